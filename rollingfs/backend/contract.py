@@ -1,0 +1,268 @@
+"""The backend contract: the dozen verbs on which segments stand.
+
+An adapter for another store subclasses `Backend` and is finished when it passes
+`rollingfs.testing.BackendContract`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file or folder as the store shows it."""
+
+    path: str
+    """Path within the backend, without a trailing slash."""
+    size: int
+    """Bytes; 0 for a folder."""
+    modified: float
+    """Seconds since 1970 by the store's clock; 0.0 for a folder that has no date."""
+    token: str | None = None
+    """What `replace` takes for this content, if the store's listing knows it."""
+    is_folder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A whole small file, read in one request."""
+
+    data: bytes
+    token: str
+    """Opaque; equal only if the content is the same write."""
+    modified: float
+    """Seconds since 1970 by the store's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files and folders directly in a folder, sorted by path."""
+
+    entries: tuple[FileInfo, ...]
+    now: float
+    """The store's own clock (seconds since 1970) when it answered: ages are `now - modified`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A byte range of a file, as an operand of `Backend.join`."""
+
+    path: str
+    start: int
+    end: int
+
+
+class Upload(abc.ABC):
+    """A new file being written piece by piece; it appears, whole, with `finish` and not before.
+
+    (A backend of local files may show it earlier, under its own name, which nobody refers to yet.)
+    """
+
+    @abc.abstractmethod
+    async def write(self, data: Buffer) -> None:
+        """Append bytes. They may be buffered; `data` may be reused by the caller after the call."""
+
+    @abc.abstractmethod
+    async def finish(self) -> None:
+        """Make the file durable and visible. It is an error to write after it."""
+
+    @abc.abstractmethod
+    async def abort(self) -> None:
+        """Give up: leave nothing (no file, no unfinished multipart upload). Never raises for a missing file."""
+
+
+class Backend(abc.ABC):
+    """A store of files.
+
+    Every verb is a coroutine. Where `is_async` is false no verb ever suspends, so that a caller may drive it
+    with ``send(None)`` and without an event loop, from any thread.
+
+    Errors common to all verbs: `FileNotFoundError` for a missing file, `PermissionError` where the store
+    refuses, otherwise an `OSError`. An `OSError` from a conditional verb says nothing about whether the
+    write took place. No verb retries a conditional write by itself.
+
+    Paths are the store's own ("bucket/key", "/folder/file"), with "/" between parts and none at the end.
+    """
+
+    is_async: bool = False
+    """Whether verbs suspend and must run on the event loop of the store's client."""
+    can_write: bool = True
+    """False: `create` and `replace` are not atomic and nobody said that he writes alone."""
+    can_copy: bool = False
+    """Whether `copy` is done on the server (or the disk), without the bytes passing through here."""
+    can_join: bool = False
+    """Whether `join` is done on the server."""
+    can_delete_if: bool = False
+    """Whether the adapter has `delete_if`; the store's word for it is still probed."""
+    has_folders: bool = False
+    """Whether empty folders exist (a disk) or a folder is but a prefix (an object store)."""
+    join_part_bytes_min: int = 0
+    """The smallest part but the last that `join` takes on the server."""
+    requests_max: int = 32
+    """How many requests at once make sense."""
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def read(self, path: str) -> Blob:
+        """Read a whole small file with its token, in one request.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file (a folder is no file).
+        """
+
+    @abc.abstractmethod
+    async def read_if_changed(self, path: str, token: str) -> Blob | None:
+        """Like `read`, but None if the file still has `token`: a conditional request without a body."""
+
+    @abc.abstractmethod
+    async def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Bytes ``[start, end)`` of a file; fewer (or none) only where the file ends before `end`.
+
+        ``0 <= start < end`` is the caller's duty.
+        """
+
+    @abc.abstractmethod
+    async def stat(self, path: str) -> FileInfo:
+        """Size, date and token of a *file*; a folder raises `FileNotFoundError`."""
+
+    @abc.abstractmethod
+    async def is_folder(self, path: str) -> bool:
+        """Whether there is a folder, or a prefix with something under it, of this name."""
+
+    @abc.abstractmethod
+    async def list(self, folder: str) -> Listing:
+        """What lies directly in a folder, complete whatever the number, never from a cache.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such folder (on an object store: nothing has this prefix).
+        NotADirectoryError
+            It is a file.
+        """
+
+    @abc.abstractmethod
+    async def now(self) -> float:
+        """The store's own clock, in seconds since 1970."""
+
+    # -- conditional writes --------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def create(self, path: str, data: Buffer) -> str:
+        """Write a file if there is none, atomically and durably; missing parent folders are made.
+
+        Returns
+        -------
+        str
+            The token of what was written.
+
+        Raises
+        ------
+        FileExistsError
+            The store says that there is one (it may be one's own, if an answer was lost).
+        """
+
+    @abc.abstractmethod
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        """Replace a file if it still has `token`, atomically and durably.
+
+        Returns
+        -------
+        str
+            The token of what was written.
+
+        Raises
+        ------
+        ConflictError
+            The store says that the file has another token or is gone (it may be one's own doing, if an
+            answer was lost).
+        """
+
+    async def delete_if(self, path: str, token: str) -> bool:
+        """Delete a file if it still has `token`.
+
+        Returns
+        -------
+        bool
+            False if it had another token; True if it is deleted, or was gone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot delete conditionally")
+
+    # -- new files -----------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+        """Write a new file durably, under a name that nobody uses; missing parent folders are made."""
+
+    @abc.abstractmethod
+    async def open_write(self, path: str) -> Upload:
+        """Begin a new file of unknown size, in bounded memory."""
+
+    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+        """Copy a whole file into a new one on the server; durable when it returns.
+
+        With `token`, only if the source has it.
+
+        Raises
+        ------
+        ConflictError
+            The source has another token than `token`. No target is left.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
+
+    async def join(self, parts: Sequence[Part], target: str) -> None:
+        """Join ranges of files into one new file on the server; durable when it returns."""
+        raise NotImplementedError(f"{type(self).__name__} cannot join on the server")
+
+    # -- removing and folders ------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Delete files, as many a request as the store takes; missing ones are no error.
+
+        Raises
+        ------
+        OSError
+            Some could not be deleted; the message names the first.
+        """
+
+    @abc.abstractmethod
+    async def make_folder(self, path: str) -> None:
+        """Make a folder and its parents; nothing if it is there. On an object store only a bucket is made."""
+
+    @abc.abstractmethod
+    async def remove_folder(self, path: str) -> None:
+        """Remove an empty folder.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none.
+        OSError
+            It is not empty (``errno.ENOTEMPTY``).
+        """
+
+    # -- names and processes -------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def strip(self, path: str) -> str:
+        """The backend's own path for a path or URL of its protocol (``s3://b/k`` is ``b/k``)."""
+
+    @abc.abstractmethod
+    def unstrip(self, path: str) -> str:
+        """The URL for a path (``b/k`` is ``s3://b/k``)."""
+
+    @abc.abstractmethod
+    def root(self, path: str) -> str:
+        """What shares one set of abilities with `path`: a bucket, a disk. Probed once each."""
+
+    def after_fork(self) -> None:  # noqa: B027 - most have nothing to drop
+        """Called in a child process before its first use: drop connections, loops, locks."""

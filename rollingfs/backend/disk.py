@@ -1,0 +1,215 @@
+"""Durable primitives of a local disk: whole writes, flushed files and folders, copies within the kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import zlib
+from collections.abc import Iterator, Sequence
+
+from rollingfs.backend.contract import Buffer
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+TOKEN_HEAD_BYTES = 256
+COPY_STEP_BYTES = 64 * 1024 * 1024
+READ_STEP_BYTES = 1024 * 1024
+NEW_FILE_MODE = 0o666
+
+# without O_NONBLOCK, opening a named pipe waits for its writer; for files it means nothing
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+# a system or a pair of disks that cannot copy within the kernel
+_NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
+
+
+def missing(path: str) -> FileNotFoundError:
+    """The error for a file that is not there."""
+    return FileNotFoundError(errno.ENOENT, "no such file", path)
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
+    """Open a regular file for reading, with its status.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none; a folder, a pipe or a device is no file.
+    """
+    try:
+        descriptor = os.open(path, _READ_FLAGS)
+    except (NotADirectoryError, IsADirectoryError) as error:
+        raise missing(path) from error
+    except PermissionError:
+        if os.path.isdir(path):  # so Windows says it
+            raise missing(path) from None
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise missing(path)
+        yield descriptor, status
+    finally:
+        os.close(descriptor)
+
+
+def read_exactly(descriptor: int, start: int, end: int) -> bytes:
+    """Bytes ``[start, end)`` of an open file, fewer where it ends before."""
+    if start >= end:
+        return b""
+    os.lseek(descriptor, start, os.SEEK_SET)
+    data = os.read(descriptor, end - start)
+    if len(data) == end - start:
+        return data
+    # one read gives at most 2 GiB
+    pieces = [data]
+    count = len(data)
+    while pieces[-1] and count < end - start:
+        pieces.append(os.read(descriptor, end - start - count))
+        count += len(pieces[-1])
+    return b"".join(pieces)
+
+
+def token_of(descriptor: int, status: os.stat_result) -> str:
+    """The token of an open file: see `make_token`."""
+    return make_token(status, read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, status.st_size)))
+
+
+def make_token(status: os.stat_result, content: Buffer) -> str:
+    """What tells one write of a file from every other.
+
+    The inode differs from that of the file it replaced, which lived on until then; the date is strictly later
+    than that one's (`replace` sees to it), so a reused inode gives no equal token either; and the first bytes
+    of a header hold incarnation and version, which never repeat.
+    """
+    head = zlib.crc32(memoryview(content).cast("B")[:TOKEN_HEAD_BYTES])
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}-{head:08x}"
+
+
+def flush(descriptor: int) -> None:
+    """Make a file's bytes survive a loss of power."""
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # macOS: fsync leaves them in the drive's cache
+    else:
+        os.fsync(descriptor)
+
+
+def flush_folder(path: str) -> None:
+    """Make a folder's entries survive a loss of power."""
+    if os.name == "nt":
+        return  # a folder cannot be opened there; entries are journalled
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        flush(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folders(path: str, sync: bool) -> None:
+    """Make a folder and its parents; nothing if it is there.
+
+    Raises
+    ------
+    FileExistsError
+        A file has this name.
+    NotADirectoryError
+        A parent is a file.
+    """
+    above = os.path.dirname(path)
+    try:
+        try:
+            os.mkdir(path)
+        except FileNotFoundError:
+            if above == path:
+                raise
+            make_folders(above, sync)
+            os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+        return
+    if sync:
+        flush_folder(above)
+
+
+def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:
+    """Open a new file for writing, its parents made; the umask applies to `mode`."""
+    while True:
+        try:
+            return os.open(path, _NEW_FLAGS, mode)
+        except FileNotFoundError:  # also if another process has just removed the empty folder
+            make_folders(os.path.dirname(path), sync)
+
+
+@contextlib.contextmanager
+def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
+    """A new file to write, flushed and closed at the end, removed if anything fails."""
+    descriptor = open_new(path, sync, mode)
+    try:
+        try:
+            yield descriptor
+            if sync:
+                flush(descriptor)
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        remove_if_there(path)
+        raise
+
+
+def remove_if_there(path: str) -> None:
+    """Remove a file; nothing if it is missing."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def remove_folder_if_empty(folder: str) -> None:
+    """Remove a folder; nothing if something is in it or it is missing."""
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+            raise
+
+
+def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
+    """Write all bytes of all buffers: the system may take fewer at a time."""
+    for buffer in data:
+        rest = memoryview(buffer).cast("B")
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+def copy_bytes(source: int, target: int, start: int, end: int) -> None:
+    """Append bytes ``[start, end)`` of one open file to another, within the kernel where it can.
+
+    Raises
+    ------
+    OSError
+        The source ends before `end`.
+    """
+    position = start
+    in_kernel = hasattr(os, "copy_file_range")
+    while position < end:
+        step = min(end - position, COPY_STEP_BYTES)
+        if in_kernel:
+            try:
+                count = os.copy_file_range(source, target, step, offset_src=position)
+            except OSError as error:
+                if error.errno not in _NO_KERNEL_COPY:
+                    raise
+                in_kernel = False
+                continue
+        else:
+            data = read_exactly(source, position, position + min(step, READ_STEP_BYTES))
+            write_all(target, [data])
+            count = len(data)
+        if count == 0:
+            raise OSError(errno.EIO, f"the file ends at byte {position}, expected at least {end}")
+        position += count

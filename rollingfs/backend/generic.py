@@ -1,0 +1,286 @@
+# ruff: noqa: D102  (the verbs are described in the contract)
+"""Segments on any other fsspec filesystem: reading is free, writing is for whoever says that he writes alone."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import hashlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from fsspec import AbstractFileSystem
+
+from rollingfs import names
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Upload
+from rollingfs.errors import ConflictError, UnsafeBackendError
+
+# what filesystems call the things that change with every content
+_STRONG_KEYS = ("ETag", "etag", "e_tag", "generation", "version_id", "versionId")
+# what changes with most contents; a date may be as coarse as a minute (FTP)
+_WEAK_KEYS = ("ino", "mtime", "LastModified", "last_modified", "modified", "created", "updated")
+_DATE_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
+_TOKEN_BYTES = 16
+
+
+class GenericBackend(Backend):
+    """A backend over an fsspec filesystem that promises nothing.
+
+    fsspec's own conditional writes are not atomic, and some filesystems ignore them silently. So the conditional
+    verbs read, compare and then write: right for one writer, and for nobody else. A crash in the middle of
+    `replace` leaves what the filesystem leaves when an overwrite is cut off.
+
+    Ages are taken by this machine's clock, since fsspec does not tell the store's.
+
+    Parameters
+    ----------
+    fs : fsspec.AbstractFileSystem
+        The filesystem, sync or async; it is driven by its sync methods, in the caller's thread.
+    single_writer : bool
+        The caller's word that at any time at most one process writes these segments.
+    has_folders : bool
+        Whether empty folders exist in this store.
+    """
+
+    def __init__(self, fs: AbstractFileSystem, single_writer: bool = False, has_folders: bool = True) -> None:
+        if getattr(fs, "asynchronous", False):
+            # its sync methods would refuse; a twin with the same options has them
+            fs = type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
+        self.fs = fs
+        self.can_write = single_writer
+        self.has_folders = has_folders
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def read(self, path: str) -> Blob:
+        return self._blob(path, self._file_info(path))
+
+    async def read_if_changed(self, path: str, token: str) -> Blob | None:
+        info = self._file_info(path)
+        if _has_strong_key(info) and _date_token(info) == token:
+            return None
+        blob = self._blob(path, info)
+        return None if blob.token == token else blob
+
+    async def read_range(self, path: str, start: int, end: int) -> bytes:
+        try:
+            data: bytes = self.fs.cat_file(path, start=start, end=end)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # a range beyond the end is b"", a 416 or something else, as each filesystem likes
+            if isinstance(error, IsADirectoryError | NotADirectoryError):
+                raise _missing(path) from error
+            if start < _size(self._file_info(path)):
+                raise
+            return b""
+        return data
+
+    async def stat(self, path: str) -> FileInfo:
+        info = self._file_info(path)
+        token = self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
+        return FileInfo(path, _size(info), _modified_s(info), token)
+
+    async def is_folder(self, path: str) -> bool:
+        self._forget(path)
+        try:
+            return bool(self.fs.info(path)["type"] == "directory")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    async def list(self, folder: str) -> Listing:
+        now = time.time()
+        self._forget(folder)
+        found = self.fs.ls(folder, detail=True)
+        entries: dict[str, FileInfo] = {}
+        for info in found:
+            path = self.fs._strip_protocol(info["name"]).rstrip("/")
+            if path == folder.rstrip("/"):
+                # object stores show the marker of a folder in it, and a file as a listing of itself
+                if info["type"] != "directory":
+                    raise NotADirectoryError(errno.ENOTDIR, "it is a file, not a folder", folder)
+            elif info["type"] == "directory":
+                entries[path] = FileInfo(path, 0, 0.0, is_folder=True)
+            else:
+                token = None if _needs_content(path, info) else _date_token(info)
+                entries[path] = FileInfo(path, _size(info), _modified_s(info), token)
+        return Listing(tuple(entries[path] for path in sorted(entries)), now)
+
+    async def now(self) -> float:
+        return time.time()
+
+    # -- conditional writes --------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: Buffer) -> str:
+        self._check_single_writer("create", path)
+        self._forget(path)
+        try:
+            self.fs.info(path)  # not `exists`: that takes every error for "no"
+        except FileNotFoundError:
+            return self._put(path, bytes(data))
+        raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        self._check_single_writer("replace", path)
+        try:
+            found = (await self.stat(path)).token
+        except FileNotFoundError:
+            found = None
+        if found != token:
+            raise ConflictError(f"{path!r} was to be replaced if it has token {token}; found {found or 'nothing'}")
+        return self._put(path, bytes(data))
+
+    # -- new files -----------------------------------------------------------------------------------------
+
+    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+        self._put(path, b"".join(data))
+
+    async def open_write(self, path: str) -> Upload:
+        self._make_parents(path)
+        return _GenericUpload(self.fs, path)
+
+    # -- removing and folders ------------------------------------------------------------------------------
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        failed: list[tuple[str, OSError]] = []
+        for path in paths:
+            try:
+                self.fs.rm_file(path)  # not `rm`: that takes "*" and "[" in a name for a pattern
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                failed.append((path, error))
+        if failed:
+            path, first = failed[0]
+            raise OSError(first.errno, f"{len(failed)} of {len(paths)} files not deleted: {first}", path) from first
+
+    async def make_folder(self, path: str) -> None:
+        self.fs.makedirs(path, exist_ok=True)
+
+    async def remove_folder(self, path: str) -> None:
+        listing = await self.list(path)
+        if listing.entries:
+            raise OSError(errno.ENOTEMPTY, "folder not empty", path)
+        self.fs.rmdir(path)
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def strip(self, path: str) -> str:
+        stripped: str = self.fs._strip_protocol(path)
+        return stripped
+
+    def unstrip(self, path: str) -> str:
+        url: str = self.fs.unstrip_protocol(path)
+        return url
+
+    def root(self, path: str) -> str:
+        protocol = self.fs.protocol if isinstance(self.fs.protocol, str) else self.fs.protocol[0]
+        return f"{protocol}-{self.fs._fs_token}"
+
+    # -- within --------------------------------------------------------------------------------------------
+
+    def _check_single_writer(self, verb: str, path: str) -> None:
+        if not self.can_write:
+            raise UnsafeBackendError(
+                f"{verb} of {path!r} refused: {type(self.fs).__name__} has no atomic writes; "
+                "if nobody else ever writes these segments, say so with single_writer=True"
+            )
+
+    def _forget(self, path: str) -> None:
+        """Drop cached listings: some filesystems answer `info` from the listing of the parent."""
+        self.fs.invalidate_cache(path)
+        self.fs.invalidate_cache(self.fs._parent(path))
+
+    def _file_info(self, path: str) -> dict[str, Any]:
+        self._forget(path)
+        try:
+            info: dict[str, Any] = self.fs.info(path)
+        except NotADirectoryError as error:
+            raise _missing(path) from error
+        if info["type"] == "directory":
+            raise _missing(path)
+        return info
+
+    def _blob(self, path: str, info: dict[str, Any]) -> Blob:
+        # the token is older than the bytes, never newer: at worst somebody looks again for nothing
+        data: bytes = self.fs.cat_file(path)
+        token = _date_token(info)
+        if _needs_content(path, info):
+            token += hashlib.blake2b(data, digest_size=_TOKEN_BYTES).hexdigest()
+        return Blob(data, token, _modified_s(info))
+
+    def _put(self, path: str, content: bytes) -> str:
+        self._make_parents(path)
+        self.fs.pipe_file(path, content)
+        info = self._file_info(path)
+        return self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
+
+    def _make_parents(self, path: str) -> None:
+        if self.has_folders:
+            self.fs.makedirs(self.fs._parent(path), exist_ok=True)
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "no such file", path)
+
+
+def _size(info: dict[str, Any]) -> int:
+    return int(info["size"])
+
+
+def _has_strong_key(info: dict[str, Any]) -> bool:
+    return any(info.get(key) for key in _STRONG_KEYS)
+
+
+def _needs_content(path: str, info: dict[str, Any]) -> bool:
+    """Whether a token needs the bytes: two headers of one length may well be of one tick of a coarse clock."""
+    return path.endswith(names.HEADER_SUFFIX) and not _has_strong_key(info)
+
+
+def _date_token(info: dict[str, Any]) -> str:
+    marks = [f"{key}={info[key]}" for key in (*_STRONG_KEYS, *_WEAK_KEYS) if info.get(key) is not None]
+    text = f"{info['size']} {' '.join(marks)}"
+    return hashlib.blake2b(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
+
+
+def _modified_s(info: dict[str, Any]) -> float:
+    for key in _DATE_KEYS:
+        date = info.get(key)
+        if isinstance(date, str):
+            date = datetime.datetime.fromisoformat(date)
+        if isinstance(date, datetime.datetime):
+            # dates without a zone are UTC in fsspec's filesystems
+            return (date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp()
+        if isinstance(date, int | float):
+            return float(date)
+    return 0.0
+
+
+class _GenericUpload(Upload):
+    def __init__(self, fs: AbstractFileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        self._file = fs.open(path, "wb")
+        self._is_over = False
+
+    async def write(self, data: Buffer) -> None:
+        if self._is_over:
+            raise ValueError(f"the upload of {self._path!r} is over: nothing can be written to it")
+        self._file.write(bytes(data))
+
+    async def finish(self) -> None:
+        if self._is_over:
+            raise ValueError(f"the upload of {self._path!r} is over: it cannot be finished")
+        self._file.close()
+        self._is_over = True
+
+    async def abort(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        try:
+            self._file.close()  # `discard` means something else in every filesystem
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(self._path)

@@ -1,0 +1,255 @@
+# ruff: noqa: D102  (the verbs are described in the contract)
+"""Segments in memory, in the same global store as fsspec's `MemoryFileSystem`: each sees the other's files."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.errors import ConflictError
+
+# one lock for all: the global store has many instances over it. Held for dictionary work only
+_lock = threading.Lock()
+
+# a token is of this process's making: a pickled private store may be unpickled where another counter runs
+_nonce = uuid.uuid4().hex[:8]
+_generations = itertools.count(1)
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _nonce
+    _lock = threading.Lock()
+    _nonce = uuid.uuid4().hex[:8]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class MemoryBackend(Backend):
+    """A backend over the dictionary of a `MemoryFileSystem`.
+
+    A file that fsspec wrote has a token too; one that fsspec appends to in place gets another with its length.
+    A change in place that keeps the length (``r+b``) is not seen: fsspec leaves no trace of it.
+
+    Parameters
+    ----------
+    fs : MemoryFileSystem, optional
+        The filesystem whose store to use; by default the global one.
+    """
+
+    can_copy = True
+    can_join = True
+    can_delete_if = True
+    has_folders = True
+
+    def __init__(self, fs: MemoryFileSystem | None = None) -> None:
+        self.fs = MemoryFileSystem() if fs is None else fs
+
+    async def read(self, path: str) -> Blob:
+        with _lock:
+            file = self._file(path)
+            return Blob(file.getvalue(), _token(file), file.modified.timestamp())
+
+    async def read_if_changed(self, path: str, token: str) -> Blob | None:
+        with _lock:
+            file = self._file(path)
+            current = _token(file)
+            return None if current == token else Blob(file.getvalue(), current, file.modified.timestamp())
+
+    async def read_range(self, path: str, start: int, end: int) -> bytes:
+        with _lock:
+            # not `getbuffer`: while one is out, another thread's append to the file fails
+            content: bytes = self._file(path).getvalue()
+        return content[start:end]
+
+    async def stat(self, path: str) -> FileInfo:
+        with _lock:
+            return _info(path, self._file(path))
+
+    async def is_folder(self, path: str) -> bool:
+        with _lock:
+            return self._is_folder(path)
+
+    async def list(self, folder: str) -> Listing:
+        now = time.time()
+        prefix = folder + "/"
+        with _lock:
+            if folder in self.fs.store:
+                raise NotADirectoryError(errno.ENOTDIR, "it is a file, not a folder", folder)
+            entries: dict[str, FileInfo] = {}
+            for path, file in tuple(self.fs.store.items()):
+                if path.startswith(prefix):
+                    name, below, _ = path[len(prefix) :].partition("/")
+                    entries[prefix + name] = _folder_info(prefix + name) if below else _info(path, file)
+            for path in tuple(self.fs.pseudo_dirs):
+                if path.startswith(prefix):
+                    child = prefix + path[len(prefix) :].partition("/")[0]
+                    entries.setdefault(child, _folder_info(child))
+            if not entries and folder and folder not in self.fs.pseudo_dirs:
+                raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
+        return Listing(tuple(entries[path] for path in sorted(entries)), now)
+
+    async def now(self) -> float:
+        return time.time()
+
+    async def create(self, path: str, data: Buffer) -> str:
+        content = bytes(data)
+        with _lock:
+            return self._put_new(path, content)
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        content = bytes(data)
+        with _lock:
+            file = self.fs.store.get(path)
+            if file is None or _token(file) != token:
+                found = "nothing" if file is None else _token(file)
+                raise ConflictError(f"{path!r} was to be replaced if it has token {token}; found {found}")
+            return self._put(path, content)
+
+    async def delete_if(self, path: str, token: str) -> bool:
+        with _lock:
+            file = self.fs.store.get(path)
+            if file is not None and _token(file) != token:
+                return False
+            self.fs.store.pop(path, None)
+            return True
+
+    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+        content = b"".join(data)
+        with _lock:
+            self._put_new(path, content)
+
+    async def open_write(self, path: str) -> Upload:
+        return _MemoryUpload(self, path)
+
+    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+        with _lock:
+            file = self._file(source)
+            if token is not None and _token(file) != token:
+                raise ConflictError(f"{source!r} was to be copied if it has token {token}; found {_token(file)}")
+            self._put_new(target, file.getvalue())
+
+    async def join(self, parts: Sequence[Part], target: str) -> None:
+        with _lock:
+            pieces = []
+            for part in parts:
+                piece = self._file(part.path).getvalue()[part.start : part.end]
+                if len(piece) != part.end - part.start:
+                    raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
+                pieces.append(piece)
+            self._put_new(target, b"".join(pieces))
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        with _lock:
+            for path in paths:
+                self.fs.store.pop(path, None)
+
+    async def make_folder(self, path: str) -> None:
+        with _lock:
+            if path in self.fs.store:
+                raise FileExistsError(errno.EEXIST, "a file has this name", path)
+            self._make_folders(path)
+
+    async def remove_folder(self, path: str) -> None:
+        with _lock:
+            if not self._is_folder(path):
+                raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+            if self._has_below(path):
+                raise OSError(errno.ENOTEMPTY, "folder not empty", path)
+            if path:
+                self.fs.pseudo_dirs.remove(path)
+
+    def strip(self, path: str) -> str:
+        stripped: str = MemoryFileSystem._strip_protocol(path)
+        return stripped
+
+    def unstrip(self, path: str) -> str:
+        return f"memory://{path}"
+
+    def root(self, path: str) -> str:
+        return "memory"
+
+    def put_new(self, path: str, content: bytes) -> None:
+        """Store a new file, whole."""
+        with _lock:
+            self._put_new(path, content)
+
+    # -- under the lock ------------------------------------------------------------------------------------
+
+    def _file(self, path: str) -> MemoryFile:
+        file = self.fs.store.get(path)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return file
+
+    def _put_new(self, path: str, content: bytes) -> str:
+        if path in self.fs.store or path in self.fs.pseudo_dirs:
+            raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
+        self._make_folders(path.rpartition("/")[0])
+        return self._put(path, content)
+
+    def _put(self, path: str, content: bytes) -> str:
+        file = MemoryFile(self.fs, path, content)
+        self.fs.store[path] = file
+        return _token(file)
+
+    def _is_folder(self, path: str) -> bool:
+        return not path or path in self.fs.pseudo_dirs or (path not in self.fs.store and self._has_below(path))
+
+    def _has_below(self, path: str) -> bool:
+        prefix = path + "/"
+        # copies: other threads change the store through fsspec, which takes no lock
+        return any(other.startswith(prefix) for other in (*self.fs.store, *self.fs.pseudo_dirs))
+
+    def _make_folders(self, path: str) -> None:
+        while path and path not in self.fs.pseudo_dirs:
+            if path in self.fs.store:
+                raise NotADirectoryError(errno.ENOTDIR, "a parent is a file, not a folder", path)
+            self.fs.pseudo_dirs.append(path)
+            path = path.rpartition("/")[0]
+
+
+def _token(file: MemoryFile) -> str:
+    generation: str | None = getattr(file, "_rollingfs_generation", None)
+    if generation is None:
+        generation = f"{_nonce}-{next(_generations)}"
+        file._rollingfs_generation = generation
+    return f"{generation}-{len(file.getvalue())}"
+
+
+def _info(path: str, file: MemoryFile) -> FileInfo:
+    return FileInfo(path, len(file.getvalue()), file.modified.timestamp(), _token(file))
+
+
+def _folder_info(path: str) -> FileInfo:
+    return FileInfo(path, 0, 0.0, is_folder=True)
+
+
+class _MemoryUpload(Upload):
+    def __init__(self, backend: MemoryBackend, path: str) -> None:
+        self._backend = backend
+        self._path = path
+        self._content: bytearray | None = bytearray()
+
+    async def write(self, data: Buffer) -> None:
+        if self._content is None:
+            raise ValueError(f"the upload of {self._path!r} is over: nothing can be written to it")
+        self._content += data
+
+    async def finish(self) -> None:
+        if self._content is None:
+            raise ValueError(f"the upload of {self._path!r} is over: it cannot be finished")
+        self._backend.put_new(self._path, bytes(self._content))
+        self._content = None
+
+    async def abort(self) -> None:
+        self._content = None

@@ -1,0 +1,114 @@
+"""The probe: what a store says it does is tried once, before the first write, and only then believed."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import dataclass
+
+from rollingfs import names
+from rollingfs.backend.contract import Backend, Blob
+from rollingfs.errors import ConflictError, UnsafeBackendError
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a store was seen to do."""
+
+    delete_if: bool
+    """Whether a conditional delete with a wrong token leaves the file alone."""
+
+
+async def probe(backend: Backend, folder: str) -> Abilities:
+    """Try the conditional verbs on a file of our own, which is removed again.
+
+    Parameters
+    ----------
+    backend : Backend
+        The backend that is about to be written.
+    folder : str
+        A ``$chunks`` folder, so that no listing shows the file; it stays.
+
+    Raises
+    ------
+    UnsafeBackendError
+        The backend does not claim atomic writes, or it overwrote a file that it had to refuse.
+    OSError
+        The store failed before it could be judged.
+    """
+    name = type(backend).__name__
+    if not backend.can_write:
+        raise UnsafeBackendError(
+            f"{name} cannot replace a header atomically, so two writers could lose each other's data; "
+            "if nobody else ever writes these segments, say so with single_writer=True"
+        )
+    path = names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}")
+    try:
+        old = await _probe_create(backend, path)
+        newest = await _probe_replace(backend, path, old.token)
+        delete_if = backend.can_delete_if and await _probe_delete_if(backend, path, old.token, newest)
+    finally:
+        await backend.delete([path])
+        if backend.has_folders:
+            await _remove_lock_folder(backend, path)
+    return Abilities(delete_if=delete_if)
+
+
+def _refused(backend: Backend, path: str, verb: str, found: str) -> UnsafeBackendError:
+    return UnsafeBackendError(
+        f"{type(backend).__name__} is not safe to write at {backend.root(path)!r}: {verb} {found}; "
+        "nothing was written to any segment. Use a store with conditional writes"
+    )
+
+
+async def _probe_create(backend: Backend, path: str) -> Blob:
+    """Create twice; the second must fail and leave the first."""
+    first = b"probe 1\n"
+    # the name is new: if there is a file, an answer was lost, and the request, sent again, met what it had made
+    with contextlib.suppress(FileExistsError):
+        await backend.create(path, first)
+    try:
+        await backend.create(path, b"probe: create over a file\n")
+    except FileExistsError:
+        pass
+    else:
+        raise _refused(backend, path, "create", "over an existing file did not fail")
+    blob = await backend.read(path)
+    if blob.data != first:
+        raise _refused(backend, path, "create", "over an existing file failed and yet overwrote it")
+    return blob
+
+
+async def _probe_replace(backend: Backend, path: str, old_token: str) -> bytes:
+    """Replace, then replace with the token of before; that must fail and leave what is there."""
+    second = b"probe 2, of another length\n"
+    try:
+        await backend.replace(path, second, old_token)
+    except ConflictError:
+        # as with create: if the file is ours, the answer to our first request was lost
+        if (await backend.read(path)).data != second:
+            raise _refused(backend, path, "replace", "with the right token was refused") from None
+    try:
+        await backend.replace(path, b"probe: replace with a wrong token\n", old_token)
+    except ConflictError:
+        pass
+    else:
+        raise _refused(backend, path, "replace", "with a wrong token did not fail")
+    if (await backend.read(path)).data != second:
+        raise _refused(backend, path, "replace", "with a wrong token failed and yet overwrote the file")
+    return second
+
+
+async def _probe_delete_if(backend: Backend, path: str, old_token: str, newest: bytes) -> bool:
+    """Whether a delete with a wrong token leaves the file; a store that ignores the condition is only less able."""
+    if await backend.delete_if(path, old_token):
+        return False
+    try:
+        return (await backend.read(path)).data == newest
+    except FileNotFoundError:
+        return False
+
+
+async def _remove_lock_folder(backend: Backend, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # not every backend makes one
+        await backend.remove_folder(names.chunks_folder(names.segment_of_header(path)))

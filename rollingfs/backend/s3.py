@@ -1,0 +1,436 @@
+"""Object stores that speak S3, through s3fs: every verb is as few requests as it can be.
+
+The token of an object is its ETag, quotes included, as PutObject, GetObject and listings give it.
+How requests are sent, and which may be sent twice, is said in `rollingfs.backend.s3_client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from s3fs import S3FileSystem
+
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.s3_client import (
+    CLIENT_ERRORS,
+    S3Client,
+    as_os_error,
+    at_once,
+    code_of,
+    date_of,
+    status_of,
+)
+from rollingfs.backend.s3_upload import (
+    COPY_PART_BYTES_MAX,
+    JOIN_PART_BYTES_MIN,
+    PARTS_MAX,
+    UPLOAD_PART_BYTES,
+    Multipart,
+    S3Upload,
+    abort_after,
+    join,
+)
+from rollingfs.errors import ConflictError
+
+DELETE_KEYS_MAX = 1000
+"""Objects that one DeleteObjects takes."""
+DELETES_AT_ONCE_MAX = 4
+COPY_OBJECT_BYTES_MAX = 5 * 2**30
+"""The largest object that one CopyObject copies."""
+PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
+"""The largest new file that is written by one PutObject."""
+CONFLICT_STATUSES = frozenset({409, 412})
+REGIONS_UNNAMED = (None, "us-east-1", "aws-global")
+"""Regions that CreateBucket must not be told."""
+
+
+class S3Backend(Backend):
+    """Files on an object store.
+
+    Parameters
+    ----------
+    fs : s3fs.S3FileSystem
+        Its class and storage options (credentials, endpoint, encryption, ACL, requester pays, ...) are used, in a
+        private clone: the instance itself is never changed, and no connection is made before the first verb.
+    """
+
+    is_async = True
+    can_copy = True
+    can_join = True
+    can_delete_if = True
+    has_folders = False
+    join_part_bytes_min = JOIN_PART_BYTES_MIN
+
+    def __init__(self, fs: S3FileSystem) -> None:
+        self._client = S3Client(fs)
+        self.requests_max = self._client.requests_max
+        self._bucket_last = ""
+
+    @property
+    def fs(self) -> S3FileSystem:
+        """The private clone through which requests go."""
+        return self._client.fs
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop on which verbs must run; None if that is the caller's (``asynchronous=True``)."""
+        loop: asyncio.AbstractEventLoop | None = self._client.fs.loop
+        return loop
+
+    async def close(self) -> None:
+        """Close the connections; a later verb opens new ones. Needed with ``asynchronous=True`` only."""
+        await self._client.close()
+
+    def after_fork(self) -> None:
+        """Take a new clone, with its own connections and loop."""
+        self._client.after_fork()
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def read(self, path: str) -> Blob:
+        """One GetObject."""
+        with _errors("reading", path):
+            return _blob(*await self._client.get(**self._object(path)))
+
+    async def read_if_changed(self, path: str, token: str) -> Blob | None:
+        """One GetObject with If-None-Match."""
+        with _errors("reading", path):
+            try:
+                return _blob(*await self._client.get(**self._object(path), IfNoneMatch=token))
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 304:
+                    return None
+                raise
+
+    async def read_range(self, path: str, start: int, end: int) -> bytes:
+        """One GetObject with Range."""
+        with _errors("reading", path):
+            try:
+                answer, data = await self._client.get(**self._object(path), Range=f"bytes={start}-{end - 1}")
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 416:  # the file ends before `start`
+                    return b""
+                raise
+        return data if "ContentRange" in answer else data[start:end]  # a store may ignore a range, and say so
+
+    async def stat(self, path: str) -> FileInfo:
+        """One HeadObject."""
+        with _errors("looking up", path):
+            answer = await self._client.repeatable("head_object", **self._object(path))
+        return FileInfo(path, answer["ContentLength"], answer["LastModified"].timestamp(), answer["ETag"])
+
+    async def is_folder(self, path: str) -> bool:
+        """One ListObjectsV2 of one key; HeadBucket for a bucket."""
+        bucket, key = self._split(path)
+        if not bucket:
+            return True
+        with _errors("looking up", path):
+            try:
+                if not key:
+                    await self._client.repeatable("head_bucket", Bucket=bucket)
+                    return True
+                answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=key + "/", MaxKeys=1)
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 404:
+                    return False
+                raise
+        return bool(answer.get("Contents"))
+
+    async def list(self, folder: str) -> Listing:
+        """ListObjectsV2, as many as there are pages; ListBuckets at the top."""
+        bucket, key = self._split(folder)
+        if not bucket:
+            return await self._list_buckets()
+        prefix = key + "/" if key else ""
+        entries: list[FileInfo] = []
+        arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+        found = not key  # a bucket without objects is a folder; a prefix without objects is nothing
+        with _errors("listing", folder):
+            while True:
+                page = await self._client.repeatable("list_objects_v2", **arguments)
+                found = found or bool(page.get("Contents") or page.get("CommonPrefixes"))
+                entries += _entries(bucket, prefix, page)
+                if not page.get("IsTruncated"):
+                    break
+                arguments["ContinuationToken"] = page["NextContinuationToken"]
+        if not found:
+            await self.stat(folder)  # raises FileNotFoundError, unless
+            raise NotADirectoryError(errno.ENOTDIR, f"{folder!r} is a file, not a folder", folder)
+        return Listing(tuple(sorted(entries, key=lambda entry: entry.path)), date_of(page))
+
+    async def _list_buckets(self) -> Listing:
+        with _errors("listing", "the buckets"):
+            answer = await self._client.repeatable("list_buckets")
+        names = sorted(bucket["Name"] for bucket in answer["Buckets"])
+        return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in names), date_of(answer))
+
+    async def now(self) -> float:
+        """One HeadBucket of the bucket used last, or ListBuckets; even a refusal says what time it is."""
+        bucket = self._bucket_last
+        with _errors("asking the time of", bucket or "the store"):
+            try:
+                if bucket:
+                    answer = await self._client.repeatable("head_bucket", Bucket=bucket)
+                else:
+                    answer = await self._client.repeatable("list_buckets")
+            except CLIENT_ERRORS as error:
+                if not status_of(error):
+                    raise
+                answer = error.response  # type: ignore[union-attr]  # a status means a ClientError
+        return date_of(answer)
+
+    # -- conditional writes --------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: Buffer) -> str:
+        """One PutObject with If-None-Match, sent once."""
+        with _errors("creating", path):
+            try:
+                answer = await self._client.call("put_object", **self._object(path), Body=bytes(data), IfNoneMatch="*")
+            except CLIENT_ERRORS as error:
+                if status_of(error) in CONFLICT_STATUSES:
+                    raise FileExistsError(errno.EEXIST, "the store says that the file exists", path) from error
+                raise
+        return _token(answer)
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        """One PutObject with If-Match, sent once."""
+        with _errors("replacing", path):
+            try:
+                answer = await self._client.call("put_object", **self._object(path), Body=bytes(data), IfMatch=token)
+            except CLIENT_ERRORS as error:
+                if status_of(error) in CONFLICT_STATUSES:
+                    raise ConflictError(f"{path!r} is not {token} any more: somebody else replaced it") from error
+                if status_of(error) == 404 and code_of(error) != "NoSuchBucket":
+                    raise ConflictError(f"{path!r} is gone: somebody else deleted it") from error
+                raise
+        return _token(answer)
+
+    async def delete_if(self, path: str, token: str) -> bool:
+        """One DeleteObject with If-Match. Some stores (MinIO) ignore the condition: probe it."""
+        with _errors("deleting", path):
+            try:
+                await self._client.call("delete_object", **self._object(path), IfMatch=token)
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 412:
+                    return False
+                if status_of(error) != 404 or code_of(error) == "NoSuchBucket":
+                    raise
+        return True
+
+    # -- new files -----------------------------------------------------------------------------------------
+
+    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+        """One PutObject, or a multipart upload if it is large."""
+        size = sum(memoryview(piece).nbytes for piece in data)
+        if size <= PUT_OBJECT_BYTES_MAX:
+            await self._put(path, data[0] if len(data) == 1 else b"".join(data))
+            return
+        upload = self._upload(path, part_bytes=max(UPLOAD_PART_BYTES, -(-size // PARTS_MAX)))
+        try:
+            for piece in data:
+                await upload.write(piece)
+            await upload.finish()
+        except BaseException as error:
+            await abort_after(upload.abort, error)
+            raise
+
+    async def open_write(self, path: str) -> Upload:
+        """A multipart upload that begins with the second part."""
+        return self._upload(path, UPLOAD_PART_BYTES)
+
+    def _upload(self, path: str, part_bytes: int) -> S3Upload:
+        return S3Upload(self._multipart(path), partial(self._put, path), part_bytes)
+
+    def _multipart(self, path: str) -> Multipart:
+        target = self._object(path)
+        return Multipart(self._client, path, target["Bucket"], target["Key"])
+
+    async def _put(self, path: str, data: Buffer) -> None:
+        with _errors("writing", path):
+            await self._client.repeatable("put_object", **self._object(path), Body=bytes(data))
+
+    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+        """One CopyObject, or a multipart copy beyond 5 GiB."""
+        condition = {} if token is None else {"CopySourceIfMatch": token}
+        with _errors("copying", source):
+            try:
+                try:
+                    await self._client.repeatable(
+                        "copy_object", **self._object(target), CopySource=self._object(source), **condition
+                    )
+                except CLIENT_ERRORS as error:
+                    if status_of(error) != 400:
+                        raise
+                    size = (await self.stat(source)).size
+                    if size <= COPY_OBJECT_BYTES_MAX:
+                        raise
+                    await self._join([Part(source, 0, size)], target, token)
+            except CLIENT_ERRORS as error:
+                if status_of(error) in CONFLICT_STATUSES:
+                    raise ConflictError(f"{source!r} is not {token} any more, so it was not copied") from error
+                raise
+
+    async def join(self, parts: Sequence[Part], target: str) -> None:
+        """A multipart upload whose parts are ranges of other objects.
+
+        Raises
+        ------
+        ValueError
+            There is no part, or one but the last is shorter than `join_part_bytes_min`, or one is empty.
+        """
+        sizes = [part.end - part.start for part in parts]
+        if not sizes or min(sizes) <= 0 or min(sizes[:-1], default=JOIN_PART_BYTES_MIN) < JOIN_PART_BYTES_MIN:
+            raise ValueError(f"parts of {sizes} bytes cannot be joined: all but the last need {JOIN_PART_BYTES_MIN}")
+        with _errors("joining parts to", target):
+            await self._join(parts, target, None)
+
+    async def _join(self, parts: Sequence[Part], target: str, token: str | None) -> None:
+        ranges = [piece for part in parts for piece in _pieces(part)]
+        if len(ranges) > PARTS_MAX:
+            raise ValueError(f"{len(ranges)} parts are too many for {target!r}: at most {PARTS_MAX}")
+        multipart = self._multipart(target)
+        copies = [partial(_copy_part, multipart, piece, self._object(piece.path), token) for piece in ranges]
+        await join(multipart, copies, self.requests_max)
+
+    # -- removing and folders ------------------------------------------------------------------------------
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """DeleteObjects, 1000 keys a request."""
+        keys: dict[str, list[str]] = {}
+        for path in paths:
+            target = self._object(path)
+            keys.setdefault(target["Bucket"], []).append(target["Key"])
+        batches = [
+            partial(self._delete_keys, bucket, of_bucket[first : first + DELETE_KEYS_MAX])
+            for bucket, of_bucket in keys.items()
+            for first in range(0, len(of_bucket), DELETE_KEYS_MAX)
+        ]
+        await at_once(batches, DELETES_AT_ONCE_MAX)
+
+    async def _delete_keys(self, bucket: str, keys: Sequence[str]) -> None:
+        orders = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        with _errors("deleting", f"{bucket}/{keys[0]}"):
+            answer = await self._client.repeatable("delete_objects", Bucket=bucket, Delete=orders)
+        errors = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
+        if errors:
+            first, code = f"{bucket}/{errors[0].get('Key')}", errors[0].get("Code")
+            number = errno.EACCES if code == "AccessDenied" else errno.EIO
+            text = f"{len(errors)} of {len(keys)} files could not be deleted: {code}, {errors[0].get('Message')}"
+            raise OSError(number, text, first)
+
+    async def make_folder(self, path: str) -> None:
+        """HeadBucket, and CreateBucket if it is missing."""
+        bucket, _ = self._split(path)
+        with _errors("making", path):
+            try:
+                await self._client.repeatable("head_bucket", Bucket=bucket)
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 403:  # it is somebody's; whether we may write, the write will say
+                    return
+                if status_of(error) != 404:
+                    raise
+            else:
+                return
+            region = (await self._client.session()).meta.region_name
+            place = {} if region in REGIONS_UNNAMED else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+            try:
+                await self._client.repeatable("create_bucket", Bucket=bucket, **place)
+            except CLIENT_ERRORS as error:
+                if code_of(error) != "BucketAlreadyOwnedByYou":  # made by somebody else in between
+                    raise
+
+    async def remove_folder(self, path: str) -> None:
+        """DeleteBucket for a bucket; for a prefix only the marker object that some tools leave there."""
+        bucket, key = self._split(path)
+        with _errors("removing", path):
+            if not key:
+                try:
+                    await self._client.repeatable("delete_bucket", Bucket=bucket)
+                except CLIENT_ERRORS as error:
+                    if code_of(error) == "BucketNotEmpty":
+                        raise OSError(errno.ENOTEMPTY, "the bucket is not empty", path) from error
+                    raise
+                return
+            marker = key + "/"
+            answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=marker, MaxKeys=2)
+            keys = [entry["Key"] for entry in answer.get("Contents", [])]
+            if not keys:
+                raise FileNotFoundError(errno.ENOENT, "there is no such folder", path)
+            if keys != [marker]:
+                raise OSError(errno.ENOTEMPTY, "the folder is not empty", path)
+            await self._client.repeatable("delete_object", Bucket=bucket, Key=marker)
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def strip(self, path: str) -> str:
+        """``s3://bucket/key`` and ``s3a://bucket/key`` are ``bucket/key``."""
+        stripped: str = self.fs._strip_protocol(path)
+        return stripped
+
+    def unstrip(self, path: str) -> str:
+        """``bucket/key`` is ``s3://bucket/key``."""
+        url: str = self.fs.unstrip_protocol(path)
+        return url
+
+    def root(self, path: str) -> str:
+        """The bucket."""
+        return self._split(path)[0]
+
+    def _split(self, path: str) -> tuple[str, str]:
+        bucket: str
+        key: str
+        bucket, key = self.fs._find_bucket_key(path)
+        self._bucket_last = bucket or self._bucket_last
+        return bucket, key
+
+    def _object(self, path: str) -> dict[str, str]:
+        bucket, key = self._split(path)
+        if not key:
+            raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
+        return {"Bucket": bucket, "Key": key}
+
+
+@contextmanager
+def _errors(verb: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except CLIENT_ERRORS as error:
+        raise as_os_error(error, verb, path) from error
+
+
+def _token(answer: dict[str, Any]) -> str:
+    token: str = answer["ETag"]
+    return token
+
+
+def _blob(answer: dict[str, Any], data: bytes) -> Blob:
+    return Blob(data, answer["ETag"], answer["LastModified"].timestamp())
+
+
+def _entries(bucket: str, prefix: str, page: dict[str, Any]) -> Iterator[FileInfo]:
+    for entry in page.get("Contents", []):
+        if entry["Key"] != prefix:  # the marker object of the folder itself
+            modified = entry["LastModified"].timestamp()
+            yield FileInfo(f"{bucket}/{entry['Key']}", entry["Size"], modified, entry["ETag"])
+    for common in page.get("CommonPrefixes", []):
+        name = common["Prefix"].removesuffix("/")
+        if len(name) > len(prefix):  # else a key with "//", which no path of ours can name
+            yield FileInfo(f"{bucket}/{name}", 0, 0.0, is_folder=True)
+
+
+def _pieces(part: Part) -> list[Part]:
+    """A range in equal pieces that one UploadPartCopy takes each."""
+    size = part.end - part.start
+    count = -(-size // COPY_PART_BYTES_MAX)
+    bounds = [part.start + size * index // count for index in range(count + 1)]
+    return [Part(part.path, start, end) for start, end in pairwise(bounds)]
+
+
+async def _copy_part(multipart: Multipart, part: Part, source: dict[str, str], token: str | None, number: int) -> None:
+    await multipart.copy(number, part, source, token)

@@ -1,0 +1,302 @@
+"""Our own client of an object store: a private clone of an s3fs filesystem, called request by request.
+
+s3fs supplies credentials, endpoint, the user's extra arguments and the event loop; the requests are ours,
+because s3fs hides the answers that conditional writes need (status, ETag, Date) and repeats what it should not.
+
+Who would send a request again, and what is done about it:
+
+- botocore, 4 times: off (``retries``) in the clone.
+- s3fs, 5 times: its ``_call_s3`` is not used.
+- aiohttp, once, for PUT, DELETE and GET whose connection broke before an answer came. There is no public switch,
+  but a body that can be sent once only is not sent again: conditional PUTs get such a body. A conditional DELETE has
+  no body and may be sent twice: "it was gone" is a success of that verb anyway.
+- `S3Client.retrying`, ours: `TRIES_MAX` tries with jitter, for requests that may be repeated. Never conditional writes.
+
+So a 412 is seldom one's own success, but proxies and gateways resend too: callers must not rely on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import inspect
+import os
+import random
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from email.utils import parsedate_to_datetime
+from io import BytesIO
+from typing import Any, TypeVar
+
+import aiohttp
+import botocore
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ReadTimeoutError,
+)
+from botocore.parsers import ResponseParserError
+from s3fs import S3FileSystem
+
+from rollingfs.errors import UnsafeBackendError
+
+T = TypeVar("T")
+
+CONNECTIONS_MAX = 64
+"""The connection pool, unless the user's `config_kwargs` say otherwise: two full reads of `REQUESTS_MAX` ranges."""
+REQUESTS_MAX = 32
+TRIES_MAX = 5
+RETRY_DELAY_MAX_S = 5.0
+RETRY_DELAY_FIRST_S = 0.1
+
+HOOK_ID = "rollingfs"
+TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
+BUSY_STATUSES = frozenset({429, 503})
+TRANSIENT_CODES = frozenset(
+    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "ThrottlingException"}
+)
+REFUSED_STATUSES = frozenset({401, 403})
+REFUSED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"})
+
+CONNECTION_ERRORS = (
+    HTTPClientError,
+    IncompleteReadError,
+    ResponseParserError,
+    aiohttp.ClientError,
+    TimeoutError,
+    ConnectionError,
+)
+CLIENT_ERRORS = (BotoCoreError, ClientError, *CONNECTION_ERRORS)
+"""Whatever a request may raise; everything else is a bug and passes."""
+
+_clones: weakref.WeakSet[S3FileSystem] = weakref.WeakSet()
+_clones_while_forking: list[S3FileSystem] = []
+_clones_of_parents: list[S3FileSystem] = []
+
+if hasattr(os, "register_at_fork"):
+    # fsspec empties its caches in a child. Were the parent's clones collected there, s3fs would close them: on a loop
+    # that does not run in the child (it waits a second for each), with sockets and an epoll that the parent still uses.
+    os.register_at_fork(
+        before=lambda: _clones_while_forking.extend(_clones),
+        after_in_parent=_clones_while_forking.clear,
+        after_in_child=lambda: _clones_of_parents.extend(_clones_while_forking),
+    )
+
+
+class _BodyOnce:
+    """A request body that can be sent once: aiohttp does not repeat a request whose body it cannot rewind."""
+
+    def __init__(self, source: BytesIO) -> None:
+        self._source = source
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._source.read()
+
+    def seek(self, offset: int) -> int:
+        """For botocore, which rewinds when S3 names another region, and then makes a new request."""
+        return self._source.seek(offset)
+
+
+def _drop_expect(request: Any, **_: object) -> None:
+    # botocore asks for permission to send each body, which doubles the latency; the header is not signed.
+    request.headers.pop("Expect", None)
+
+
+def _send_once(request: Any, **_: object) -> None:
+    conditional = "If-Match" in request.headers or "If-None-Match" in request.headers
+    if conditional and isinstance(request.body, BytesIO):
+        request.body = _BodyOnce(request.body)
+
+
+class S3Client:
+    """Requests to an object store, on the event loop of a private clone of `fs`.
+
+    Parameters
+    ----------
+    fs : s3fs.S3FileSystem
+        Gives class and options; the instance itself is neither used nor changed.
+    """
+
+    def __init__(self, fs: S3FileSystem) -> None:
+        self.fs = _clone(fs)
+        pool: int = self.fs.config_kwargs["max_pool_connections"]
+        self.requests_max = max(1, min(REQUESTS_MAX, pool))
+        self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def after_fork(self) -> None:
+        """Go on in a child process with a new clone."""
+        self.fs = _clone(self.fs, forked=True)
+        self._hooked = weakref.WeakSet()
+
+    async def close(self) -> None:
+        """Close the connections; the next request opens new ones."""
+        if self.fs._s3 is not None:
+            await self.fs._s3creator.__aexit__(None, None, None)
+            self.fs._s3 = None
+
+    async def session(self, bucket: str | None = None) -> Any:
+        """The botocore client for a bucket, connected and with our hooks."""
+        await self.fs.set_session()
+        client = await self.fs.get_s3(bucket)
+        if client not in self._hooked:
+            events = client.meta.events
+            events.register("before-send.s3.PutObject", _drop_expect, unique_id=f"{HOOK_ID}-expect")
+            events.register("before-send.s3.UploadPart", _drop_expect, unique_id=f"{HOOK_ID}-expect-part")
+            events.register("before-send.s3.PutObject", _send_once, unique_id=f"{HOOK_ID}-once")
+            self._hooked.add(client)
+        return client
+
+    async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Send one request, once, with the user's additional arguments.
+
+        Raises
+        ------
+        UnsafeBackendError
+            The installed botocore does not know an argument; without it the request would mean something else.
+        """
+        method = getattr(await self.session(arguments.get("Bucket")), verb)
+        merged = self.fs._get_s3_method_kwargs(method, **arguments)
+        unknown = sorted(arguments.keys() - merged.keys())
+        if unknown:
+            raise UnsafeBackendError(
+                f"botocore {botocore.__version__} does not know {', '.join(unknown)} of {verb}, which rollingfs needs: "
+                "install a newer s3fs"
+            )
+        answer: dict[str, Any] = await method(**merged)
+        return answer
+
+    async def get(self, **arguments: Any) -> tuple[dict[str, Any], bytes]:
+        """GetObject, body included; may be repeated."""
+
+        async def once() -> tuple[dict[str, Any], bytes]:
+            answer = await self.call("get_object", **arguments)
+            async with answer["Body"] as body:
+                return answer, await body.read()
+
+        return await self.retrying(once)
+
+    async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Send a request that may be sent again."""
+        return await self.retrying(lambda: self.call(verb, **arguments))
+
+    async def retrying(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Do a request, again with jitter if the store is busy or the connection breaks."""
+        for attempt in range(1, TRIES_MAX):
+            try:
+                return await request()
+            except CLIENT_ERRORS as error:
+                if not is_transient(error):
+                    raise
+            delay_max_s = min(RETRY_DELAY_MAX_S, RETRY_DELAY_FIRST_S * 2**attempt)
+            await asyncio.sleep(random.uniform(0, delay_max_s))
+        return await request()
+
+
+def _clone(fs: S3FileSystem, forked: bool = False) -> S3FileSystem:
+    names = list(inspect.signature(type(fs).__init__).parameters)[1:]
+    options = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
+    config = dict(options.get("config_kwargs") or {})
+    mode = {key: value for key, value in (config.get("retries") or {}).items() if key == "mode"}
+    config["retries"] = mode | {"total_max_attempts": 1}
+    config.setdefault("max_pool_connections", CONNECTIONS_MAX)
+    if "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
+        config.setdefault("request_checksum_calculation", "when_required")
+    if forked:
+        options.pop("loop", None)  # it runs in the parent only
+    clone = type(fs)(**(options | {"config_kwargs": config, "skip_instance_cache": True}))
+    _clones.add(clone)
+    return clone
+
+
+# -- answers and errors --------------------------------------------------------------------------------------
+
+
+def status_of(error: BaseException) -> int:
+    """The HTTP status of a refusal; 0 if there was no answer."""
+    if not isinstance(error, ClientError):
+        return 0
+    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status
+
+
+def code_of(error: BaseException) -> str:
+    """The store's word for the refusal, as ``"NoSuchKey"``; "" if there was no answer."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may well succeed in a moment."""
+    if isinstance(error, ClientError):
+        return status_of(error) in TRANSIENT_STATUSES or code_of(error) in TRANSIENT_CODES
+    return isinstance(error, CONNECTION_ERRORS)
+
+
+def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
+    """What to raise for a failed request, from the HTTP status rather than s3fs' guess.
+
+    Parameters
+    ----------
+    error : BaseException
+        One of `CLIENT_ERRORS`.
+    verb, path : str
+        What was done to what, for the message.
+    """
+    text = f"{verb} of {path!r}: {error}"
+    if code_of(error) == "NoSuchBucket":
+        return FileNotFoundError(errno.ENOENT, f"{verb}: the bucket {path.partition('/')[0]!r} does not exist", path)
+    return OSError(_errno_of(error), text)  # Python picks the subclass: FileNotFoundError, PermissionError, ...
+
+
+def _errno_of(error: BaseException) -> int:
+    status, code = status_of(error), code_of(error)
+    if status in REFUSED_STATUSES or code in REFUSED_CODES:
+        return errno.EACCES
+    if status == 404:
+        return errno.ENOENT
+    if status in BUSY_STATUSES or code in ("SlowDown", "OperationAborted", "ConditionalRequestConflict"):
+        return errno.EBUSY
+    if status == 400 or isinstance(error, ParamValidationError):
+        return errno.EINVAL
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return errno.EACCES
+    if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError):
+        return errno.ETIMEDOUT
+    return errno.EIO
+
+
+def date_of(answer: dict[str, Any]) -> float:
+    """The store's clock when it answered, in seconds since 1970.
+
+    Raises
+    ------
+    OSError
+        The answer has no Date header.
+    """
+    date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    if not date:
+        raise OSError(errno.EIO, "the store's answer has no Date header, so its clock is not known")
+    return parsedate_to_datetime(date).timestamp()
+
+
+async def at_once(jobs: Iterable[Callable[[], Awaitable[T]]], requests_max: int) -> list[T]:
+    """Run jobs, `requests_max` at a time; if one fails, the others are stopped before its error is raised."""
+    places = asyncio.Semaphore(requests_max)
+
+    async def run(job: Callable[[], Awaitable[T]]) -> T:
+        async with places:
+            return await job()
+
+    tasks = [asyncio.ensure_future(run(job)) for job in jobs]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

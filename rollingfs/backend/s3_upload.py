@@ -1,0 +1,210 @@
+"""Multipart uploads to an object store: new objects from bytes or from ranges of other objects."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from rollingfs.backend.contract import Buffer, Part, Upload
+from rollingfs.backend.s3_client import CLIENT_ERRORS, S3Client, as_os_error, at_once, code_of
+
+UPLOAD_PART_BYTES = 16 * 2**20
+UPLOAD_PARTS_IN_FLIGHT_MAX = 4
+"""One upload keeps at most this many parts and one more in memory: 80 MiB."""
+PARTS_MAX = 10_000
+JOIN_PART_BYTES_MIN = 5 * 2**20
+COPY_PART_BYTES_MAX = 2**30
+"""A fifth of what S3 takes: a server that says nothing while it copies must answer within the read timeout."""
+
+
+class Multipart:
+    """One multipart upload: its parts in any order, then `complete` or `abort`."""
+
+    def __init__(self, client: S3Client, path: str, bucket: str, key: str) -> None:
+        self.path = path
+        self._client = client
+        self._target = {"Bucket": bucket, "Key": key}
+        self._id: str | None = None
+        self._etags: dict[int, str] = {}
+
+    @property
+    def begun(self) -> bool:
+        """Whether the store knows of the upload."""
+        return self._id is not None
+
+    async def begin(self) -> None:
+        """Ask the store for an upload."""
+        answer = await self._client.repeatable("create_multipart_upload", **self._target)
+        self._id = answer["UploadId"]
+
+    async def put(self, number: int, data: bytes) -> None:
+        """Upload part `number`, from 1."""
+        answer = await self._client.repeatable("upload_part", PartNumber=number, Body=data, **self._of_upload())
+        self._etags[number] = answer["ETag"]
+
+    async def copy(self, number: int, part: Part, source: dict[str, str], token: str | None = None) -> None:
+        """Fill part `number` with a range of another object, if that has `token`."""
+        condition = {} if token is None else {"CopySourceIfMatch": token}
+        span = f"bytes={part.start}-{part.end - 1}"
+        answer = await self._client.repeatable(
+            "upload_part_copy",
+            PartNumber=number,
+            CopySource=source,
+            CopySourceRange=span,
+            **condition,
+            **self._of_upload(),
+        )
+        self._etags[number] = answer["CopyPartResult"]["ETag"]
+
+    async def complete(self) -> None:
+        """Make the object of the parts."""
+        parts = [{"PartNumber": number, "ETag": self._etags[number]} for number in sorted(self._etags)]
+        try:
+            await self._client.repeatable(
+                "complete_multipart_upload", MultipartUpload={"Parts": parts}, **self._of_upload()
+            )
+        except CLIENT_ERRORS as error:
+            # No such upload: an earlier try succeeded and its answer was lost, if the object (of a name that
+            # nobody else uses) is there.
+            if code_of(error) != "NoSuchUpload":
+                raise
+            await self._client.repeatable("head_object", **self._target)
+
+    async def abort(self) -> None:
+        """Have the store forget the parts; nothing if it does not know the upload."""
+        if self._id is None:
+            return
+        try:
+            await self._client.repeatable("abort_multipart_upload", **self._of_upload())
+        except CLIENT_ERRORS as error:
+            if code_of(error) != "NoSuchUpload":
+                raise
+        self._id = None
+
+    def _of_upload(self) -> dict[str, Any]:
+        assert self._id is not None, f"no upload of {self.path!r} has begun"
+        return {**self._target, "UploadId": self._id}
+
+
+async def join(multipart: Multipart, copies: Sequence[Callable[[int], Awaitable[None]]], requests_max: int) -> None:
+    """Copy parts, several at a time, and complete the upload; if anything fails, abort it."""
+    await multipart.begin()
+    try:
+        await at_once([partial(copy, number) for number, copy in enumerate(copies, 1)], requests_max)
+        await multipart.complete()
+    except BaseException as error:
+        await abort_after(multipart.abort, error)
+        raise
+
+
+async def abort_after(abort: Callable[[], Awaitable[None]], error: BaseException) -> None:
+    """Abort because of `error`, which stays the one that is raised, with a note if aborting fails too."""
+    try:
+        await abort()
+    except (*CLIENT_ERRORS, OSError) as second:
+        error.add_note(f"aborting the multipart upload failed as well, its parts stay: {second}")
+
+
+class S3Upload(Upload):
+    """A new object: one PutObject if it is small, else a multipart upload in bounded memory."""
+
+    def __init__(
+        self,
+        multipart: Multipart,
+        put_whole: Callable[[bytes], Awaitable[None]],
+        part_bytes: int = UPLOAD_PART_BYTES,
+        parts_in_flight_max: int = UPLOAD_PARTS_IN_FLIGHT_MAX,
+    ) -> None:
+        self._multipart = multipart
+        self._put_whole = put_whole
+        self._part_bytes = part_bytes
+        self._parts_in_flight_max = parts_in_flight_max
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
+        self._parts = 0
+        self._in_flight: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def write(self, data: Buffer) -> None:
+        """Append bytes; waits while enough parts are on their way.
+
+        Raises
+        ------
+        OSError
+            A part that was sent earlier failed, or there are too many (``errno.EFBIG``).
+        """
+        self._check_open()
+        view = memoryview(data).cast("B")
+        while len(view):
+            piece = view[: self._part_bytes - self._pieces_bytes]
+            self._pieces.append(bytes(piece))
+            self._pieces_bytes += len(piece)
+            view = view[len(piece) :]
+            # A full part waits for the next byte: what is exactly one part is still a single PutObject.
+            if self._pieces_bytes == self._part_bytes and len(view):
+                await self._send_part()
+
+    async def finish(self) -> None:
+        """Send the rest; the object is there when this returns."""
+        self._check_open()
+        if not self._multipart.begun:  # at most one part
+            await self._put_whole(self._take())
+        else:
+            await self._send_part()
+            await self._wait(0)
+            try:
+                await self._multipart.complete()
+            except CLIENT_ERRORS as error:
+                raise as_os_error(error, "completing the upload", self._multipart.path) from error
+        self._closed = True
+
+    async def abort(self) -> None:
+        """Stop what is under way and have the store forget the parts."""
+        self._closed = True
+        self._pieces.clear()
+        for task in self._in_flight:
+            task.cancel()
+        await asyncio.gather(*self._in_flight, return_exceptions=True)  # their errors are why we abort
+        self._in_flight.clear()
+        try:
+            await self._multipart.abort()
+        except CLIENT_ERRORS as error:
+            raise as_os_error(error, "aborting the upload", self._multipart.path) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"the upload of {self._multipart.path!r} is finished or aborted")
+
+    def _take(self) -> bytes:
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces, self._pieces_bytes = [], 0
+        return data
+
+    async def _send_part(self) -> None:
+        if self._parts == PARTS_MAX:
+            raise OSError(
+                errno.EFBIG,
+                f"{self._multipart.path!r} would take more than {PARTS_MAX} parts of {self._part_bytes} bytes: "
+                "use a smaller max_bytes",
+            )
+        if not self._multipart.begun:
+            try:
+                await self._multipart.begin()
+            except CLIENT_ERRORS as error:
+                raise as_os_error(error, "beginning an upload", self._multipart.path) from error
+        await self._wait(self._parts_in_flight_max - 1)
+        self._parts += 1
+        self._in_flight.add(asyncio.ensure_future(self._multipart.put(self._parts, self._take())))
+
+    async def _wait(self, in_flight_max: int) -> None:
+        while len(self._in_flight) > in_flight_max:
+            done, _ = await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
+            self._in_flight -= done
+            for task in done:
+                try:
+                    task.result()
+                except CLIENT_ERRORS as error:
+                    raise as_os_error(error, "uploading a part", self._multipart.path) from error

@@ -1,0 +1,154 @@
+# ruff: noqa: D102  (the verbs are described in the contract)
+"""A backend over a backend, with one hook that sees every verb: for faults, counts, traces and clocks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+
+_ABILITIES = (
+    "is_async",
+    "can_write",
+    "can_copy",
+    "can_join",
+    "can_delete_if",
+    "has_folders",
+    "join_part_bytes_min",
+    "requests_max",
+)
+
+
+class BackendWrapper(Backend):
+    """Forwards everything to another backend; every verb passes through `call`.
+
+    Attributes
+    ----------
+    inner : Backend
+        The backend that does the work.
+    shift_s : float
+        Seconds by which the store's *now* runs ahead: files look older by that much. Dates stay what they are.
+    """
+
+    def __init__(self, inner: Backend, shift_s: float = 0.0) -> None:
+        self.inner = inner
+        self.shift_s = shift_s
+        for ability in _ABILITIES:
+            setattr(self, ability, getattr(inner, ability))
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        """Do one verb: override it to fail before, to fail after, to count or to wait.
+
+        Parameters
+        ----------
+        verb : str
+            The name of the method, or ``"upload.write"``, ``"upload.finish"``, ``"upload.abort"``.
+        args
+            Its arguments. For an upload: the path, then the inner `Upload`, then the bytes if it is a write.
+
+        Returns
+        -------
+        Any
+            What the verb returns.
+        """
+        if verb.startswith("upload."):
+            _path, upload, *rest = args
+            return await getattr(upload, verb.removeprefix("upload."))(*rest)
+        return await getattr(self.inner, verb)(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        # only for what a backend has beyond the contract, as `loop`; "inner" is missing while unpickling
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    async def read(self, path: str) -> Blob:
+        blob: Blob = await self.call("read", path)
+        return blob
+
+    async def read_if_changed(self, path: str, token: str) -> Blob | None:
+        blob: Blob | None = await self.call("read_if_changed", path, token)
+        return blob
+
+    async def read_range(self, path: str, start: int, end: int) -> bytes:
+        data: bytes = await self.call("read_range", path, start, end)
+        return data
+
+    async def stat(self, path: str) -> FileInfo:
+        info: FileInfo = await self.call("stat", path)
+        return info
+
+    async def is_folder(self, path: str) -> bool:
+        answer: bool = await self.call("is_folder", path)
+        return answer
+
+    async def list(self, folder: str) -> Listing:
+        listing: Listing = await self.call("list", folder)
+        return dataclasses.replace(listing, now=listing.now + self.shift_s)
+
+    async def now(self) -> float:
+        now: float = await self.call("now")
+        return now + self.shift_s
+
+    async def create(self, path: str, data: Buffer) -> str:
+        token: str = await self.call("create", path, data)
+        return token
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        new_token: str = await self.call("replace", path, data, token)
+        return new_token
+
+    async def delete_if(self, path: str, token: str) -> bool:
+        deleted: bool = await self.call("delete_if", path, token)
+        return deleted
+
+    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+        await self.call("write", path, data)
+
+    async def open_write(self, path: str) -> Upload:
+        return _WrappedUpload(self, path, await self.call("open_write", path))
+
+    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+        await self.call("copy", source, target, token)
+
+    async def join(self, parts: Sequence[Part], target: str) -> None:
+        await self.call("join", parts, target)
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        await self.call("delete", paths)
+
+    async def make_folder(self, path: str) -> None:
+        await self.call("make_folder", path)
+
+    async def remove_folder(self, path: str) -> None:
+        await self.call("remove_folder", path)
+
+    def strip(self, path: str) -> str:
+        return self.inner.strip(path)
+
+    def unstrip(self, path: str) -> str:
+        return self.inner.unstrip(path)
+
+    def root(self, path: str) -> str:
+        return self.inner.root(path)
+
+    def after_fork(self) -> None:
+        self.inner.after_fork()
+
+
+class _WrappedUpload(Upload):
+    def __init__(self, wrapper: BackendWrapper, path: str, inner: Upload) -> None:
+        self._wrapper = wrapper
+        self._path = path
+        self._inner = inner
+
+    async def write(self, data: Buffer) -> None:
+        await self._wrapper.call("upload.write", self._path, self._inner, data)
+
+    async def finish(self) -> None:
+        await self._wrapper.call("upload.finish", self._path, self._inner)
+
+    async def abort(self) -> None:
+        await self._wrapper.call("upload.abort", self._path, self._inner)

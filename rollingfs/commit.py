@@ -1,0 +1,419 @@
+"""The commit loop: the only way in which a header is replaced.
+
+Load the header, compute the next one, replace it on condition that nobody did first. No answer of the store is
+a verdict by itself: after anything but success the header is loaded and looked at (`transitions.judge`).
+Specified in ``docs/protocol.md``; checked there by explicit-state model checking.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from rollingfs import names, transitions
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.probe import Abilities, probe
+from rollingfs.chunks import Chunks, Stored
+from rollingfs.clock import Clock, Moment
+from rollingfs.codec import format_header
+from rollingfs.errors import (
+    AppendInterrupted,
+    AppendOutcomeUnknown,
+    CommitTimeoutError,
+    ConflictError,
+    RollingError,
+)
+from rollingfs.header import AGE_S_MAX, Drop, Entry, Header, Mark, Page
+from rollingfs.headers import Headers, Loaded
+from rollingfs.pages import Pages
+from rollingfs.runtime import Lock, Runtime, backoff_s
+from rollingfs.transitions import Verdict
+
+logger = logging.getLogger("rollingfs")
+
+REFUSALS_MAX = 2
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ENOTDIR}
+"""Errors that resending the same bytes will not mend."""
+
+
+@dataclass
+class Attempt:
+    """What one commit has prepared so far, kept across its attempts."""
+
+    path: str
+    number: int
+    began: Moment
+    deadline_s: float
+    """By the monotonic clock."""
+    fresh: bool = False
+    """Whether the base that `step` is given was read for this commit."""
+    base: Loaded | None = None
+    """What the newest attempt was conditioned on."""
+    uploads: dict[bytes, Stored] = field(default_factory=dict)
+    """Chunks written for this commit, by their bytes."""
+    renewed: dict[Stored, Stored] = field(default_factory=dict)
+    pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    """Files that an attempt which was sent has named: from then on only collection may delete them."""
+    count: int = 0
+
+
+Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
+"""From what is there, the header that should be there (not stamped), or None if it is there already."""
+
+Resolver = Callable[[str, Header], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit found and left."""
+
+    base: Header | None
+    header: Header | None
+
+
+class Slot:
+    """One segment as this writer sees it: at most one commit is in flight."""
+
+    def __init__(self, lock: Lock) -> None:
+        self.lock = lock
+        self.done_drops: set[Drop] = set()
+        self.settled: set[Mark] = set()
+
+
+class Writer:
+    """The identity of a client instance: an id, and a counter that never goes back.
+
+    A forked, unpickled or copied client takes a new id, because two writers with one id could take each
+    other's commits for their own.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.id = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+
+class Committer:
+    """Replaces headers, one commit in flight per segment."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        runtime: Runtime,
+        headers: Headers,
+        chunks: Chunks,
+        pages: Pages,
+        *,
+        timeout_s: float,
+        clock: Clock = time.time,
+    ) -> None:
+        self.backend = backend
+        self.runtime = runtime
+        self.headers = headers
+        self.chunks = chunks
+        self.pages = pages
+        self.timeout_s = min(timeout_s, AGE_S_MAX)
+        self.clock = clock
+        self.writer = Writer()
+        self.resolve: Resolver | None = None
+        self._abilities: dict[str, Abilities] = {}
+        self._slots: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
+        self._remembering: dict[str, Slot] = {}
+        self._slots_lock = threading.Lock()
+
+    def now_ms(self) -> int:
+        """The wall clock, milliseconds since 1970."""
+        return round(self.clock() * 1000)
+
+    def slot(self, path: str) -> Slot:
+        """The one slot of a segment in this client."""
+        with self._slots_lock:
+            slot = self._slots.get(path)
+            if slot is None:
+                slot = self._slots[path] = Slot(self.runtime.lock())
+            return slot
+
+    def after_fork(self) -> None:
+        """In a child process: another writer, and locks that nobody holds."""
+        self.writer.renew()
+        self._slots = weakref.WeakValueDictionary()
+        self._remembering = {}
+        self._slots_lock = threading.Lock()
+
+    def remember(self, path: str, *, drops: Iterable[Drop] = (), marks: Iterable[Mark] = ()) -> None:
+        """Clear these lines, whose work is done, with the next commit."""
+        slot = self.slot(path)
+        slot.done_drops.update(drops)
+        slot.settled.update(marks)
+        if slot.done_drops or slot.settled:
+            self._remembering[path] = slot
+
+    async def abilities(self, path: str) -> Abilities:
+        """What the store can really do where a segment lies: probed once for each root, before the first write.
+
+        Raises
+        ------
+        UnsafeBackendError
+            It cannot create or replace atomically.
+        """
+        root = self.backend.root(path)
+        if root not in self._abilities:
+            self._abilities[root] = await probe(self.backend, names.chunks_folder(path))
+        return self._abilities[root]
+
+    async def commit(self, path: str, step: Step, *, fresh: bool = False) -> Committed:
+        """Commit what `step` makes of the header, resolving a merge that is found under way.
+
+        Parameters
+        ----------
+        path
+            The segment.
+        step
+            Called once for each header that the commit may be conditioned on.
+        fresh
+            Begin with the header as it is now, rather than as it was last seen.
+
+        Raises
+        ------
+        AppendOutcomeUnknown
+            Whether it took place cannot be said.
+        CommitTimeoutError
+            It did not take place within the time allowed.
+        """
+        return await self.runtime.shield(self._commit(path, step, fresh))
+
+    async def _commit(self, path: str, step: Step, fresh: bool) -> Committed:
+        slot = self.slot(path)
+        deadline_s = self.deadline_s()
+        while True:
+            try:
+                async with slot.lock.held():
+                    return await self.commit_held(path, slot, step, fresh=fresh, deadline_s=deadline_s)
+            except transitions.MergeFoundError as found:
+                await self.resolve_merge(path, found)
+                fresh = True
+
+    def deadline_s(self) -> float:
+        """When an operation that begins now gives up, by the monotonic clock."""
+        return time.monotonic() + self.timeout_s
+
+    async def resolve_merge(self, path: str, found: transitions.MergeFoundError) -> None:
+        """Finish or undo the merge that `path` is a source of, or wait for its mover; without holding the slot."""
+        assert self.resolve is not None
+        await self.resolve(path, found.header)
+
+    async def commit_held(
+        self, path: str, slot: Slot, step: Step, *, fresh: bool = False, deadline_s: float | None = None
+    ) -> Committed:
+        """`commit`, by a caller that holds the slot and sees to merges itself."""
+        await self.abilities(path)
+        deadline_s = self.deadline_s() if deadline_s is None else deadline_s
+        attempt = Attempt(path, self.writer.next_number(), Moment.now(self.clock), deadline_s)
+        final: Header | None = None
+        try:
+            committed = await self._loop(path, slot, step, fresh, attempt)
+            final = committed.header
+            return committed
+        except KeyboardInterrupt as interrupt:
+            raise await self._interrupted(path, attempt, interrupt) from interrupt
+        finally:
+            await self._discard(attempt, final)
+
+    async def _loop(self, path: str, slot: Slot, step: Step, fresh: bool, attempt: Attempt) -> Committed:
+        seen = None if fresh else self.headers.seen(path)
+        attempt.fresh = seen is None
+        base = await self.headers.load(path) if seen is None else seen
+        while True:
+            try:
+                wanted = await step(base, attempt)
+            except (RollingError, FileNotFoundError, FileExistsError, ValueError):
+                if attempt.fresh:
+                    raise
+                wanted = None
+            if wanted is None and attempt.fresh:
+                return Committed(base.header, base.header)
+            if wanted is None:
+                # errors and "nothing to do" are judged by a fresh header only
+                base, attempt.fresh = await self.headers.load(path), True
+                continue
+            outcome = await self._attempt(path, slot, base, wanted, attempt)
+            if isinstance(outcome, Committed):
+                return outcome
+            base, attempt.fresh = outcome, True
+            await self._pause(path, attempt, committed=False)
+
+    async def _attempt(
+        self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt
+    ) -> Committed | Loaded:
+        """Replace `base`: what was committed, or else what is there instead."""
+        wanted = await self._finished(path, slot, base, wanted, attempt)
+        data = format_header(wanted)
+        attempt.base = base
+        attempt.named.update(entry.file for entry in wanted.entries)
+        refusals = 0
+        while True:
+            attempt.count += 1
+            try:
+                token = await self._replace(path, base, data, attempt)
+            except (OSError, TimeoutError) as error:
+                cause: Exception = error
+            else:
+                return self._took_place(path, slot, base, Loaded(wanted, token))
+            current = await self._look(path, attempt, cause)
+            verdict = self._judge(attempt, current)
+            logger.debug("%s: attempt %d (%s): %s", path, attempt.count, cause, verdict.value)
+            if verdict is Verdict.MINE:
+                return self._took_place(path, slot, base, current)
+            if verdict is Verdict.NOT_MINE:
+                return current
+            if verdict is Verdict.UNKNOWN:
+                raise self._unknown(path, "the header was replaced so often that no trace is left") from cause
+            refusals += _is_refusal(cause)
+            if refusals >= REFUSALS_MAX:
+                raise cause
+            await self._pause(path, attempt, committed=None)
+
+    async def _finished(self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt) -> Header:
+        """A step's header with all that every commit adds: done lines cleared, folded, stamped."""
+        now_ms = self.now_ms()
+        wanted = transitions.settle(transitions.clear_drops(wanted, slot.done_drops), slot.settled)
+        wanted = await self.pages.fold(path, wanted, attempt.pages, now_ms)
+        return transitions.stamp(wanted, base.header, self.writer.id, attempt.number, now_ms)
+
+    def _judge(self, attempt: Attempt, current: Loaded) -> Verdict:
+        base = attempt.base
+        assert base is not None
+        same = current.token == base.token
+        return transitions.judge(base.header, same, current.header, self.writer.id, attempt.number)
+
+    async def _replace(self, path: str, base: Loaded, data: bytes, attempt: Attempt) -> str:
+        header = names.header_path(path)
+        if base.token is None:
+            call = self.backend.create(header, data)
+        else:
+            call = self.backend.replace(header, data, base.token)
+        return await self.runtime.limit(call, self._left_s(attempt))
+
+    def _took_place(self, path: str, slot: Slot, base: Loaded, now: Loaded) -> Committed:
+        assert now.header is not None
+        self.headers.keep(path, now)
+        slot.done_drops.intersection_update(now.header.drops)
+        slot.settled.intersection_update({*now.header.merges, *now.header.aborts})
+        if not slot.done_drops and not slot.settled:
+            self._remembering.pop(path, None)
+        return Committed(base.header, now.header)
+
+    async def _look(self, path: str, attempt: Attempt, cause: Exception) -> Loaded:
+        """The header as it is now; asked again until the deadline, because without it nothing is known."""
+        for count in itertools.count(1):
+            if self._left_s(attempt) <= 0:
+                break
+            try:
+                return await self.runtime.limit(self.headers.load(path), self._left_s(attempt))
+            except (OSError, TimeoutError) as error:
+                if isinstance(error, RollingError):
+                    raise self._unknown(path, f"its header cannot be read: {error}") from cause
+                logger.info("%s: cannot look at the header after %s: %s", path, cause, error)
+                await self.runtime.sleep(min(backoff_s(count + 3), max(self._left_s(attempt), 0)))
+        raise self._unknown(path, "the store did not answer in time") from cause
+
+    async def _pause(self, path: str, attempt: Attempt, *, committed: bool | None) -> None:
+        """Jitter before the next attempt, or the error if there is no time for one."""
+        left_s = self._left_s(attempt)
+        if left_s <= 0 and committed is None:
+            raise self._unknown(path, "the store did not answer in time")
+        if left_s <= 0:
+            raise CommitTimeoutError(
+                f"{path}: other writers were faster {attempt.count} times in {self.timeout_s} s; nothing was written"
+            )
+        await self.runtime.sleep(min(backoff_s(attempt.count), left_s))
+
+    def _left_s(self, attempt: Attempt) -> float:
+        if attempt.began.age_s(self.clock) > AGE_S_MAX:
+            return 0.0
+        return attempt.deadline_s - time.monotonic()
+
+    @staticmethod
+    def _unknown(path: str, why: str) -> AppendOutcomeUnknown:
+        return AppendOutcomeUnknown(
+            f"{path}: whether the commit took place is unknown ({why}); read the segment before repeating it"
+        )
+
+    async def _interrupted(self, path: str, attempt: Attempt, cause: KeyboardInterrupt) -> AppendInterrupted:
+        """Say what is known of a commit that Ctrl-C broke off: look once."""
+        if isinstance(cause, AppendInterrupted):
+            return cause
+        outcome = "not committed"
+        if attempt.count:
+            try:
+                current = await self.headers.load(path)
+            except OSError:
+                current = None
+            verdict = self._judge(attempt, current) if current else Verdict.UNKNOWN
+            outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
+        return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
+
+    async def _discard(self, attempt: Attempt, final: Header | None) -> None:
+        """Delete what this commit wrote and no attempt that was sent has named."""
+        kept = attempt.named | ({entry.file for entry in final.entries} if final else set())
+        own = [*attempt.uploads.values(), *attempt.renewed.values()]
+        await self.chunks.discard(
+            [chunk for chunk in own if not chunk.staged and names.relate(attempt.path, chunk.path) not in kept]
+        )
+
+    # -- drops ---------------------------------------------------------------------------------------------
+
+    async def finish_drops(self, path: str, header: Header) -> None:
+        """Delete what the drop lines of a committed header name, in the segment's own folder.
+
+        The lines go with the next commit. Hints are left to the collection of the folders they point at.
+        """
+        done = self.slot(path).done_drops
+        due = [
+            drop
+            for drop in header.drops
+            if not drop.is_hint and "/" not in drop.file and drop.after_ms <= self.now_ms() and drop not in done
+        ]
+        files: list[str] = []
+        pages: list[str] = []
+        for drop in due:
+            if drop.is_page:
+                files += await self._dropped_from(path, drop)
+                pages += [drop.file] * drop.whole
+            elif not names.is_staged(drop.file):
+                files.append(drop.file)
+        for group in (files, pages):  # a page goes last: it alone names its chunks
+            if group:
+                await self.backend.delete([names.resolve(path, file) for file in group])
+        self.remember(path, drops=due)
+
+    async def _dropped_from(self, path: str, drop: Drop) -> list[str]:
+        try:
+            chunks = await self.pages.raw(names.resolve(path, drop.file))
+        except FileNotFoundError:
+            return []  # the page goes last, so its chunks are gone
+        return [
+            chunk.file
+            for chunk in chunks
+            if drop.start < chunk.end <= drop.end and "/" not in chunk.file and not names.is_staged(chunk.file)
+        ]
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the store said that it will not, rather than that somebody was first."""
+    if isinstance(error, ConflictError | FileExistsError):
+        return False
+    return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in _REFUSED)

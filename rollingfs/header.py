@@ -1,0 +1,305 @@
+"""The header of a segment as a value: what it says, its limits and its invariants. Pure.
+
+How it is written is in `codec`, how it changes in `transitions`. The format is specified in
+``docs/protocol.md``; the idea of a header that maps offsets to chunk files is Pravega's RollingStorage (PDP-19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rollingfs.names import is_staged
+from rollingfs.policy import RollingPolicy
+
+TEXT_BYTES_MAX = 64 * 1024
+TAIL_BYTES_MAX = 1024 * 1024
+LOOSE_CHUNKS_MAX = 128
+PAGE_CHUNKS = 128
+PAGES_JOINED = 32
+LARGE_PAGE_CHUNKS = PAGE_CHUNKS * PAGES_JOINED
+DROPS_MAX = 128
+ATTRS_MAX = 64
+ATTRS_BYTES_MAX = 4096
+COMMITS_MAX = 64
+MARKS_MAX = 128
+OFFSET_MAX = 2**63 - 1
+
+AGE_S_MAX = 3600
+"""D: a chunk whose upload began longer ago is not committed any more but written again."""
+GRACE_S = 24 * 3600
+"""G: collection leaves unreferenced files younger than this alone."""
+
+
+class Phase(StrEnum):
+    """What may be done with a segment."""
+
+    OPEN = "open"
+    SEALED = "sealed"
+    MERGING = "merging"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of the segment's bytes that lies in one chunk file."""
+
+    start: int
+    """Segment offset of the first byte used (in an index page: offset within the page)."""
+    length: int
+    """Bytes used."""
+    file: str
+    """Reference, relative to the header's folder (see `names`)."""
+    crc32c: int | None
+    """Of the whole file; None if nobody has read it (an adopted plain file)."""
+    at_ms: int
+    """When it was written, milliseconds since 1970."""
+    offset: int = 0
+    """Where in the file the used part begins."""
+    size: int = -1
+    """Bytes of the whole file; by default `length`."""
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            object.__setattr__(self, "size", self.length)
+        if self.start < 0 or self.length < 1 or self.offset < 0 or self.offset + self.length > self.size:
+            raise ValueError("a chunk's range lies outside its file, or is empty")
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A run of the segment's bytes whose chunks are listed in an index page."""
+
+    start: int
+    """Segment offset of the first byte used."""
+    length: int
+    """Bytes used."""
+    file: str
+    """Reference of the page's file. References inside the page are relative to where *it* lies."""
+    count: int
+    """Chunks listed in the page."""
+    crc32c: int
+    """Of the page's file."""
+    size: int
+    """Bytes of the page's file."""
+    offset: int = 0
+    """Offset within the page of the first byte used."""
+    foreign: int = 0
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or self.length < 1 or self.offset < 0 or not 1 <= self.count <= LARGE_PAGE_CHUNKS:
+            raise ValueError("a page's range is empty or negative, or its count is out of range")
+        if not 0 <= self.foreign <= self.count or self.size < 1:
+            raise ValueError("a page's size or its count of foreign chunks is out of range")
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+Entry = Chunk | Page
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Something that is no longer part of the segment and is still to be deleted.
+
+    Three kinds: a *file*; the chunks of a *page* that end in ``(start, end]`` of it (and, if `whole`, the
+    page's file after them); or a *hint*: `size` bytes in a foreign folder (or staged chunks in the own one,
+    ".") that only that folder's collection may free.
+    """
+
+    file: str
+    at_ms: int
+    start: int = -1
+    end: int = -1
+    whole: bool = False
+    size: int = 0
+    after_ms: int = 0
+    """Not to be deleted before this time (readers of older snapshots); 0 for at once."""
+
+    @property
+    def is_hint(self) -> bool:
+        return self.file.endswith("/")
+
+    @property
+    def is_page(self) -> bool:
+        return self.end >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A writer's last operation: how a writer recognises its own commit."""
+
+    writer: str
+    number: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The plain file that this header shadows."""
+
+    token: str
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The mark of a source whose entries are on their way into a target."""
+
+    txn: str
+    target: str
+    """Path of the target segment, relative to the source's folder."""
+    target_segment: str
+    """The target's incarnation (for a rename: the one it will have)."""
+    prior: Phase
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """In a target: a transaction that took place (merged) or never will (aborted)."""
+
+    txn: str
+    source: str
+    """Path of the source segment, relative to the target's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Everything that a header file says, the inline tail included."""
+
+    segment: str
+    """Incarnation: a uuid; a re-created segment has another."""
+    version: int
+    """+1 with every commit, also across re-creation."""
+    phase: Phase = Phase.OPEN
+    merge: Merge | None = None
+    merged: str | None = None
+    """In a tombstone: the transaction that took the content away."""
+    epoch: int = 0
+    owner: str | None = None
+    policy: RollingPolicy = field(default_factory=RollingPolicy)
+    start: int = 0
+    entries: tuple[Entry, ...] = ()
+    tail: bytes = b""
+    tail_at_ms: int = 0
+    attrs: Mapping[str, str] = field(default_factory=dict)
+    commits: tuple[Commit, ...] = ()
+    evicted: int = 0
+    drops: tuple[Drop, ...] = ()
+    adopted: Adopted | None = None
+    merges: tuple[Mark, ...] = ()
+    aborts: tuple[Mark, ...] = ()
+    created_ms: int = 0
+    modified_ms: int = 0
+    unknown: tuple[str, ...] = ()
+    """Lower-case lines of a newer release, kept as they are."""
+
+    @property
+    def tail_start(self) -> int:
+        """Segment offset of the inline tail's first byte."""
+        return self.entries[-1].end if self.entries else self.start
+
+    @property
+    def length(self) -> int:
+        """End offset."""
+        return self.tail_start + len(self.tail)
+
+    @property
+    def size(self) -> int:
+        """Bytes retained."""
+        return self.length - self.start
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it takes no more bytes (a merging source is what it was before, for readers)."""
+        return self.phase is Phase.SEALED or (self.merge is not None and self.merge.prior is Phase.SEALED)
+
+    @property
+    def deleted(self) -> bool:
+        return self.phase is Phase.DELETED
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks listed, those in index pages included (a page in part counts whole)."""
+        return sum(entry.count if isinstance(entry, Page) else 1 for entry in self.entries)
+
+    @property
+    def loose_count(self) -> int:
+        return sum(isinstance(entry, Chunk) for entry in self.entries)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait for the collection of the folders they lie in."""
+        return sum(drop.size for drop in self.drops if drop.is_hint)
+
+    def commit_of(self, writer: str) -> Commit | None:
+        """The line of a writer."""
+        return next((line for line in self.commits if line.writer == writer), None)
+
+    def own_files(self) -> Iterator[str]:
+        """References, in the header itself, to unstaged files in the segment's own chunk folder."""
+        for entry in self.entries:
+            if "/" not in entry.file and not is_staged(entry.file):
+                yield entry.file
+
+    def check(self) -> None:
+        """Check what must hold of every header, before it is written and after it is read.
+
+        Raises
+        ------
+        ValueError
+            With what does not hold.
+        """
+        for problem in self._problems():
+            raise ValueError(problem)
+
+    def _problems(self) -> Iterator[str]:
+        if self.version < 1 or self.epoch < 0 or self.evicted < 0 or self.start < 0:
+            yield "a number is below its least value"
+        if (self.phase is Phase.MERGING) != (self.merge is not None):
+            yield "the state 'merging' and its mark do not go together"
+        if self.merge is not None and self.merge.prior not in (Phase.OPEN, Phase.SEALED):
+            yield "the state before a merge must be open or sealed"
+        if self.merged is not None and not self.deleted:
+            yield "only a tombstone can have been merged"
+        if self.deleted and (self.entries or self.tail or self.attrs or self.owner):
+            yield "a tombstone has no content"
+        yield from self._map_problems()
+        yield from self._limit_problems()
+
+    def _map_problems(self) -> Iterator[str]:
+        if self.entries and not self.entries[0].start <= self.start < self.entries[0].end:
+            yield "the start offset lies outside the first entry"
+        for before, after in zip(self.entries, self.entries[1:], strict=False):
+            if before.end != after.start:
+                how = "overlap" if before.end > after.start else "leave a gap"
+                yield f"entries {how} at offset {min(before.end, after.start)}"
+        if self.length > OFFSET_MAX:
+            yield f"it is longer than {OFFSET_MAX} bytes"
+        if any(line.version > self.version for line in self.commits) or self.evicted > self.version:
+            yield "a commit line is newer than the header"
+        if len({line.writer for line in self.commits}) != len(self.commits):
+            yield "a writer has two commit lines"
+
+    def _limit_problems(self) -> Iterator[str]:
+        attrs_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in self.attrs.items())
+        limits = (
+            ("loose chunks", self.loose_count, LOOSE_CHUNKS_MAX),
+            ("bytes of inline tail", len(self.tail), TAIL_BYTES_MAX),
+            ("drop lines", len(self.drops), DROPS_MAX),
+            ("attributes", len(self.attrs), ATTRS_MAX),
+            ("bytes of attributes", attrs_bytes, ATTRS_BYTES_MAX),
+            ("commit lines", len(self.commits), COMMITS_MAX),
+            ("merge marks", len(self.merges) + len(self.aborts), MARKS_MAX),
+        )
+        for what, count, limit in limits:
+            if count > limit:
+                yield f"{count} {what}, but at most {limit} are allowed"

@@ -1,0 +1,133 @@
+"""The lines of a header that have structure: chunk, page, drop, state, policy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from rollingfs import words
+from rollingfs.header import Chunk, Drop, Header, Merge, Page, Phase
+from rollingfs.policy import RollingPolicy
+
+
+@lru_cache(maxsize=4096)  # every commit writes the same lines again
+def format_chunk(chunk: Chunk) -> str:
+    parts = [f"Chunk {chunk.start} {chunk.length} {words.quote(chunk.file)}"]
+    if chunk.crc32c is not None:
+        parts.append(f"crc32c={chunk.crc32c:08x}")
+    parts.append(f"at={words.format_time(chunk.at_ms)}")
+    if chunk.offset or chunk.size != chunk.length:
+        parts.append(f"from={chunk.offset} size={chunk.size}")
+    return " ".join(parts)
+
+
+def parse_chunk(parts: Sequence[str]) -> Chunk:
+    fields = words.fields(
+        parts[3:], {"crc32c": words.crc, "at": words.parse_time, "from": words.number, "size": words.number}
+    )
+    words.need(fields, "at")
+    if ("from" in fields) != ("size" in fields):
+        raise words.Malformed("has only one of from= and size=")
+    return Chunk(
+        words.number(parts[0]),
+        words.number(parts[1]),
+        words.reference(parts[2]),
+        fields.get("crc32c"),
+        fields["at"],
+        fields.get("from", 0),
+        fields.get("size", -1),
+    )
+
+
+def format_page(page: Page) -> str:
+    line = (
+        f"Page {page.start} {page.length} {words.quote(page.file)} crc32c={page.crc32c:08x} count={page.count} "
+        f"size={page.size}"
+    )
+    return line + (f" from={page.offset}" if page.offset else "") + (f" foreign={page.foreign}" if page.foreign else "")
+
+
+def parse_page(parts: Sequence[str]) -> Page:
+    parsers = dict.fromkeys(("count", "size", "from", "foreign"), words.number)
+    fields = words.fields(parts[3:], {**parsers, "crc32c": words.crc})
+    words.need(fields, "crc32c", "count", "size")
+    return Page(
+        words.number(parts[0]),
+        words.number(parts[1]),
+        words.reference(parts[2]),
+        fields["count"],
+        fields["crc32c"],
+        fields["size"],
+        fields.get("from", 0),
+        fields.get("foreign", 0),
+    )
+
+
+def format_drop(drop: Drop) -> str:
+    line = f"Drop {words.quote(drop.file)} at={words.format_time(drop.at_ms)}"
+    if drop.is_page:
+        line += f" from={drop.start} to={drop.end}" + (" whole=1" if drop.whole else "")
+    if drop.is_hint:
+        line += f" bytes={drop.size}"
+    if drop.after_ms:
+        line += f" after={words.format_time(drop.after_ms)}"
+    return line
+
+
+def parse_drop(parts: Sequence[str]) -> Drop:
+    parsers: dict[str, Callable[[str], Any]] = dict.fromkeys(("from", "to", "whole", "bytes"), words.number)
+    fields = words.fields(parts[1:], {**parsers, "at": words.parse_time, "after": words.parse_time})
+    words.need(fields, "at")
+    drop = Drop(
+        words.drop_target(parts[0]),
+        fields["at"],
+        fields.get("from", -1),
+        fields.get("to", -1),
+        bool(fields.get("whole", 0)),
+        fields.get("bytes", 0),
+        fields.get("after", 0),
+    )
+    if (drop.start >= 0) != (drop.end >= 0) or (drop.is_hint and drop.is_page) or drop.end < drop.start:
+        raise words.Malformed("is neither a file, nor part of a page, nor a folder")
+    return drop
+
+
+def format_state(header: Header) -> str:
+    merge = header.merge
+    if merge is not None:
+        return (
+            f"state merging {merge.txn} {words.quote(merge.target)} {merge.target_segment} {merge.prior} "
+            f"{words.format_time(merge.at_ms)}"
+        )
+    return f"state {header.phase}" + (f" merged {header.merged}" if header.merged else "")
+
+
+def parse_state(parts: Sequence[str]) -> dict[str, Any]:
+    phase = words.phase(parts[0])
+    if phase is Phase.MERGING:
+        _, txn, target, target_segment, prior, at = words.exactly(parts, 6)
+        merge = Merge(
+            words.uuid(txn), words.unquote(target), words.uuid(target_segment), words.phase(prior), words.parse_time(at)
+        )
+        return {"phase": phase, "merge": merge}
+    if phase is Phase.DELETED and len(parts) > 1:
+        words.exactly(parts, 3)
+        if parts[1] != "merged":
+            raise words.Malformed(f"{parts[1]!r} is not 'merged'")
+        return {"phase": phase, "merged": words.uuid(parts[2])}
+    words.exactly(parts, 1)
+    return {"phase": phase}
+
+
+def format_policy(policy: RollingPolicy) -> str:
+    line = f"policy max_bytes={policy.max_bytes} inline_bytes={policy.inline_bytes}"
+    return line + (f" max_age_ms={round(policy.max_age * 1000)}" if policy.max_age is not None else "")
+
+
+def parse_policy(parts: Sequence[str]) -> RollingPolicy:
+    parsers = dict.fromkeys(("max_bytes", "inline_bytes", "max_age_ms"), words.number)
+    fields = words.fields(parts, parsers, strict=False)
+    words.need(fields, "max_bytes", "inline_bytes")
+    age = fields["max_age_ms"] / 1000 if "max_age_ms" in fields else None
+    return RollingPolicy(fields["max_bytes"], age, fields["inline_bytes"])

@@ -1,0 +1,171 @@
+"""The names on the backend: which file belongs to which segment, and how one refers to another. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+
+HEADER_SUFFIX = "$header"
+CHUNKS_SUFFIX = "$chunks"
+LOCK_NAME = "lock"
+INDEX_PREFIX = "index-"
+PIN_PREFIX = "pin-"
+STAGED_PREFIX = "stage-"
+PROBE_PREFIX = "probe-"
+OFFSET_DIGITS = 20
+
+
+def header_path(segment: str) -> str:
+    """The header file of a segment."""
+    return segment + HEADER_SUFFIX
+
+
+def chunks_folder(segment: str) -> str:
+    """The folder of a segment's own chunks."""
+    return segment + CHUNKS_SUFFIX
+
+
+def segment_of_header(path: str) -> str:
+    """The segment whose header file this is."""
+    assert path.endswith(HEADER_SUFFIX), path
+    return path[: -len(HEADER_SUFFIX)]
+
+
+def segment_of_folder(folder: str) -> str:
+    """The segment whose chunk folder this is."""
+    assert folder.endswith(CHUNKS_SUFFIX), folder
+    return folder[: -len(CHUNKS_SUFFIX)]
+
+
+def lock_path(header: str) -> str:
+    """The lock file (on a disk) of the segment with this header file."""
+    return f"{chunks_folder(segment_of_header(header))}/{LOCK_NAME}"
+
+
+def _random() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+def new_chunk_name(start: int) -> str:
+    """A chunk file name never used before: start offset when written, then a random part."""
+    return f"{start:0{OFFSET_DIGITS}d}-{_random()}"
+
+
+def new_staged_name() -> str:
+    """A name for a staged chunk: told apart, because only collection may delete it."""
+    return f"{STAGED_PREFIX}{uuid.uuid4().hex}"
+
+
+def new_index_name() -> str:
+    """A name for an index page never used before."""
+    return f"{INDEX_PREFIX}{_random()}"
+
+
+def is_staged(reference: str) -> bool:
+    """Whether a chunk reference names a staged chunk."""
+    return posixpath.basename(reference).startswith(STAGED_PREFIX)
+
+
+def check_segment_name(path: str) -> str:
+    """Refuse names that would be taken for a header, a chunk or a line break.
+
+    Raises
+    ------
+    ValueError
+        The name ends in ``$header``, contains ``$chunks``, is empty, or has a line break or NUL.
+    """
+    if not path or path.endswith("/"):
+        raise ValueError(f"{path!r} is no segment name: it is empty or ends in '/'")
+    if path.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in path:
+        raise ValueError(f"{path!r} is no segment name: '$header' at the end and '$chunks' anywhere are reserved")
+    if any(character in path for character in "\n\r\0"):
+        raise ValueError(f"{path!r} is no segment name: it has a line break or a NUL character")
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{path!r} is no segment name: it is not valid Unicode") from error
+    return path
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a listing hides this base name: headers and chunk folders."""
+    return name.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in name
+
+
+def parent(path: str) -> str:
+    """The folder that holds a path; "" at the top."""
+    return path.rpartition("/")[0]
+
+
+# -- references: what a header writes to name a file ---------------------------------------------------------
+#
+# "name"               in the segment's own chunk folder
+# "x$chunks/name"      in the chunk folder of a neighbour
+# "../y/x$chunks/name" further away; relative to the header's folder, so that a tree can be moved whole
+
+
+def check_reference(reference: str) -> None:
+    """Refuse a reference that does not name a file in some chunk folder.
+
+    Raises
+    ------
+    ValueError
+        With the reason. A header must not be able to make anyone open an arbitrary file.
+    """
+    folder, _, name = reference.rpartition("/")
+    if not name or name in (".", "..") or name == LOCK_NAME or name.endswith((HEADER_SUFFIX, CHUNKS_SUFFIX)):
+        raise ValueError("names no chunk file")
+    if not folder:
+        return
+    if folder.startswith("/") or not folder.endswith(CHUNKS_SUFFIX):
+        raise ValueError("refers outside a '$chunks' folder")
+    parts = folder.split("/")
+    climbing = True
+    for index, part in enumerate(parts):
+        climbing = climbing and part == ".."
+        if part in ("", ".") or (part == ".." and not climbing):
+            raise ValueError("is not a plain relative path")
+        if CHUNKS_SUFFIX in part and index != len(parts) - 1:
+            raise ValueError("refers inside a chunk folder")
+    if parts[-1] == CHUNKS_SUFFIX:
+        raise ValueError("names a chunk folder without a segment")
+
+
+def resolve(segment: str, reference: str) -> str:
+    """The backend path of a file that the header of `segment` refers to."""
+    if "/" not in reference:
+        return f"{chunks_folder(segment)}/{reference}"
+    return climb(parent(segment), reference)
+
+
+def climb(folder: str, relative: str) -> str:
+    """Apply a relative path to a folder.
+
+    Raises
+    ------
+    ValueError
+        It climbs above the root.
+    """
+    while relative.startswith("../"):
+        if not folder:
+            raise ValueError(f"reference {relative!r} climbs above the root of the store")
+        folder, relative = parent(folder), relative[3:]
+    return f"{folder}/{relative}" if folder or relative.startswith("/") else relative
+
+
+def relate(segment: str, path: str) -> str:
+    """How the header of `segment` refers to the file at `path`: the inverse of `resolve`."""
+    folder, _, name = path.rpartition("/")
+    if folder == chunks_folder(segment):
+        return name
+    return relative(parent(segment), path)
+
+
+def relative(folder: str, path: str) -> str:
+    """`path` as seen from `folder`."""
+    here = folder.split("/") if folder else []
+    there = path.split("/")
+    common = 0
+    while common < len(here) and common < len(there) - 1 and here[common] == there[common]:
+        common += 1
+    return "/".join([".."] * (len(here) - common) + there[common:])

@@ -1,0 +1,123 @@
+"""Index pages on the backend: loading them through a cache, and folding what has outgrown the header."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from rollingfs import layout, names
+from rollingfs.backend.contract import Backend
+from rollingfs.codec import format_text
+from rollingfs.header import LOOSE_CHUNKS_MAX, TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
+from rollingfs.index import format_page, parse_page
+from rollingfs.runtime import Runtime
+from rollingfs.transitions import merge_drops
+from rollingfs.words import crc32c
+
+CHUNKS_CACHED_MAX = 64 * 4096
+PAGE_READS_MAX = 8
+
+
+class Pages:
+    """The index pages of one backend."""
+
+    def __init__(self, backend: Backend, runtime: Runtime) -> None:
+        self.backend = backend
+        self.runtime = runtime
+        self._cache: OrderedDict[str, tuple[Chunk, ...]] = OrderedDict()
+        self._count = 0
+        self._lock = threading.Lock()
+
+    async def chunks(self, segment: str, page: Page) -> tuple[Chunk, ...]:
+        """A page's chunks as loose chunks of the header of `segment`.
+
+        Raises
+        ------
+        FileNotFoundError
+            The page is gone: the header that named it has been replaced.
+        CorruptHeaderError
+            It is not the page that the header means.
+        """
+        return layout.unfold(page, await self.raw(names.resolve(segment, page.file), page), segment)
+
+    async def raw(self, path: str, page: Page | None = None) -> tuple[Chunk, ...]:
+        """A page's chunks as its file says them; checked against the header's line where it is known."""
+        with self._lock:
+            found = self._cache.get(path)
+            if found is not None:
+                self._cache.move_to_end(path)
+        if found is None:
+            found = parse_page((await self.backend.read(path)).data, page, path)
+            self._keep(path, found)
+        return found
+
+    def _keep(self, path: str, chunks: tuple[Chunk, ...]) -> None:
+        with self._lock:
+            if path in self._cache:
+                return
+            self._cache[path] = chunks
+            self._count += len(chunks)
+            while self._count > CHUNKS_CACHED_MAX and len(self._cache) > 1:
+                self._count -= len(self._cache.popitem(last=False)[1])
+
+    def forget(self) -> None:
+        """Empty the cache."""
+        with self._lock:
+            self._cache.clear()
+            self._count = 0
+
+    async def unfold(self, segment: str, entries: Sequence[Entry]) -> list[Chunk]:
+        """All chunks of some entries, pages read several at a time."""
+
+        async def one(entry: Entry) -> Sequence[Chunk]:
+            return [entry] if isinstance(entry, Chunk) else await self.chunks(segment, entry)
+
+        runs = await self.runtime.gather([partial(one, entry) for entry in entries], PAGE_READS_MAX)
+        return [chunk for run in runs for chunk in run]
+
+    async def write(self, segment: str, chunks: Sequence[Chunk]) -> Page:
+        """Write consecutive chunks of a segment as an index page; returns the line that stands for them."""
+        origin = chunks[0].start
+        shifted = tuple(replace(chunk, start=chunk.start - origin) for chunk in chunks)
+        data = format_page(shifted)
+        name = names.new_index_name()
+        path = f"{names.chunks_folder(segment)}/{name}"
+        await self.backend.write(path, [data])
+        self._keep(path, shifted)
+        foreign = sum("/" in chunk.file or names.is_staged(chunk.file) for chunk in chunks)
+        return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)
+
+    async def fold(self, segment: str, header: Header, memo: dict[tuple[Entry, ...], Page], now_ms: int) -> Header:
+        """Move entries into index pages until the header keeps the limits of the format.
+
+        Parameters
+        ----------
+        memo
+            Pages that earlier attempts of the same commit wrote, by the entries they stand for.
+        """
+        while plan := layout.plan_fold(header.entries):
+            header = await self._fold_once(segment, header, plan, memo, now_ms)
+        while header.chunk_count > LOOSE_CHUNKS_MAX // 2 and len(format_text(header)) > TEXT_BYTES_MAX:
+            squeeze = layout.plan_squeeze(header.entries)
+            if squeeze is None:
+                break
+            header = await self._fold_once(segment, header, squeeze, memo, now_ms)
+        return header
+
+    async def _fold_once(
+        self, segment: str, header: Header, plan: layout.Fold, memo: dict[tuple[Entry, ...], Page], now_ms: int
+    ) -> Header:
+        folded = header.entries[plan.first : plan.last]
+        if folded not in memo:
+            memo[folded] = await self.write(segment, await self.unfold(segment, folded))
+        entries = (*header.entries[: plan.first], memo[folded], *header.entries[plan.last :])
+        drops = [self._drop_file(entry, now_ms) for entry in folded if isinstance(entry, Page)]
+        return replace(header, entries=entries, drops=merge_drops(header.drops, drops))
+
+    @staticmethod
+    def _drop_file(page: Page, now_ms: int) -> Drop:
+        folder = names.parent(page.file)
+        return Drop(f"{folder}/", now_ms, size=page.size) if folder else Drop(page.file, now_ms)

@@ -1,0 +1,147 @@
+"""How the core's coroutines wait: by blocking over a backend that never suspends, by awaiting over one that does.
+
+The core is written once. Over a sync backend no coroutine ever suspends, so `drive` runs it to its end without
+an event loop, in whatever thread calls; over an async backend it runs on the backend's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+BACKOFF_S_MIN = 0.005
+BACKOFF_S_MAX = 1.0
+
+
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends.
+
+    Raises
+    ------
+    RuntimeError
+        It suspended: a bug in a backend that says it is not async.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a coroutine over a sync backend suspended; this is a bug in the backend")
+
+
+def backoff_s(attempt: int) -> float:
+    """A random pause before attempt 1, 2, …: exponential, with full jitter."""
+    return random.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** min(attempt, 16)))
+
+
+class Lock(Protocol):
+    """A mutual exclusion that coroutines of the core hold with ``async with lock.held()``."""
+
+    def held(self) -> contextlib.AbstractAsyncContextManager[None]: ...
+
+
+class Runtime(Protocol):
+    """What the core needs of its surroundings."""
+
+    is_async: bool
+
+    def lock(self) -> Lock: ...
+    async def sleep(self, seconds: float) -> None: ...
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]: ...
+    async def shield(self, call: Coroutine[Any, Any, T]) -> T: ...
+    async def limit(self, call: Awaitable[T], seconds: float) -> T: ...
+
+
+class _ThreadLock:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        with self._lock:
+            yield
+
+
+class _TaskLock:
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        async with self._lock:
+            yield
+
+
+class SyncRuntime:
+    """Threads that block."""
+
+    is_async = False
+
+    def lock(self) -> Lock:
+        return _ThreadLock()
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
+        """Call one after another."""
+        return [await call() for call in calls]
+
+    async def shield(self, call: Coroutine[Any, Any, T]) -> T:
+        return await call
+
+    async def limit(self, call: Awaitable[T], seconds: float) -> T:
+        """A blocking call cannot be given up; the backend's own timeouts end it."""
+        return await call
+
+
+class AsyncRuntime:
+    """Tasks on an event loop."""
+
+    is_async = True
+
+    def lock(self) -> Lock:
+        return _TaskLock()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
+        """Call at most `limit` at a time; the first error cancels the rest and is raised."""
+        semaphore = asyncio.Semaphore(limit)
+
+        async def one(call: Callable[[], Awaitable[T]]) -> T:
+            async with semaphore:
+                return await call()
+
+        tasks = [asyncio.ensure_future(one(call)) for call in calls]
+        try:
+            return await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    async def shield(self, call: Coroutine[Any, Any, T]) -> T:
+        """Go on with `call` although the caller is cancelled: a commit under way must reach its verdict."""
+        task = asyncio.ensure_future(call)
+        task.add_done_callback(_retrieve)
+        return await asyncio.shield(task)
+
+    async def limit(self, call: Awaitable[T], seconds: float) -> T:
+        return await asyncio.wait_for(call, max(seconds, 0.001))
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    # a cancelled caller never asks for the outcome; asyncio would log it as "never retrieved"
+    if not task.cancelled():
+        task.exception()

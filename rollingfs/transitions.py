@@ -1,0 +1,428 @@
+"""How a header changes: one pure function ``Header -> Header`` for each operation.
+
+A transition checks what the operation insists on, against the very header that will be replaced, and so runs
+again on every attempt. It neither counts the version nor writes the commit line: `stamp` does, for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from rollingfs import names
+from rollingfs.errors import (
+    AttributeMismatchError,
+    BadOffsetError,
+    FencedError,
+    RollingError,
+    SegmentNotSealedError,
+    SegmentSealedError,
+)
+from rollingfs.header import (
+    ATTRS_BYTES_MAX,
+    ATTRS_MAX,
+    COMMITS_MAX,
+    DROPS_MAX,
+    Adopted,
+    Chunk,
+    Commit,
+    Drop,
+    Entry,
+    Header,
+    Mark,
+    Merge,
+    Page,
+    Phase,
+)
+from rollingfs.policy import RollingPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What an operation insists on; checked again in every attempt."""
+
+    segment: str | None = None
+    """The incarnation a handle is bound to; None for a verb by path."""
+    epoch: int | None = None
+    """The epoch of an exclusive handle."""
+    expected_offset: int | None = None
+    expected_attrs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+class MergeFoundError(RollingError):
+    """Internal: the segment is the source of a concat under way; resolve its mark, then try again."""
+
+    def __init__(self, name: str, header: Header) -> None:
+        super().__init__(f"{name} is the source of a concat or rename under way")
+        self.header = header
+
+
+class MarksFullError(RollingError):
+    """Internal: merge marks must be settled before this transition."""
+
+
+class Verdict(Enum):
+    """What the header now says of an attempt to replace its predecessor."""
+
+    MINE = "it took place"
+    SAME = "it has not taken place, but still may"
+    NOT_MINE = "it did not take place and never will"
+    UNKNOWN = "nothing can be said"
+
+
+def judge(base: Header | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
+    """Whether operation `number` of `writer`, conditioned on `base`, took place.
+
+    Parameters
+    ----------
+    base
+        The header that the attempt would have replaced; None if there was none.
+    same
+        Whether the file still is what the attempt was conditioned on.
+    current
+        The header that is there now; None if there is none (or an empty file).
+    """
+    if same:
+        return Verdict.SAME
+    if current is None:
+        return Verdict.UNKNOWN
+    base_version = base.version if base else 0
+    mine = current.commit_of(writer)
+    if mine is not None and mine.number == number:
+        return Verdict.MINE
+    if (mine is not None and mine.number > number) or current.evicted > base_version or current.version <= base_version:
+        return Verdict.UNKNOWN
+    return Verdict.NOT_MINE
+
+
+def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms: int) -> Header:
+    """Make a commit of a transition's result: next version, the writer's line, the time."""
+    version = base.version + 1 if base else 1
+    lines = [line for line in (base.commits if base else ()) if line.writer != writer]
+    evicted = base.evicted if base else 0
+    if len(lines) >= COMMITS_MAX:
+        lines.sort(key=lambda line: line.version)
+        evicted = max([evicted, *(line.version for line in lines[: -COMMITS_MAX + 1])])
+        lines = lines[-COMMITS_MAX + 1 :]
+    lines.append(Commit(writer, number, version))
+    return replace(header, version=version, commits=tuple(lines), evicted=evicted, modified_ms=now_ms)
+
+
+# -- checks --------------------------------------------------------------------------------------------------
+
+
+def missing(name: str) -> FileNotFoundError:
+    """The error for a segment that is not there."""
+    return FileNotFoundError(2, "No such segment or file", name)
+
+
+def live(header: Header | None, name: str) -> Header:
+    """The header, if the segment exists.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none, or a tombstone.
+    """
+    if header is None or header.deleted:
+        raise missing(name)
+    return header
+
+
+def check(header: Header | None, guard: Guard, name: str) -> Header:
+    """The header, if an operation that changes the segment may go on.
+
+    Raises
+    ------
+    FileNotFoundError
+        No segment, or not the incarnation that the handle is bound to.
+    FencedError
+        Another owner holds it, or the handle's epoch has passed.
+    AttributeMismatchError
+        An expected attribute differs.
+    BadOffsetError
+        The length is not the expected offset.
+    """
+    found = live(header, name)
+    if guard.segment is not None and found.segment != guard.segment:
+        raise FileNotFoundError(2, "The segment that this handle was opened on is gone; another has its name", name)
+    if found.phase is Phase.MERGING:
+        raise MergeFoundError(name, found)
+    _check_epoch(found, guard, name)
+    for key, expected in guard.expected_attrs.items():
+        if found.attrs.get(key) != expected:
+            raise AttributeMismatchError(
+                f"{name}: attribute {key!r} is {found.attrs.get(key)!r}, expected {expected!r}; nothing was written"
+            )
+    if guard.expected_offset is not None and guard.expected_offset != found.length:
+        raise BadOffsetError(
+            f"{name}: expected offset {guard.expected_offset}, but its length is {found.length}; nothing was written"
+        )
+    return found
+
+
+def _check_epoch(header: Header, guard: Guard, name: str) -> None:
+    if guard.epoch is not None and (header.owner is None or guard.epoch != header.epoch):
+        raise FencedError(f"{name}: this handle's epoch {guard.epoch} has passed; it is now {header.epoch}")
+    if guard.epoch is None and header.owner is not None:
+        raise FencedError(
+            f"{name} is held exclusively by {header.owner!r} (epoch {header.epoch}); acquire() it to take over"
+        )
+
+
+def check_open(header: Header, name: str) -> None:
+    """Refuse a sealed segment.
+
+    Raises
+    ------
+    SegmentSealedError
+        It is sealed.
+    """
+    if header.phase is Phase.SEALED:
+        raise SegmentSealedError(f"{name} is sealed at length {header.length}; it takes no more bytes")
+
+
+def check_attrs(attrs: Mapping[str, str]) -> None:
+    """Refuse attributes beyond the limits of the format.
+
+    Raises
+    ------
+    ValueError
+        Too many, too long, or not text.
+    """
+    for key, value in attrs.items():
+        if not key:
+            raise ValueError(f"attribute {key!r}={value!r}: a key must not be empty")
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in attrs.items())
+    if len(attrs) > ATTRS_MAX or size > ATTRS_BYTES_MAX:
+        raise ValueError(
+            f"{len(attrs)} attributes of {size} bytes; a segment holds at most {ATTRS_MAX} of {ATTRS_BYTES_MAX} bytes"
+        )
+
+
+# -- one segment ---------------------------------------------------------------------------------------------
+
+
+def create(
+    base: Header | None, segment: str, policy: RollingPolicy, now_ms: int, adopted: Adopted | None = None
+) -> Header:
+    """A new incarnation: empty, open, over nothing, a tombstone, or a segment whose content becomes `Drop`.
+
+    Raises
+    ------
+    MarksFullError
+        The base has merge marks, which must be settled first.
+    """
+    fresh = Header(segment, 1, policy=policy, adopted=adopted, created_ms=now_ms)
+    if base is None:
+        return fresh
+    if base.merges or base.aborts:
+        raise MarksFullError(f"segment {base.segment} has merge marks to be settled")
+    adopted = adopted or base.adopted
+    drops = drop_all(base, now_ms)
+    return replace(fresh, version=base.version, epoch=base.epoch + 1, adopted=adopted, drops=drops)
+
+
+def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
+    """Put entries and a new inline tail behind the entries that are there; the old tail is part of them."""
+    grown = tail[: len(header.tail)] == header.tail and not entries and header.tail
+    at_ms = header.tail_at_ms if grown else now_ms
+    return replace(header, entries=header.entries + tuple(entries), tail=tail, tail_at_ms=at_ms if tail else 0)
+
+
+def with_attrs(header: Header, attrs: Mapping[str, str]) -> Header:
+    """Set attributes; the others stay."""
+    if not attrs:
+        return header
+    merged = {**header.attrs, **attrs}
+    check_attrs(merged)
+    return replace(header, attrs=merged)
+
+
+def seal(header: Header) -> Header:
+    """No more bytes from now on."""
+    return replace(header, phase=Phase.SEALED)
+
+
+def acquire(header: Header, owner: str) -> Header:
+    """A new epoch, held by `owner`; whoever held the segment is fenced."""
+    return replace(header, epoch=header.epoch + 1, owner=owner)
+
+
+def release(header: Header) -> Header:
+    """Nobody holds the segment any more; the epoch stays."""
+    return replace(header, owner=None)
+
+
+def tombstone(header: Header, *, merged: str | None = None) -> Header:
+    """The segment is gone, what is left says so.
+
+    Raises
+    ------
+    MarksFullError
+        It has merge marks, which must be settled first.
+    """
+    if header.merges or header.aborts:
+        raise MarksFullError(f"segment {header.segment} has merge marks to be settled")
+    return Header(
+        header.segment,
+        header.version,
+        phase=Phase.DELETED,
+        merged=merged,
+        epoch=header.epoch,
+        policy=header.policy,
+        adopted=header.adopted,
+        created_ms=header.created_ms,
+        unknown=header.unknown,
+    )
+
+
+# -- truncate and drops --------------------------------------------------------------------------------------
+
+Pages = Mapping[Page, Sequence[Chunk]]
+"""The chunks of index pages, unfolded into a segment's own terms."""
+
+
+def pages_to_truncate(header: Header, offset: int) -> list[Page]:
+    """The pages that `truncate` must see: those with chunks that this segment may not delete itself."""
+    return [
+        entry
+        for entry in header.entries
+        if isinstance(entry, Page) and entry.start < offset and (entry.foreign or "/" in entry.file)
+    ]
+
+
+def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) -> Header:
+    """Drop the head: the bytes before `offset`.
+
+    Raises
+    ------
+    BadOffsetError
+        The offset is negative or beyond the end.
+    """
+    if not 0 <= offset <= header.length:
+        raise BadOffsetError(f"{name}: cannot truncate at {offset}; it holds bytes {header.start} to {header.length}")
+    if offset <= header.start:
+        return header
+    kept = tuple(entry for entry in header.entries if entry.end > offset)
+    tail = header.tail if kept else header.tail[offset - header.tail_start :]
+    drops = [drop for entry in header.entries for drop in _drops_of(entry, header.start, offset, now_ms, pages)]
+    return replace(header, start=offset, entries=kept, tail=tail, drops=merge_drops(header.drops, drops))
+
+
+def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
+    """What is still to be deleted once the whole content is gone; pages with foreign chunks are collection's."""
+    drops: list[Drop] = []
+    for entry in header.entries:
+        if isinstance(entry, Chunk) or (not entry.foreign and "/" not in entry.file):
+            drops += _drops_of(entry, header.start, entry.end, now_ms, {})
+    return merge_drops(header.drops, drops)
+
+
+def _drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Pages) -> Iterable[Drop]:
+    """What becomes of an entry when the start moves from `old_start` to `offset`."""
+    if isinstance(entry, Chunk):
+        if entry.end <= offset:
+            yield _drop_chunk(entry, now_ms)
+        return
+    if entry.start >= offset:
+        return
+    whole = entry.end <= offset
+    own = "/" not in entry.file
+    if own:
+        first = max(old_start, entry.start) - entry.start + entry.offset
+        last = min(offset, entry.end) - entry.start + entry.offset
+        yield Drop(entry.file, now_ms, first, last, whole)
+    elif whole:
+        yield Drop(f"{names.parent(entry.file)}/", now_ms, size=entry.size)
+    if entry.foreign or not own:
+        gone = (chunk for chunk in pages[entry] if old_start < chunk.end <= offset)
+        yield from (drop for drop in (_drop_chunk(chunk, now_ms) for chunk in gone) if drop.is_hint)
+
+
+def _drop_chunk(chunk: Chunk, now_ms: int) -> Drop:
+    folder = names.parent(chunk.file)
+    if folder or names.is_staged(chunk.file):
+        return Drop(f"{folder or '.'}/", now_ms, size=chunk.size)
+    return Drop(chunk.file, now_ms)
+
+
+def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
+    """Join drop lines: one hint a folder, and not more lines than the format allows.
+
+    What does not fit is left out: it lies in the own folder, unreferenced, where collection finds it.
+    """
+    hints: dict[str, Drop] = {}
+    rest: list[Drop] = []
+    for drop in [*old, *new]:
+        if not drop.is_hint:
+            rest.append(drop)
+        elif drop.file in hints:
+            hints[drop.file] = replace(hints[drop.file], size=hints[drop.file].size + drop.size)
+        else:
+            hints[drop.file] = drop
+    rest.sort(key=lambda drop: not drop.is_page)
+    return (*hints.values(), *rest)[:DROPS_MAX]
+
+
+def clear_drops(header: Header, done: Iterable[Drop]) -> Header:
+    """Forget the drops that are done."""
+    gone = set(done)
+    return replace(header, drops=tuple(drop for drop in header.drops if drop not in gone))
+
+
+# -- two segments --------------------------------------------------------------------------------------------
+
+
+def mark_merging(header: Header, merge: Merge) -> Header:
+    """Freeze a source: its map, start and drops stay as they are until the mark is resolved."""
+    return replace(header, phase=Phase.MERGING, merge=merge)
+
+
+def unmark(header: Header) -> Header:
+    """Give a source back its prior state, after its transaction was aborted in the target."""
+    assert header.merge is not None
+    return replace(header, phase=header.merge.prior, merge=None)
+
+
+def check_source(header: Header | None, name: str, *, sealed: bool) -> Header:
+    """The header, if it may be merged into another.
+
+    Raises
+    ------
+    SegmentNotSealedError
+        It is open, and `sealed` asks for a sealed one.
+    """
+    found = check(header, Guard(), name)
+    if sealed and found.phase is not Phase.SEALED:
+        raise SegmentNotSealedError(f"{name} is not sealed; seal() it before concat, so that no append is lost")
+    return found
+
+
+def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
+    """In a target: these transactions took place."""
+    return replace(header, merges=header.merges + tuple(marks))
+
+
+def with_aborted(header: Header, mark: Mark) -> Header:
+    """In a target: this transaction will never take place."""
+    return replace(header, aborts=(*header.aborts, mark))
+
+
+def has_merged(header: Header, txn: str) -> bool:
+    return any(mark.txn == txn for mark in header.merges)
+
+
+def has_aborted(header: Header, txn: str) -> bool:
+    return any(mark.txn == txn for mark in header.aborts)
+
+
+def settle(header: Header, marks: Iterable[Mark]) -> Header:
+    """Forget marks whose sources are seen not to be merging in their transactions any more."""
+    gone = set(marks)
+    return replace(
+        header,
+        merges=tuple(mark for mark in header.merges if mark not in gone),
+        aborts=tuple(mark for mark in header.aborts if mark not in gone),
+    )

@@ -1,0 +1,166 @@
+"""The memory backend: the contract, and the store that it shares with fsspec."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import uuid
+from collections.abc import Iterator
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs.backend import memory
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.errors import ConflictError
+from rollingfs.testing import BackendContract, run
+
+
+@pytest.fixture
+def store() -> MemoryFileSystem:
+    fs = fsspec.filesystem("memory")
+    assert isinstance(fs, MemoryFileSystem)
+    return fs
+
+
+@pytest.fixture
+def folder(store: MemoryFileSystem) -> Iterator[str]:
+    name = f"/{uuid.uuid4().hex}"
+    yield name
+    for path in [path for path in store.store if path.startswith(name)]:
+        del store.store[path]
+    store.pseudo_dirs[:] = [path for path in store.pseudo_dirs if not path.startswith(name)]
+
+
+class TestMemoryBackend(BackendContract):
+    @pytest.fixture
+    def backend(self) -> Backend:
+        return MemoryBackend()
+
+    @pytest.fixture
+    def folder(self, folder: str) -> str:
+        return folder
+
+    def raw_read(self, path: str) -> bytes:
+        data: bytes = fsspec.filesystem("memory").cat_file(path)
+        return data
+
+    def raw_write(self, path: str, data: bytes) -> None:
+        fsspec.filesystem("memory").pipe_file(path, data)
+
+    def spawn_arguments(self) -> None:
+        return None
+
+
+@pytest.fixture
+def backend() -> MemoryBackend:
+    return MemoryBackend()
+
+
+def test_fsspec_sees_what_the_backend_wrote(backend: MemoryBackend, store: MemoryFileSystem, folder: str) -> None:
+    run(backend, backend.create(f"{folder}/inner/x$header", b"header"))
+    run(backend, backend.make_folder(f"{folder}/empty"))
+    assert store.cat_file(f"{folder}/inner/x$header") == b"header"
+    assert store.ls(folder, detail=False) == [f"{folder}/empty", f"{folder}/inner"]
+    run(backend, backend.remove_folder(f"{folder}/empty"))
+    assert not store.exists(f"{folder}/empty")
+
+
+def test_backends_over_one_store_share_tokens(folder: str) -> None:
+    first, second = MemoryBackend(), MemoryBackend(MemoryFileSystem())
+    token = run(first, first.create(f"{folder}/x$header", b"a"))
+    new = run(second, second.replace(f"{folder}/x$header", b"b", token))
+    with pytest.raises(ConflictError):
+        run(first, first.replace(f"{folder}/x$header", b"c", token))
+    assert run(first, first.read(f"{folder}/x$header")).token == new
+
+
+def test_a_private_store_is_private(folder: str) -> None:
+    fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
+    private, shared = MemoryBackend(fs), MemoryBackend()
+    run(private, private.create(f"{folder}/x$header", b"a"))
+    assert not run(shared, shared.is_folder(folder))
+
+
+def test_a_pickled_private_store_keeps_its_tokens(folder: str) -> None:
+    fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
+    backend = MemoryBackend(fs)
+    token = run(backend, backend.create(f"{folder}/x$header", b"a"))
+    other = pickle.loads(pickle.dumps(backend))
+    assert run(other, other.read(f"{folder}/x$header")).token == token
+    run(other, other.replace(f"{folder}/x$header", b"b", token))
+    assert run(backend, backend.read(f"{folder}/x$header")).data == b"a"
+
+
+def test_what_fsspec_rewrites_or_appends_to_has_another_token(
+    backend: MemoryBackend, store: MemoryFileSystem, folder: str
+) -> None:
+    path = f"{folder}/plain"
+    tokens = []
+    for mode, data in (("wb", b"12"), ("wb", b"12"), ("ab", b"3"), ("ab", b"4")):
+        with store.open(path, mode) as file:
+            file.write(data)
+        tokens.append(run(backend, backend.stat(path)).token)
+    assert len(set(tokens)) == len(tokens)
+    assert run(backend, backend.read(path)).data == b"1234"
+
+
+def test_reading_does_not_disturb_an_fsspec_reader_of_the_same_file(
+    backend: MemoryBackend, store: MemoryFileSystem, folder: str
+) -> None:
+    store.pipe_file(f"{folder}/plain", b"0123456789")
+    with store.open(f"{folder}/plain") as file:
+        assert file.read(3) == b"012"
+        run(backend, backend.read_range(f"{folder}/plain", 7, 9))
+        run(backend, backend.read(f"{folder}/plain"))
+        assert file.read(3) == b"345"
+
+
+def test_a_file_is_not_a_parent(backend: MemoryBackend, folder: str) -> None:
+    run(backend, backend.write(f"{folder}/file", [b"x"]))
+    with pytest.raises(NotADirectoryError):
+        run(backend, backend.create(f"{folder}/file/x$header", b"y"))
+    with pytest.raises(NotADirectoryError):
+        run(backend, backend.make_folder(f"{folder}/file/folder"))
+    with pytest.raises(FileExistsError):
+        run(backend, backend.make_folder(f"{folder}/file"))
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [("memory://x/y", "/x/y"), ("/x/y/", "/x/y"), ("x", "/x"), ("memory://", ""), ("", ""), ("/", "")],
+)
+def test_paths_and_urls_become_paths(backend: MemoryBackend, given: str, path: str) -> None:
+    assert backend.strip(given) == path
+
+
+def test_the_root_is_a_folder_that_lists(backend: MemoryBackend, folder: str) -> None:
+    run(backend, backend.make_folder(folder))
+    assert run(backend, backend.is_folder(""))
+    assert folder in [entry.path for entry in run(backend, backend.list("")).entries]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend: MemoryBackend, folder: str) -> None:
+    token = run(backend, backend.create(f"{folder}/x$header", b"a"))
+    locked, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with memory._lock:
+            locked.set()
+            go_on.wait()
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    locked.wait()
+    child = os.fork()
+    if child == 0:
+        new = run(backend, backend.replace(f"{folder}/x$header", b"b", token))
+        os._exit(0 if new != token else 1)
+    go_on.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert run(backend, backend.read(f"{folder}/x$header")).token == token

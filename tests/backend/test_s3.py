@@ -1,0 +1,563 @@
+"""The S3 backend beyond the contract: what goes over the wire, lost answers, options, the user's own filesystem."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import multiprocessing
+import os
+import uuid
+import weakref
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.servers import require_module
+
+require_module("s3fs")
+
+from fsspec.asyn import sync
+from s3fs import S3FileSystem
+from s3fs.utils import ParamKwargsHelper
+
+from rollingfs.backend import s3 as s3_module
+from rollingfs.backend import s3_client, s3_upload
+from rollingfs.backend.contract import Part
+from rollingfs.backend.s3 import S3Backend
+from rollingfs.errors import ConflictError, UnsafeBackendError
+from tests.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
+from tests.servers import count_requests, new_bucket, shared_backend
+
+T = TypeVar("T")
+MIB = 2**20
+REQUEST_S_MAX = 60
+STALE = '"00000000000000000000000000000000"'
+
+
+def run(backend: S3Backend, verb: Coroutine[Any, Any, T]) -> T:
+    """Run a verb on the backend's loop."""
+    assert backend.loop is not None
+    return asyncio.run_coroutine_threadsafe(verb, backend.loop).result(REQUEST_S_MAX)
+
+
+@pytest.fixture
+def backend(s3_options: dict[str, Any]) -> S3Backend:
+    backend: S3Backend = shared_backend(**s3_options)
+    return backend
+
+
+@pytest.fixture
+def path(bucket: str) -> str:
+    return f"{bucket}/folder/file"
+
+
+@pytest.fixture
+def proxy(s3_options: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(s3_options["endpoint_url"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def wired(s3_options: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> S3Backend:
+    """A backend behind `proxy`, which does not wait before it tries again."""
+    monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
+    return S3Backend(S3FileSystem(**(s3_options | {"endpoint_url": proxy.url})))
+
+
+# -- requests ------------------------------------------------------------------------------------------------
+
+
+def test_every_verb_sends_as_few_requests_as_it_can(backend: S3Backend, bucket: str) -> None:
+    path, other = f"{bucket}/a/file", f"{bucket}/a/other"
+    with count_requests(backend) as counts:
+
+        def sent(verb: Coroutine[Any, Any, T]) -> tuple[T, dict[str, int]]:
+            counts.clear()
+            return run(backend, verb), dict(counts)
+
+        token, requests = sent(backend.create(path, b"one"))
+        assert requests == {"PutObject": 1}
+        token, requests = sent(backend.replace(path, b"two", token))
+        assert requests == {"PutObject": 1}
+        blob, requests = sent(backend.read(path))
+        assert (blob.data, blob.token, requests) == (b"two", token, {"GetObject": 1})
+        assert sent(backend.read_if_changed(path, token)) == (None, {"GetObject": 1})
+        assert sent(backend.read_if_changed(path, STALE)) == (blob, {"GetObject": 1})
+        assert sent(backend.read_range(path, 1, 9)) == (b"wo", {"GetObject": 1})
+        info, requests = sent(backend.stat(path))
+        assert (info.size, info.token, requests) == (3, token, {"HeadObject": 1})
+        assert sent(backend.is_folder(f"{bucket}/a")) == (True, {"ListObjectsV2": 1})
+        listing, requests = sent(backend.list(f"{bucket}/a"))
+        assert ([(e.path, e.token) for e in listing.entries], requests) == ([(path, token)], {"ListObjectsV2": 1})
+        assert sent(backend.write(other, [b"x" * MIB, b"y"])) == (None, {"PutObject": 1})
+        assert sent(backend.copy(path, other)) == (None, {"CopyObject": 1})
+        assert sent(backend.now())[1] == {"HeadBucket": 1}
+        assert sent(backend.delete([path, other])) == (None, {"DeleteObjects": 1})
+        token, _ = sent(backend.create(path, b""))
+        assert sent(backend.delete_if(path, token)) == (True, {"DeleteObject": 1})
+        assert sent(backend.is_folder(f"{bucket}/a")) == (False, {"ListObjectsV2": 1})
+
+
+def test_puts_and_parts_do_not_ask_for_permission_to_send_their_body(wired: S3Backend, path: str, proxy: Proxy) -> None:
+    token = run(wired, wired.create(path, b"one"))
+    run(wired, wired.replace(path, b"two", token))
+    run(wired, wired.write(path + "-large", [bytes(s3_upload.UPLOAD_PART_BYTES + 1)]))
+    puts = proxy.of("PUT")
+    assert len(puts) == 4
+    assert [put.headers.get("expect") for put in puts] == [None] * 4
+
+
+def test_hooks_come_back_with_another_client(wired: S3Backend, path: str, proxy: Proxy) -> None:
+    run(wired, wired.create(path, b"one"))
+    first = wired.fs._s3
+    run(wired, wired.fs.set_session(refresh=True))
+    run(wired, wired.create(path + "2", b"two"))
+    assert wired.fs._s3 is not first
+    assert [put.headers.get("expect") for put in proxy.of("PUT")] == [None, None]
+
+
+def test_the_users_filesystem_is_left_as_it_was(s3_options: dict[str, Any], path: str, proxy: Proxy) -> None:
+    config = {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
+    fs = S3FileSystem(**(s3_options | {"endpoint_url": proxy.url, "config_kwargs": config}), skip_instance_cache=True)
+    backend = S3Backend(fs)
+    run(backend, backend.create(path, b"ours"))
+    assert fs._s3 is None, "the backend connected the user's own filesystem"
+    assert fs.config_kwargs == {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
+    fs.pipe_file(path + "-theirs", b"theirs")
+    ours, theirs = proxy.of("PUT")
+    assert ours.headers.get("expect") is None
+    assert theirs.headers["expect"] == "100-continue"
+    assert backend.fs.config_kwargs["retries"] == {"mode": "standard", "total_max_attempts": 1}
+    assert backend.fs.config_kwargs["read_timeout"] == 30
+
+
+def test_positional_and_pool_options_reach_the_clone() -> None:
+    fs = S3FileSystem(True, config_kwargs={"max_pool_connections": 7, "request_checksum_calculation": "when_supported"})
+    backend = S3Backend(fs)
+    assert backend.fs.anon is True
+    assert backend.requests_max == 7
+    assert backend.fs.config_kwargs["request_checksum_calculation"] == "when_supported"
+    default = S3Backend(S3FileSystem())
+    assert default.fs.config_kwargs["max_pool_connections"] == s3_client.CONNECTIONS_MAX
+    assert default.fs.config_kwargs["request_checksum_calculation"] == "when_required"
+    assert default.fs._s3 is None
+
+
+# -- the user's options --------------------------------------------------------------------------------------
+
+
+def test_encryption_acl_and_requester_pays_reach_every_request(moto: dict[str, Any], proxied_moto: Proxy) -> None:
+    additional = {"ServerSideEncryption": "AES256", "ACL": "bucket-owner-full-control"}
+    options = moto | {"endpoint_url": proxied_moto.url, "s3_additional_kwargs": additional, "requester_pays": True}
+    backend = S3Backend(S3FileSystem(**options))
+    bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
+    run(backend, backend.make_folder(bucket))
+    proxied_moto.seen.clear()
+    path = f"{bucket}/file"
+    token = run(backend, backend.create(path, b"one"))
+    run(backend, backend.replace(path, b"two", token))
+    run(backend, backend.copy(path, path + "-copy"))
+    run(backend, backend.write(path + "-large", [bytes(s3_upload.UPLOAD_PART_BYTES + 1)]))
+    run(backend, backend.read(path))
+    made = [
+        s for s in proxied_moto.seen if "partNumber" not in s.path and "uploadId" not in s.path and s.method != "GET"
+    ]
+    assert [s.method for s in made] == ["PUT", "PUT", "PUT", "POST"]
+    assert {s.headers.get("x-amz-server-side-encryption") for s in made} == {"AES256"}
+    assert {s.headers.get("x-amz-acl") for s in made} == {"bucket-owner-full-control"}
+    assert {s.headers.get("x-amz-request-payer") for s in proxied_moto.seen} == {"requester"}
+
+
+@pytest.fixture
+def proxied_moto(moto: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(moto["endpoint_url"]) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize(("verb", "argument"), [("create", "IfNoneMatch"), ("replace", "IfMatch")])
+def test_a_botocore_without_conditions_is_refused(
+    moto: dict[str, Any], proxied_moto: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str, argument: str
+) -> None:
+    backend = S3Backend(S3FileSystem(**(moto | {"endpoint_url": proxied_moto.url})))
+    sync(backend.loop, backend.fs.set_session)
+    known = backend.fs._kwargs_helper._get_valid_keys("PutObject") - {argument}
+    monkeypatch.setitem(ParamKwargsHelper._kwarg_cache, "PutObject", known)
+    arguments = (b"data",) if verb == "create" else (b"data", STALE)
+    with pytest.raises(UnsafeBackendError, match=argument):
+        run(backend, getattr(backend, verb)("bucket/file", *arguments))
+    assert proxied_moto.seen == []
+
+
+def test_verbs_run_on_the_callers_loop_with_asynchronous(s3_options: dict[str, Any], path: str) -> None:
+    async def use() -> bytes:
+        backend = S3Backend(S3FileSystem(**s3_options, asynchronous=True))
+        try:
+            await backend.create(path, b"data")
+            return (await backend.read(path)).data
+        finally:
+            await backend.close()
+
+    assert asyncio.run(use()) == b"data"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_uses_its_own_connections(backend: S3Backend, path: str) -> None:
+    run(backend, backend.create(path, b"parent"))
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+
+    def child() -> None:
+        backend.after_fork()
+        answers.put(run(backend, backend.read(path)).data)
+
+    process = context.Process(target=child)
+    process.start()
+    process.join(REQUEST_S_MAX)
+    assert process.exitcode == 0
+    assert answers.get() == b"parent"
+    assert run(backend, backend.read(path)).data == b"parent"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
+    s3_options: dict[str, Any], path: str
+) -> None:
+    options = s3_options | {"config_kwargs": {"read_timeout": 5}}
+    backends = [S3Backend(S3FileSystem(**options, skip_instance_cache=True))]
+    run(backends[0], backends[0].create(path, b"before"))  # leaves an open connection behind
+
+    def child() -> None:
+        clone = weakref.ref(backends[0].fs)
+        backends.clear()
+        gc.collect()
+        assert clone() is not None, "the child closed what belongs to the parent"
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(REQUEST_S_MAX)
+    assert process.exitcode == 0
+    run(backends[0], backends[0].create(path + "2", b"after"))  # a conditional write is sent once: it would time out
+
+
+# -- lost answers and refusals -------------------------------------------------------------------------------
+
+
+def test_a_create_whose_answer_is_lost_is_an_error_and_is_sent_once(wired: S3Backend, path: str, proxy: Proxy) -> None:
+    run(wired, wired.create(path + "-warm", b""))  # so that the connection is a reused one
+    proxy.seen.clear()
+    proxy.fail(DROP_AFTER, method="PUT")
+    with pytest.raises(OSError, match="creating") as caught:
+        run(wired, wired.create(path, b"data"))
+    assert not isinstance(caught.value, FileExistsError)
+    assert len(proxy.of("PUT")) == 1
+    assert run(wired, wired.read(path)).data == b"data"
+
+
+def test_a_replace_whose_answer_is_lost_is_an_error_and_is_sent_once(wired: S3Backend, path: str, proxy: Proxy) -> None:
+    token = run(wired, wired.create(path, b"one"))
+    proxy.seen.clear()
+    proxy.fail(DROP_AFTER, method="PUT")
+    with pytest.raises(OSError, match="replacing") as caught:
+        run(wired, wired.replace(path, b"two", token))
+    assert not isinstance(caught.value, ConflictError)
+    assert len(proxy.of("PUT")) == 1
+    assert run(wired, wired.read(path)).data == b"two"
+
+
+@pytest.mark.parametrize("fault", [DROP_BEFORE, (503, "SlowDown"), (500, "InternalError")])
+def test_a_conditional_write_that_fails_is_not_sent_again(
+    wired: S3Backend, path: str, proxy: Proxy, fault: str | tuple[int, str]
+) -> None:
+    token = run(wired, wired.create(path, b"one"))
+    proxy.seen.clear()
+    proxy.fail(fault, fault, method="PUT")
+    with pytest.raises(OSError, match="replacing") as caught:
+        run(wired, wired.replace(path, b"two", token))
+    assert caught.value.errno == (errno.EBUSY if fault == (503, "SlowDown") else errno.EIO)
+    with pytest.raises(OSError, match="creating"):
+        run(wired, wired.create(path + "2", b"two"))
+    assert len(proxy.of("PUT")) == 2
+    assert run(wired, wired.read(path)).data == b"one"
+
+
+@pytest.mark.parametrize("fault", [DROP_BEFORE, DROP_AFTER, (503, "SlowDown"), (500, "InternalError")])
+def test_other_requests_are_tried_again(
+    wired: S3Backend, path: str, proxy: Proxy, fault: str | tuple[int, str]
+) -> None:
+    proxy.fail(fault, fault, fault, method="PUT")
+    run(wired, wired.write(path, [b"data"]))
+    assert len(proxy.of("PUT")) == 4
+    proxy.fail(fault, fault, fault, method="GET")
+    assert run(wired, wired.read(path)).data == b"data"
+    assert len(proxy.of("GET")) == 4
+
+
+def test_tries_end(wired: S3Backend, path: str, proxy: Proxy) -> None:
+    proxy.fail(*[(503, "SlowDown")] * 100, method="GET")
+    with pytest.raises(OSError, match="SlowDown") as caught:
+        run(wired, wired.read(path))
+    assert caught.value.errno == errno.EBUSY
+    assert len(proxy.of("GET")) == s3_client.TRIES_MAX
+
+
+def test_a_completion_whose_answer_is_lost_is_recognised(wired: S3Backend, path: str, proxy: Proxy) -> None:
+    data = os.urandom(s3_upload.UPLOAD_PART_BYTES + 1)
+    left = [DROP_AFTER]
+    proxy.fault = lambda seen: left.pop() if left and seen.method == "POST" and "uploadId" in seen.path else None
+    run(wired, wired.write(path, [data]))
+    assert left == []
+    assert run(wired, wired.read(path)).data == data
+
+
+def test_a_missing_bucket_is_named(backend: S3Backend) -> None:
+    bucket = f"absent-{uuid.uuid4().hex[:12]}"
+    verbs = [
+        backend.read(f"{bucket}/f"),
+        backend.list(f"{bucket}/f"),
+        backend.create(f"{bucket}/f", b""),
+        backend.replace(f"{bucket}/f", b"", STALE),
+        backend.delete_if(f"{bucket}/f", STALE),
+        backend.delete([f"{bucket}/f"]),
+    ]
+    for verb in verbs:
+        with pytest.raises(FileNotFoundError, match=f"bucket '{bucket}' does not exist"):
+            run(backend, verb)
+
+
+def test_a_bucket_is_no_file(backend: S3Backend, bucket: str) -> None:
+    with pytest.raises(FileNotFoundError, match="which is no file"):
+        run(backend, backend.read(bucket))
+
+
+@pytest.mark.s3
+def test_wrong_credentials_are_a_permission_error(minio: dict[str, Any]) -> None:
+    backend = S3Backend(S3FileSystem(**(minio | {"secret": "wrong"})))
+    with pytest.raises(PermissionError, match="bucket/file"):
+        run(backend, backend.read("bucket/file"))
+    with pytest.raises(PermissionError, match="bucket/file"):
+        run(backend, backend.create("bucket/file", b""))
+
+
+def test_a_server_that_is_not_there_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
+    options = {"endpoint_url": "http://127.0.0.1:9", "key": "k", "secret": "s"}
+    backend = S3Backend(S3FileSystem(**options))
+    with pytest.raises(OSError, match=r"reading of 'bucket/file'"):
+        run(backend, backend.read("bucket/file"))
+
+
+def test_a_failed_delete_names_the_first_file(backend: S3Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(verb: str, **_: object) -> dict[str, Any]:
+        assert verb == "delete_objects"
+        return {"Errors": [{"Key": "b", "Code": "AccessDenied", "Message": "no"}, {"Key": "c", "Code": "X"}]}
+
+    monkeypatch.setattr(backend._client, "call", refuse)
+    with pytest.raises(PermissionError, match=r"2 of 3 .* AccessDenied, no: 'bucket/b'"):
+        run(backend, backend.delete(["bucket/a", "bucket/b", "bucket/c"]))
+
+
+# -- large files, copies, joins ------------------------------------------------------------------------------
+
+
+def test_a_large_write_keeps_few_parts_in_memory(
+    backend: S3Backend, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_flight, most = 0, 0
+    put = s3_upload.Multipart.put
+
+    async def counted(self: s3_upload.Multipart, number: int, data: bytes) -> None:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        await put(self, number, data)
+        in_flight -= 1
+
+    monkeypatch.setattr(s3_upload.Multipart, "put", counted)
+
+    async def upload() -> None:
+        upload = s3_upload.S3Upload(backend._multipart(path), lambda _: asyncio.sleep(0), 5 * MIB, 2)
+        for index in range(9):
+            await upload.write(bytes([index]) * 3 * MIB)
+        await upload.finish()
+
+    run(backend, upload())
+    assert most == 2
+    assert run(backend, backend.read(path)).data == b"".join(bytes([index]) * 3 * MIB for index in range(9))
+
+
+@pytest.mark.parametrize("size", [0, 1, s3_upload.UPLOAD_PART_BYTES])
+def test_a_small_upload_is_one_request(backend: S3Backend, path: str, size: int) -> None:
+    async def upload() -> None:
+        upload = await backend.open_write(path)
+        await upload.write(bytearray(size))
+        await upload.finish()
+
+    with count_requests(backend) as counts:
+        run(backend, upload())
+        assert counts == {"PutObject": 1}
+    assert run(backend, backend.stat(path)).size == size
+
+
+def test_an_aborted_upload_leaves_nothing(backend: S3Backend, bucket: str) -> None:
+    async def upload() -> None:
+        upload = await backend.open_write(f"{bucket}/file")
+        await upload.write(bytes(s3_upload.UPLOAD_PART_BYTES + 1))
+        await upload.abort()
+        await upload.abort()
+        with pytest.raises(ValueError, match="finished or aborted"):
+            await upload.write(b"more")
+
+    run(backend, upload())
+    assert backend.fs.list_multipart_uploads(bucket) == []
+    assert run(backend, backend.list(bucket)).entries == ()
+
+
+def test_a_failed_part_aborts_the_upload_and_is_raised(wired: S3Backend, bucket: str, proxy: Proxy) -> None:
+    proxy.fail(*[(400, "InvalidArgument")] * 9, method="PUT")
+    with pytest.raises(OSError, match="uploading a part"):
+        run(wired, wired.write(f"{bucket}/file", [bytes(s3_upload.UPLOAD_PART_BYTES + 1)]))
+    assert wired.fs.list_multipart_uploads(bucket) == []
+    assert run(wired, wired.list(bucket)).entries == ()
+
+
+def test_an_upload_of_too_many_parts_is_refused(backend: S3Backend, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_upload, "PARTS_MAX", 2)
+
+    async def upload() -> None:
+        upload = s3_upload.S3Upload(backend._multipart(path), lambda _: asyncio.sleep(0), 5 * MIB)
+        try:
+            for _ in range(4):
+                await upload.write(bytes(5 * MIB))
+        finally:
+            await upload.abort()
+
+    with pytest.raises(OSError, match="more than 2 parts") as caught:
+        run(backend, upload())
+    assert caught.value.errno == errno.EFBIG
+
+
+def test_parts_of_several_files_are_joined(backend: S3Backend, bucket: str) -> None:
+    first, second = os.urandom(6 * MIB), os.urandom(MIB)
+    run(backend, backend.write(f"{bucket}/first", [first]))
+    run(backend, backend.write(f"{bucket}/second", [second]))
+    parts = [Part(f"{bucket}/first", 100, 100 + 5 * MIB), Part(f"{bucket}/second", 7, MIB)]
+    with count_requests(backend) as counts:
+        run(backend, backend.join(parts, f"{bucket}/joined"))
+        assert counts == {"CreateMultipartUpload": 1, "UploadPartCopy": 2, "CompleteMultipartUpload": 1}
+    assert run(backend, backend.read(f"{bucket}/joined")).data == first[100 : 100 + 5 * MIB] + second[7:]
+
+
+def test_a_join_that_fails_leaves_nothing(backend: S3Backend, bucket: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        run(backend, backend.join([Part(f"{bucket}/absent", 0, 10)], f"{bucket}/joined"))
+    assert backend.fs.list_multipart_uploads(bucket) == []
+    with pytest.raises(FileNotFoundError):
+        run(backend, backend.stat(f"{bucket}/joined"))
+
+
+@pytest.mark.parametrize("spans", [[], [(0, 5 * MIB), (0, 1), (0, 1)], [(3, 3)]])
+def test_a_join_that_the_store_cannot_do_is_refused(backend: S3Backend, spans: list[tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match="cannot be joined"):
+        run(backend, backend.join([Part("bucket/a", start, end) for start, end in spans], "bucket/b"))
+
+
+def test_a_copy_beyond_the_limit_is_done_in_parts(
+    wired: S3Backend, bucket: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.urandom(11 * MIB)
+    run(wired, wired.write(f"{bucket}/source", [data]))
+    token = run(wired, wired.stat(f"{bucket}/source")).token
+    monkeypatch.setattr(s3_module, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
+    monkeypatch.setattr(s3_module, "COPY_PART_BYTES_MAX", 6 * MIB)
+    proxy.fail((400, "InvalidRequest"), method="PUT")
+    with count_requests(wired) as counts:
+        run(wired, wired.copy(f"{bucket}/source", f"{bucket}/target", token))
+        assert counts == {
+            "CopyObject": 1,
+            "HeadObject": 1,
+            "CreateMultipartUpload": 1,
+            "UploadPartCopy": 2,
+            "CompleteMultipartUpload": 1,
+        }
+    assert run(wired, wired.read(f"{bucket}/target")).data == data
+
+
+@pytest.mark.s3
+def test_a_copy_of_another_content_is_a_conflict(minio: dict[str, Any]) -> None:
+    backend = S3Backend(S3FileSystem(**minio))
+    bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
+    run(backend, backend.make_folder(bucket))
+    token = run(backend, backend.create(f"{bucket}/source", b"data"))
+    with pytest.raises(ConflictError):
+        run(backend, backend.copy(f"{bucket}/source", f"{bucket}/target", STALE))
+    with pytest.raises(FileNotFoundError):
+        run(backend, backend.stat(f"{bucket}/target"))
+    run(backend, backend.copy(f"{bucket}/source", f"{bucket}/target", token))
+    assert run(backend, backend.read(f"{bucket}/target")).data == b"data"
+
+
+# -- folders and names ---------------------------------------------------------------------------------------
+
+
+def test_deletes_are_grouped_by_bucket_and_size(
+    backend: S3Backend, bucket: str, s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_module, "DELETE_KEYS_MAX", 2)
+    other = new_bucket(s3_options)
+    paths = [f"{bucket}/{index}" for index in range(5)] + [f"{other}/0"]
+    for path in paths:
+        run(backend, backend.write(path, [b"x"]))
+    with count_requests(backend) as counts:
+        run(backend, backend.delete(paths))
+        assert counts == {"DeleteObjects": 4}
+    assert run(backend, backend.list(bucket)).entries == run(backend, backend.list(other)).entries == ()
+
+
+def test_markers_and_empty_names_are_no_entries(backend: S3Backend, bucket: str) -> None:
+    client = sync(backend.loop, backend.fs.set_session)
+    for key in ("folder/", "folder/file"):
+        run(backend, client.put_object(Bucket=bucket, Key=key, Body=b""))
+    assert [entry.path for entry in run(backend, backend.list(f"{bucket}/folder")).entries] == [f"{bucket}/folder/file"]
+    assert [(e.path, e.is_folder) for e in run(backend, backend.list(bucket)).entries] == [(f"{bucket}/folder", True)]
+    with pytest.raises(OSError, match="not empty") as caught:
+        run(backend, backend.remove_folder(f"{bucket}/folder"))
+    assert caught.value.errno == errno.ENOTEMPTY
+    run(backend, backend.delete([f"{bucket}/folder/file"]))
+    run(backend, backend.remove_folder(f"{bucket}/folder"))
+    with pytest.raises(FileNotFoundError):
+        run(backend, backend.remove_folder(f"{bucket}/folder"))
+
+
+def test_buckets_are_folders(backend: S3Backend, bucket: str) -> None:
+    fresh = bucket + "-fresh"
+    run(backend, backend.make_folder(f"{fresh}/deeper"))
+    run(backend, backend.make_folder(fresh))
+    assert run(backend, backend.is_folder(fresh))
+    assert run(backend, backend.is_folder(""))
+    assert not run(backend, backend.is_folder(fresh + "-absent"))
+    assert {bucket, fresh} <= {entry.path for entry in run(backend, backend.list("")).entries}
+    run(backend, backend.write(f"{fresh}/file", [b""]))
+    with pytest.raises(OSError, match="not empty"):
+        run(backend, backend.remove_folder(fresh))
+    run(backend, backend.delete([f"{fresh}/file"]))
+    run(backend, backend.remove_folder(fresh))
+    assert not run(backend, backend.is_folder(fresh))
+
+
+def test_the_stores_clock_is_that_of_its_dates(backend: S3Backend, path: str) -> None:
+    before = run(backend, backend.now())
+    run(backend, backend.write(path, [b""]))
+    listing = run(backend, backend.list(path.rpartition("/")[0]))
+    assert before - 1 <= listing.entries[0].modified <= listing.now + 1
+
+
+def test_names_are_those_of_s3fs() -> None:
+    backend = S3Backend(S3FileSystem())
+    urls = ["s3://bucket/a/b/", "s3a://bucket/a", "bucket/a"]
+    assert list(map(backend.strip, urls)) == ["bucket/a/b", "bucket/a", "bucket/a"]
+    assert backend.unstrip("bucket/a") == "s3://bucket/a"
+    assert backend.root("bucket/a/b") == "bucket"

@@ -1,0 +1,156 @@
+"""The wrapper: it is as good as what it wraps, and sees everything."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs.backend.contract import Backend, Part
+from rollingfs.backend.local import LocalBackend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.errors import ConflictError
+from rollingfs.testing import BackendContract, run
+
+
+class Recorder(BackendWrapper):
+    """Writes down every call; fails before or after the verb in `fail`."""
+
+    def __init__(self, inner: Backend) -> None:
+        super().__init__(inner)
+        self.calls: list[tuple[str, Any]] = []
+        self.fail: dict[str, str] = {}
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        self.calls.append((verb, args[0] if args else None))
+        if self.fail.get(verb) == "before":
+            raise OSError(f"before {verb}")
+        result = await super().call(verb, *args)
+        if self.fail.get(verb) == "after":
+            raise OSError(f"after {verb}")
+        return result
+
+
+class TestWrappedBackend(BackendContract):
+    claims_atomicity = False  # raced where it is made
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        self._fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
+        return BackendWrapper(BackendWrapper(MemoryBackend(self._fs)))
+
+    @pytest.fixture
+    def folder(self) -> str:
+        return f"/{uuid.uuid4().hex}"
+
+    def raw_read(self, path: str) -> bytes:
+        data: bytes = self._fs.cat_file(path)
+        return data
+
+    def raw_write(self, path: str, data: bytes) -> None:
+        self._fs.pipe_file(path, data)
+
+    def spawn_arguments(self) -> None:
+        return None
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder(MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True)))
+
+
+def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Recorder) -> None:
+    token = run(recorder, recorder.create("/x$header", b"1"))
+    token = run(recorder, recorder.replace("/x$header", b"2", token))
+    for coroutine in (
+        recorder.read("/x$header"),
+        recorder.read_if_changed("/x$header", token),
+        recorder.read_range("/x$header", 0, 1),
+        recorder.stat("/x$header"),
+        recorder.is_folder("/x"),
+        recorder.now(),
+        recorder.write("/chunk", [b"12"]),
+        recorder.copy("/chunk", "/copy"),
+        recorder.join([Part("/chunk", 0, 1)], "/joined"),
+        recorder.delete_if("/x$header", token),
+        recorder.delete(["/chunk"]),
+        recorder.make_folder("/folder"),
+        recorder.list("/folder"),
+        recorder.remove_folder("/folder"),
+    ):
+        run(recorder, coroutine)
+    upload = run(recorder, recorder.open_write("/uploaded"))
+    run(recorder, upload.write(b"x"))
+    run(recorder, upload.finish())
+    run(recorder, upload.abort())
+    verbs = {name for name, member in vars(Backend).items() if inspect.iscoroutinefunction(member)}
+    assert {verb for verb, _ in recorder.calls} == verbs | {"upload.write", "upload.finish", "upload.abort"}
+    assert recorder.calls[-3:] == [(f"upload.{verb}", "/uploaded") for verb in ("write", "finish", "abort")]
+
+
+def test_a_fault_before_a_verb_prevents_it_and_one_after_it_does_not(recorder: Recorder) -> None:
+    recorder.fail = {"create": "before"}
+    with pytest.raises(OSError, match="before create"):
+        run(recorder, recorder.create("/x$header", b"1"))
+    recorder.fail = {"create": "after", "upload.finish": "after"}
+    with pytest.raises(OSError, match="after create"):
+        run(recorder, recorder.create("/x$header", b"2"))
+    upload = run(recorder, recorder.open_write("/uploaded"))
+    with pytest.raises(OSError, match=r"after upload\.finish"):
+        run(recorder, upload.finish())
+    assert run(recorder, recorder.read("/x$header")).data == b"2"
+    assert run(recorder, recorder.read("/uploaded")).data == b""
+
+
+def test_errors_of_the_inner_backend_come_through(recorder: Recorder) -> None:
+    with pytest.raises(ConflictError):
+        run(recorder, recorder.replace("/x$header", b"1", "token"))
+
+
+def test_a_shifted_clock_makes_files_older_and_keeps_their_dates(recorder: Recorder) -> None:
+    run(recorder, recorder.write("/folder/chunk", [b"x"]))
+    before = run(recorder, recorder.stat("/folder/chunk")).modified
+    recorder.shift_s = 1_000_000.0
+    listing = run(recorder, recorder.list("/folder"))
+    assert listing.entries[0].modified == before
+    assert 999_000 < listing.now - before < 1_001_000
+    assert 999_000 < run(recorder, recorder.now()) - before < 1_001_000
+
+
+def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> None:
+    inner = LocalBackend(sync=False)
+    inner.requests_max = 7
+    wrapper = BackendWrapper(inner)
+    abilities = [name for name in vars(Backend) if name in Backend.__annotations__]
+    assert {name: getattr(wrapper, name) for name in abilities} == {name: getattr(inner, name) for name in abilities}
+    assert len(abilities) == 8
+    assert wrapper.sync is False
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = wrapper.nonsense
+
+
+def test_a_wrapper_can_be_pickled(tmp_path: Path) -> None:
+    wrapper = pickle.loads(pickle.dumps(BackendWrapper(LocalBackend(sync=False), shift_s=3.0)))
+    run(wrapper, wrapper.create(f"{tmp_path}/x$header", b"1"))
+    assert (wrapper.shift_s, (tmp_path / "x$header").read_bytes()) == (3.0, b"1")
+
+
+def test_names_and_forks_are_forwarded() -> None:
+    class Forked(MemoryBackend):
+        forks = 0
+
+        def after_fork(self) -> None:
+            self.forks += 1
+
+    inner = Forked()
+    wrapper = BackendWrapper(inner)
+    wrapper.after_fork()
+    assert inner.forks == 1
+    url = wrapper.unstrip("/x")
+    assert (url, wrapper.strip(url), wrapper.root("/x")) == ("memory:///x", "/x", "memory")

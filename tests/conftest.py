@@ -1,0 +1,74 @@
+"""Fixtures that all tests share: the servers, the versions in the header."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
+
+VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "pyarrow", "pandas")
+
+
+def pytest_report_header() -> str:
+    """The versions on which results depend."""
+    return "rollingfs with: " + ", ".join(f"{name} {_version(name)}" for name in VERSIONS_SHOWN)
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "(absent)"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_outside_credentials() -> Iterator[None]:
+    """Keep the configuration of whoever runs the tests out of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        yield
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[dict[str, Any]]:
+    """Storage options of s3fs for a moto server."""
+    if _version("s3fs") == "(absent)" or _version("moto") == "(absent)":
+        require("s3fs or moto is not installed")
+    with moto_server() as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def minio() -> Iterator[dict[str, Any]]:
+    """Storage options of s3fs for a MinIO server."""
+    if _version("s3fs") == "(absent)":
+        require("s3fs is not installed")
+    binary = minio_binary(cache_dir(), build=required())
+    if binary is None:
+        missing = "`go` to build it is not either" if shutil.which("go") is None else "ROLLINGFS_REQUIRE is not 'all'"
+        require(f"MinIO is not built in the cache and {missing} (python -m tests.servers builds it)")
+    with minio_server(binary) as options:
+        yield options
+
+
+@pytest.fixture(params=["moto", pytest.param("minio", marks=pytest.mark.s3)])
+def s3_options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Storage options of s3fs, once for each store."""
+    options: dict[str, Any] = request.getfixturevalue(request.param)
+    return options
+
+
+@pytest.fixture
+def bucket(s3_options: dict[str, Any]) -> str:
+    """A new bucket on the store of `s3_options`."""
+    return new_bucket(s3_options)

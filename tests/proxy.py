@@ -1,0 +1,112 @@
+"""A reverse proxy on loopback that records what goes over the wire and loses, refuses or drops it on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+DROP_BEFORE = "drop before"
+"""End the connection; the server never sees the request."""
+DROP_AFTER = "drop after"
+"""Let the server act, then end the connection without its answer."""
+
+HOP_HEADERS = ("connection", "keep-alive", "transfer-encoding", "expect", "content-length")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request on the wire."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    """With names in lower case."""
+
+
+@dataclass
+class Proxy:
+    """What the proxy saw, and what it shall do."""
+
+    url: str
+    seen: list[Seen] = field(default_factory=list)
+    fault: Callable[[Seen], str | tuple[int, str] | None] = lambda _: None
+    """For each request: nothing, `DROP_BEFORE`, `DROP_AFTER`, or the status and code of a refusal."""
+
+    def fail(self, *faults: str | tuple[int, str], method: str) -> None:
+        """Meet the next requests of `method` with these faults, one each."""
+        left = list(faults)
+        self.fault = lambda seen: left.pop(0) if seen.method == method and left else None
+
+    def of(self, method: str) -> list[Seen]:
+        """The requests of one method."""
+        return [seen for seen in self.seen if seen.method == method]
+
+
+@contextlib.contextmanager
+def proxy_to(endpoint_url: str) -> Iterator[Proxy]:
+    """A proxy in front of a server."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    server.proxy = Proxy(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
+    server.upstream = urlsplit(endpoint_url).netloc  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield server.proxy  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _forward(self) -> None:
+        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        seen = Seen(self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
+        proxy.seen.append(seen)
+        fault = proxy.fault(seen)
+        if fault == DROP_BEFORE:
+            self.close_connection = True
+            return
+        if isinstance(fault, tuple):
+            text = f"<Error><Code>{fault[1]}</Code><Message>by the proxy</Message></Error>".encode()
+            self._answer(fault[0], [("Content-Type", "application/xml")], text)
+            return
+        upstream = http.client.HTTPConnection(self.server.upstream, timeout=60)  # type: ignore[attr-defined]
+        try:
+            headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
+            headers["Content-Length"] = str(len(body))
+            upstream.request(self.command, self.path, body, headers)
+            answer = upstream.getresponse()
+            data = answer.read()
+            if fault == DROP_AFTER:
+                self.close_connection = True
+                return
+            kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in HOP_HEADERS]
+            length = answer.getheader("Content-Length") if self.command == "HEAD" else None
+            self._answer(answer.status, kept, data, length)
+        finally:
+            upstream.close()
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes, length: str | None = None) -> None:
+        self.send_response_only(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        if status not in (204, 304):
+            self.send_header("Content-Length", length or str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 - http.server's names
