@@ -1,4 +1,3 @@
-# ruff: noqa: D102  (a test is described by its name)
 """The test class that a backend must pass.
 
 Subclass `BackendContract` in a test module, say how the backend and a fresh folder are made, and pytest does the

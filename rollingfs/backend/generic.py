@@ -1,4 +1,3 @@
-# ruff: noqa: D102  (the verbs are described in the contract)
 """Segments on any other fsspec filesystem: reading is free, writing is for whoever says that he writes alone."""
 
 from __future__ import annotations

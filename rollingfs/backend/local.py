@@ -1,4 +1,3 @@
-# ruff: noqa: D102  (the verbs are described in the contract)
 """Segments on a local disk: atomic by link and rename, under a lock that Java's writers respect as well."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D102  (the verbs are described in the contract)
 """Segments in memory, in the same global store as fsspec's `MemoryFileSystem`: each sees the other's files."""
 
 from __future__ import annotations

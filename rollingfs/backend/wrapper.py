@@ -1,4 +1,3 @@
-# ruff: noqa: D102  (the verbs are described in the contract)
 """A backend over a backend, with one hook that sees every verb: for faults, counts, traces and clocks."""
 
 from __future__ import annotations
