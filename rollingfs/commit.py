@@ -56,8 +56,8 @@ class Attempt:
     """Whether the base that `step` is given was read for this commit."""
     base: Loaded | None = None
     """What the newest attempt was conditioned on."""
-    uploads: dict[bytes, Stored] = field(default_factory=dict)
-    """Chunks written for this commit, by their bytes."""
+    uploads: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
+    """Chunks written for this commit, by their bytes and which of several equal ones they are."""
     renewed: dict[Stored, Stored] = field(default_factory=dict)
     pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)

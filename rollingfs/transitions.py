@@ -130,8 +130,10 @@ def live(header: Header | None, name: str) -> Header:
     return header
 
 
-def check(header: Header | None, guard: Guard, name: str) -> Header:
+def check(header: Header | None, guard: Guard, name: str, *, length: int | None = None) -> Header:
     """The header, if an operation that changes the segment may go on.
+
+    `length` stands for the header's, where others of the same commit come before.
 
     Raises
     ------
@@ -155,9 +157,10 @@ def check(header: Header | None, guard: Guard, name: str) -> Header:
             raise AttributeMismatchError(
                 f"{name}: attribute {key!r} is {found.attrs.get(key)!r}, expected {expected!r}; nothing was written"
             )
-    if guard.expected_offset is not None and guard.expected_offset != found.length:
+    length = found.length if length is None else length
+    if guard.expected_offset is not None and guard.expected_offset != length:
         raise BadOffsetError(
-            f"{name}: expected offset {guard.expected_offset}, but its length is {found.length}; nothing was written"
+            f"{name}: expected offset {guard.expected_offset}, but its length is {length}; nothing was written"
         )
     return found
 

@@ -1,0 +1,261 @@
+"""Appends: those that wait for the same segment are gathered into one commit."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rollingfs import layout, transitions
+from rollingfs.chunks import Stored
+from rollingfs.commit import Attempt, Committer, Slot
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, BadOffsetError, RollingError
+from rollingfs.header import Chunk, Entry, Header
+from rollingfs.headers import Loaded
+from rollingfs.layout import Item, Spill
+from rollingfs.transitions import Guard
+
+GROUP_APPENDS_MAX = 1024
+GROUP_BYTES_MAX = 16 * 1024 * 1024
+UPLOADS_MAX = 4
+
+
+@dataclass(eq=False)
+class Append:
+    """One caller's append, waiting for its turn."""
+
+    data: Sequence[bytes | Stored]
+    guard: Guard = field(default_factory=Guard)
+    attrs: Mapping[str, str] = field(default_factory=dict)
+    offset: int = -1
+    """Where its data begins, once it is done."""
+    version: int = -1
+    """The version its commit made, once it is done; of the header that it met if there was nothing to do."""
+    error: BaseException | None = None
+    done: bool = False
+
+    @property
+    def size(self) -> int:
+        return sum(len(item) if isinstance(item, bytes) else item.size for item in self.data)
+
+    @property
+    def inline_size(self) -> int:
+        return sum(len(item) for item in self.data if isinstance(item, bytes))
+
+    def fail(self, error: BaseException) -> None:
+        self.error, self.done = error, True
+
+
+class Appender:
+    """Gathers appends; whoever gets a segment's slot commits for all that wait."""
+
+    def __init__(self, committer: Committer) -> None:
+        self.committer = committer
+        self._queues: dict[str, deque[Append]] = {}
+
+    def after_fork(self) -> None:
+        self._queues = {}
+
+    async def append(self, path: str, append: Append) -> Append:
+        """Commit an append, alone or with others.
+
+        Raises
+        ------
+        AppendOutcomeUnknown
+            Whether it took place cannot be said.
+        RollingError, FileNotFoundError
+            Its guard, or the segment's state, forbids it; nothing was written.
+        """
+        self._queues.setdefault(path, deque()).append(append)
+        await self.committer.runtime.shield(self._lead(path, append))
+        if append.error is not None:
+            raise append.error
+        return append
+
+    async def _lead(self, path: str, append: Append) -> None:
+        slot = self.committer.slot(path)
+        deadline_s = self.committer.deadline_s()
+        try:
+            while not append.done:
+                try:
+                    async with slot.lock.held():
+                        if not append.done:
+                            await self._commit_group(path, slot, deadline_s)
+                except transitions.MergeFoundError as found:
+                    await self.committer.resolve_merge(path, found)
+        except BaseException as error:  # noqa: BLE001 - it is the caller's outcome, raised there
+            self._leave(path, append, error)
+
+    def _leave(self, path: str, append: Append, error: BaseException) -> None:
+        """The leader breaks off: its own append, if it still waits, was not committed."""
+        if append.done:
+            return
+        queue = self._queues.get(path, deque())
+        waiting = append in queue
+        if waiting:
+            queue.remove(append)
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, AppendInterrupted):
+            outcome = "not committed" if waiting else "unknown"
+            error = AppendInterrupted(f"{path}: interrupted; the append is {outcome}", outcome)
+        append.fail(error)
+
+    def _take(self, path: str) -> list[Append]:
+        queue = self._queues.get(path, deque())
+        group: list[Append] = []
+        size = 0
+        while queue and len(group) < GROUP_APPENDS_MAX:
+            size += queue[0].inline_size
+            if group and size > GROUP_BYTES_MAX:
+                break
+            group.append(queue.popleft())
+        if not queue:
+            self._queues.pop(path, None)
+        return group
+
+    def _give_back(self, path: str, group: Sequence[Append]) -> None:
+        self._queues.setdefault(path, deque()).extendleft(reversed([append for append in group if not append.done]))
+
+    async def _commit_group(self, path: str, slot: Slot, deadline_s: float) -> None:
+        group = self._take(path)
+        plan = _Group(self.committer, path, group)
+        try:
+            committed = await self.committer.commit_held(path, slot, plan.step, deadline_s=deadline_s)
+        except transitions.MergeFoundError:
+            self._give_back(path, group)
+            raise
+        except AppendInterrupted as interrupt:
+            self._interrupted(path, plan, interrupt)
+            raise
+        except (OSError, ValueError, RuntimeError, AssertionError) as error:
+            for append in group:
+                if not append.done:
+                    append.fail(error)
+            return
+        assert committed.header is not None
+        plan.succeed(committed.header.version)
+
+    def _interrupted(self, path: str, plan: _Group, interrupt: AppendInterrupted) -> None:
+        """Ctrl-C hit the leader: the others of its group are told what is known, or are tried again."""
+        if interrupt.outcome == "committed":
+            plan.succeed(-1)
+        elif interrupt.outcome == "unknown":
+            for append in plan.group:
+                append.fail(AppendOutcomeUnknown(f"{path}: the thread that committed for this append was interrupted"))
+        else:
+            self._give_back(path, plan.group)
+
+
+class _Group:
+    """A group of appends as one step of the commit loop."""
+
+    def __init__(self, committer: Committer, path: str, group: Sequence[Append]) -> None:
+        self.committer = committer
+        self.path = path
+        self.group = group
+        self._offsets: dict[Append, int] = {}
+
+    def succeed(self, version: int) -> None:
+        for append, offset in self._offsets.items():
+            append.offset, append.version, append.done = offset, version, True
+
+    async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
+        """The header with all appends of the group that it allows; the others fail, if it is fresh."""
+        header = base.header
+        items: list[Item] = []
+        self._offsets = {}
+        for append in self.group:
+            if append.done:
+                continue
+            offset = (header.length if header else 0) + sum(_size(item) for item in items)
+            try:
+                header = self._admit(header, append, offset)
+            except transitions.MergeFoundError:
+                raise
+            except (RollingError, FileNotFoundError, ValueError) as error:
+                if not attempt.fresh:
+                    raise
+                append.fail(error)
+                continue
+            self._offsets[append] = offset
+            items += await self._items(append, attempt)
+        if not self._offsets or header is None:
+            return None
+        if not items and header is base.header:
+            return None
+        return await grow(self.committer, self.path, header, items, attempt)
+
+    def _admit(self, header: Header | None, append: Append, offset: int) -> Header:
+        found = transitions.check(header, append.guard, self.path, length=offset)
+        transitions.check_open(found, self.path)
+        return transitions.with_attrs(found, append.attrs)
+
+    async def _items(self, append: Append, attempt: Attempt) -> list[Item]:
+        return await as_items(self.committer, self.path, append.data, attempt)
+
+
+def _size(item: Item) -> int:
+    return len(item) if isinstance(item, bytes) else item.length
+
+
+async def as_items(committer: Committer, path: str, data: Sequence[bytes | Stored], attempt: Attempt) -> list[Item]:
+    """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
+    items: list[Item] = []
+    store_now = None
+    if any(isinstance(item, Stored) and item.staged for item in data):
+        store_now = await committer.backend.now()
+    for item in data:
+        if isinstance(item, bytes):
+            items += [item] if item else []
+        else:
+            renewed = await committer.chunks.young(attempt.renewed.get(item, item), store_now)
+            if renewed is not item:
+                attempt.renewed[item] = renewed
+            items.append(renewed.chunk(path, 0))
+    return items
+
+
+async def grow(committer: Committer, path: str, header: Header, items: Sequence[Item], attempt: Attempt) -> Header:
+    """Put items behind a header's content, writing as chunks what does not stay inline."""
+    now_ms = committer.now_ms()
+    policy = header.policy
+    aged = policy.max_age is not None and bool(header.tail) and now_ms - header.tail_at_ms > policy.max_age * 1000
+    placed, tail = layout.arrange(header.tail, items, policy, spill_all=aged)
+    entries: list[Entry] = []
+    start = header.tail_start
+    seen: Counter[bytes] = Counter()
+    for item in placed:
+        if isinstance(item, Spill):
+            seen[item.data] += 1
+            entry: Entry = await _written(committer, path, item.data, seen[item.data], start, attempt)
+        else:
+            entry = item
+        entries.append(entry)
+        start += entry.length
+    return transitions.extend(header, layout.place(entries, header.tail_start), tail, now_ms)
+
+
+async def _written(committer: Committer, path: str, data: bytes, nth: int, start: int, attempt: Attempt) -> Chunk:
+    """Write bytes as a chunk, once for all attempts of a commit (but again when they have grown too old).
+
+    Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
+    truncation of one would delete the other's bytes.
+    """
+    stored = attempt.uploads.get((data, nth))
+    if stored is None:
+        stored = await committer.chunks.write(path, data, start)
+    else:
+        stored = await committer.chunks.young(stored, None)
+    attempt.uploads[data, nth] = stored
+    return stored.chunk(path, start)
+
+
+def check_expected(expected_offset: int | None) -> None:
+    """Refuse a negative expected offset.
+
+    Raises
+    ------
+    BadOffsetError
+        It is negative.
+    """
+    if expected_offset is not None and expected_offset < 0:
+        raise BadOffsetError(f"expected_offset is {expected_offset}; an offset is at least 0")
