@@ -95,14 +95,15 @@ class Chunks:
             if self.backend.can_copy:
                 await self.backend.copy(stored.path, path)
             else:
-                await self._copy_through(stored.path, path)
+                await self.copy_through(stored.path, path)
         except FileNotFoundError as error:
             raise StagedExpiredError(
                 f"{stored.path} was collected before it was committed; nothing was written: stage the data again"
             ) from error
         return Stored(path, stored.size, stored.crc32c, stored.at_ms, began, stored.staged, store_now)
 
-    async def _copy_through(self, source: str, target: str) -> None:
+    async def copy_through(self, source: str, target: str) -> None:
+        """Copy a file by reading and writing it, where the store cannot."""
         upload = await self.backend.open_write(target)
         try:
             start = 0

@@ -222,15 +222,12 @@ class Committer:
         await self.abilities(path)
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
         attempt = Attempt(path, self.writer.next_number(), Moment.now(self.clock), deadline_s)
-        final: Header | None = None
         try:
-            committed = await self._loop(path, slot, step, fresh, attempt)
-            final = committed.header
-            return committed
+            return await self._loop(path, slot, step, fresh, attempt)
         except KeyboardInterrupt as interrupt:
             raise await self._interrupted(path, attempt, interrupt) from interrupt
         finally:
-            await self._discard(attempt, final)
+            await self._discard(attempt)
 
     async def _loop(self, path: str, slot: Slot, step: Step, fresh: bool, attempt: Attempt) -> Committed:
         seen = None if fresh else self.headers.seen(path)
@@ -259,10 +256,11 @@ class Committer:
         self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt
     ) -> Committed | Loaded:
         """Replace `base`: what was committed, or else what is there instead."""
+        named = {entry.file for entry in wanted.entries}  # before folding hides them in index pages
         wanted = await self._finished(path, slot, base, wanted, attempt)
         data = format_header(wanted)
         attempt.base = base
-        attempt.named.update(entry.file for entry in wanted.entries)
+        attempt.named |= named
         refusals = 0
         while True:
             attempt.count += 1
@@ -366,12 +364,11 @@ class Committer:
             outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
         return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
 
-    async def _discard(self, attempt: Attempt, final: Header | None) -> None:
+    async def _discard(self, attempt: Attempt) -> None:
         """Delete what this commit wrote and no attempt that was sent has named."""
-        kept = attempt.named | ({entry.file for entry in final.entries} if final else set())
         own = [*attempt.uploads.values(), *attempt.renewed.values()]
         await self.chunks.discard(
-            [chunk for chunk in own if not chunk.staged and names.relate(attempt.path, chunk.path) not in kept]
+            [chunk for chunk in own if not chunk.staged and names.relate(attempt.path, chunk.path) not in attempt.named]
         )
 
     # -- drops ---------------------------------------------------------------------------------------------

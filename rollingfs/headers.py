@@ -114,6 +114,12 @@ class Headers:
         if entry is not None:
             self._weight -= entry.weight
 
+    def after_fork(self) -> None:
+        """In a child process: nothing is seen yet, and nobody holds the lock."""
+        self._entries = OrderedDict()
+        self._weight = 0
+        self._lock = threading.Lock()
+
     async def load(self, segment: str) -> Loaded:
         """The header as it is now: one request, conditional on the token last seen.
 

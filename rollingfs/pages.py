@@ -63,11 +63,11 @@ class Pages:
             while self._count > CHUNKS_CACHED_MAX and len(self._cache) > 1:
                 self._count -= len(self._cache.popitem(last=False)[1])
 
-    def forget(self) -> None:
-        """Empty the cache."""
-        with self._lock:
-            self._cache.clear()
-            self._count = 0
+    def after_fork(self) -> None:
+        """In a child process: nothing is read yet, and nobody holds the lock."""
+        self._cache = OrderedDict()
+        self._count = 0
+        self._lock = threading.Lock()
 
     async def unfold(self, segment: str, entries: Sequence[Entry]) -> list[Chunk]:
         """All chunks of some entries, pages read several at a time."""

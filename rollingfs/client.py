@@ -1,0 +1,63 @@
+"""A client: everything that works on the segments of one backend, wired together."""
+
+from __future__ import annotations
+
+import time
+
+from rollingfs.backend.contract import Backend
+from rollingfs.chunks import Chunks
+from rollingfs.clock import Clock
+from rollingfs.commit import Committer
+from rollingfs.headers import Headers
+from rollingfs.lookup import Lookup
+from rollingfs.pages import Pages
+from rollingfs.policy import RollingPolicy
+from rollingfs.runtime import AsyncRuntime, Runtime, SyncRuntime
+from rollingfs.segment import Segments
+
+HEADER_CACHE_S = 1.0
+COMMIT_TIMEOUT_S = 60.0
+
+
+class Client:
+    """One writer on one backend: an id of its own, its caches, and the operations.
+
+    Parameters
+    ----------
+    policy
+        Of the segments that it creates.
+    header_cache_s
+        For how many seconds a header seen is believed without asking.
+    commit_timeout_s
+        How many seconds a commit tries before it gives up.
+    clock
+        The wall clock, seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        policy: RollingPolicy | None = None,
+        *,
+        header_cache_s: float = HEADER_CACHE_S,
+        commit_timeout_s: float = COMMIT_TIMEOUT_S,
+        clock: Clock = time.time,
+    ) -> None:
+        self.backend = backend
+        self.runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
+        self.headers = Headers(backend, header_cache_s)
+        self.pages = Pages(backend, self.runtime)
+        self.chunks = Chunks(backend, clock)
+        self.lookup = Lookup(backend, self.headers)
+        self.committer = Committer(
+            backend, self.runtime, self.headers, self.chunks, self.pages, timeout_s=commit_timeout_s, clock=clock
+        )
+        self.segments = Segments(self.committer, self.lookup, policy or RollingPolicy())
+
+    def after_fork(self) -> None:
+        """In a child process: another writer, no connection and no lock of the parent's."""
+        self.backend.after_fork()
+        self.committer.after_fork()
+        self.segments.appender.after_fork()
+        self.headers.after_fork()
+        self.pages.after_fork()
