@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rollingfs import layout, transitions
 from rollingfs.chunks import Stored
@@ -214,12 +214,23 @@ async def as_items(committer: Committer, path: str, data: Sequence[bytes | Store
     return items
 
 
-async def grow(committer: Committer, path: str, header: Header, items: Sequence[Item], attempt: Attempt) -> Header:
-    """Put items behind a header's content, writing as chunks what does not stay inline."""
+async def grow(
+    committer: Committer, path: str, header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False
+) -> Header:
+    """Put items behind a header's content, writing as chunks what does not stay inline.
+
+    With `joint`, several small pieces between entries share a file, so that a concat of many sources with
+    inline tails costs no request for each.
+    """
     now_ms = committer.now_ms()
     policy = header.policy
     aged = policy.max_age is not None and bool(header.tail) and now_ms - header.tail_at_ms > policy.max_age * 1000
     placed, tail = layout.arrange(header.tail, items, policy, spill_all=aged)
+    spills = [item.data for item in placed if isinstance(item, Spill)]
+    if joint and len(spills) > 1:
+        pieces = iter(await _joint(committer, path, spills, policy.max_bytes, attempt))
+        shared = [next(pieces) if isinstance(item, Spill) else item for item in placed]
+        return transitions.extend(header, layout.place(shared, header.tail_start), tail, now_ms)
     entries: list[Entry] = []
     start = header.tail_start
     seen: Counter[bytes] = Counter()
@@ -232,6 +243,31 @@ async def grow(committer: Committer, path: str, header: Header, items: Sequence[
         entries.append(entry)
         start += entry.length
     return transitions.extend(header, layout.place(entries, header.tail_start), tail, now_ms)
+
+
+async def _joint(
+    committer: Committer, path: str, spills: Sequence[bytes], size_max: int, attempt: Attempt
+) -> list[Chunk]:
+    """Write pieces into as few files as `size_max` allows; one entry for each piece, to be placed."""
+    entries: list[Chunk] = []
+    groups: list[list[bytes]] = [[]]
+    for data in spills:
+        if groups[-1] and sum(map(len, groups[-1])) + len(data) > size_max:
+            groups.append([])
+        groups[-1].append(data)
+    for nth, group in enumerate(groups):
+        data = b"".join(group)
+        stored = attempt.uploads.get((data, -nth - 1))
+        if stored is None:
+            stored = await committer.chunks.write_shared(path, data)
+        else:
+            stored = await committer.chunks.young(stored, None)
+        attempt.uploads[data, -nth - 1] = stored
+        whole, offset = stored.chunk(path, 0), 0
+        for piece in group:
+            entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
+            offset += len(piece)
+    return entries
 
 
 async def _written(committer: Committer, path: str, data: bytes, nth: int, start: int, attempt: Attempt) -> Chunk:

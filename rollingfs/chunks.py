@@ -59,8 +59,15 @@ class Chunks:
 
     async def write(self, segment: str, data: Buffer, start: int) -> Stored:
         """Write some bytes as a new chunk file."""
+        return await self._write(segment, data, names.new_chunk_name(start))
+
+    async def write_shared(self, segment: str, data: Buffer) -> Stored:
+        """Write a chunk file that several entries will name: as a staged one, only collection may delete it."""
+        return await self._write(segment, data, names.new_staged_name())
+
+    async def _write(self, segment: str, data: Buffer, name: str) -> Stored:
         began = Moment.now(self.clock)
-        path = f"{names.chunks_folder(segment)}/{names.new_chunk_name(start)}"
+        path = f"{names.chunks_folder(segment)}/{name}"
         await self.backend.write(path, [data])
         return Stored(path, len(data), crc32c(data), round(began.wall_s * 1000), began)
 
@@ -89,7 +96,7 @@ class Chunks:
     async def _again(self, stored: Stored, store_now: float | None) -> Stored:
         began = Moment.now(self.clock)
         folder, name = posixpath.split(stored.path)
-        new_name = names.new_staged_name() if stored.staged else names.new_chunk_name(int(name.split("-")[0]))
+        new_name = names.new_staged_name() if names.is_staged(name) else names.new_chunk_name(int(name.split("-")[0]))
         path = f"{folder}/{new_name}"
         try:
             if self.backend.can_copy:

@@ -8,8 +8,10 @@ from rollingfs.backend.contract import Backend
 from rollingfs.chunks import Chunks
 from rollingfs.clock import Clock
 from rollingfs.commit import Committer
+from rollingfs.concat import Concats
 from rollingfs.headers import Headers
 from rollingfs.lookup import Lookup
+from rollingfs.merges import Merges
 from rollingfs.pages import Pages
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime import AsyncRuntime, Runtime, SyncRuntime
@@ -53,6 +55,10 @@ class Client:
             backend, self.runtime, self.headers, self.chunks, self.pages, timeout_s=commit_timeout_s, clock=clock
         )
         self.segments = Segments(self.committer, self.lookup, policy or RollingPolicy())
+        self.merges = Merges(self.committer, self.headers)
+        self.committer.resolve = self.merges.resolve
+        self.committer.settle = self.merges.settle
+        self.concats = Concats(self.committer, self.segments, self.merges)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

@@ -129,6 +129,7 @@ class Committer:
         self.clock = clock
         self.writer = Writer()
         self.resolve: Resolver | None = None
+        self.settle: Callable[[str], Awaitable[None]] | None = None
         self._abilities: dict[str, Abilities] = {}
         self._slots: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
         self._remembering: dict[str, Slot] = {}
@@ -160,6 +161,14 @@ class Committer:
         slot.settled.update(marks)
         if slot.done_drops or slot.settled:
             self._remembering[path] = slot
+
+    def cleared(self, path: str, base: Loaded) -> Loaded:
+        """What was loaded, without the lines whose work is done: the next commit leaves them out."""
+        slot = self.slot(path)
+        if base.header is None or not (slot.done_drops or slot.settled):
+            return base
+        header = transitions.settle(transitions.clear_drops(base.header, slot.done_drops), slot.settled)
+        return Loaded(header, base.token)
 
     async def abilities(self, path: str) -> Abilities:
         """What the store can really do where a segment lies: probed once for each root, before the first write.
@@ -205,6 +214,12 @@ class Committer:
             except transitions.MergeFoundError as found:
                 await self.resolve_merge(path, found)
                 fresh = True
+            except transitions.MarksFullError:
+                if time.monotonic() >= deadline_s:
+                    raise
+                assert self.settle is not None
+                await self.settle(path)
+                fresh = True
 
     def deadline_s(self) -> float:
         """When an operation that begins now gives up, by the monotonic clock."""
@@ -235,7 +250,7 @@ class Committer:
         base = await self.headers.load(path) if seen is None else seen
         while True:
             try:
-                wanted = await step(base, attempt)
+                wanted = await step(self.cleared(path, base), attempt)
             except (RollingError, FileNotFoundError, FileExistsError, ValueError):
                 if attempt.fresh:
                     raise
@@ -287,7 +302,6 @@ class Committer:
     async def _finished(self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt) -> Header:
         """A step's header with all that every commit adds: done lines cleared, folded, stamped."""
         now_ms = self.now_ms()
-        wanted = transitions.settle(transitions.clear_drops(wanted, slot.done_drops), slot.settled)
         wanted = await self.pages.fold(path, wanted, attempt.pages, now_ms)
         return transitions.stamp(wanted, base.header, self.writer.id, attempt.number, now_ms)
 

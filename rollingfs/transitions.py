@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from rollingfs import names
+from rollingfs import lines, names
 from rollingfs.errors import (
     AttributeMismatchError,
     BadOffsetError,
@@ -24,6 +24,7 @@ from rollingfs.header import (
     ATTRS_MAX,
     COMMITS_MAX,
     DROPS_MAX,
+    MARKS_MAX,
     Adopted,
     Chunk,
     Commit,
@@ -36,6 +37,9 @@ from rollingfs.header import (
     Phase,
 )
 from rollingfs.policy import RollingPolicy
+
+DROPS_BYTES_MAX = 16 * 1024
+"""Of all drop lines together, where folders have long names: they may not push the map out of the header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +100,21 @@ def judge(base: Header | None, same: bool, current: Header | None, writer: str, 
     return Verdict.NOT_MINE
 
 
+STAMP_BYTES_MAX = 256
+"""By how much `stamp` can lengthen a header's text: a commit line, an `evicted` line, a digit of the version."""
+
+
 def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms: int) -> Header:
     """Make a commit of a transition's result: next version, the writer's line, the time."""
     version = base.version + 1 if base else 1
-    lines = [line for line in (base.commits if base else ()) if line.writer != writer]
+    commits = [line for line in (base.commits if base else ()) if line.writer != writer]
     evicted = base.evicted if base else 0
-    if len(lines) >= COMMITS_MAX:
-        lines.sort(key=lambda line: line.version)
-        evicted = max([evicted, *(line.version for line in lines[: -COMMITS_MAX + 1])])
-        lines = lines[-COMMITS_MAX + 1 :]
-    lines.append(Commit(writer, number, version))
-    return replace(header, version=version, commits=tuple(lines), evicted=evicted, modified_ms=now_ms)
+    if len(commits) >= COMMITS_MAX:
+        commits.sort(key=lambda line: line.version)
+        evicted = max([evicted, *(line.version for line in commits[: -COMMITS_MAX + 1])])
+        commits = commits[-COMMITS_MAX + 1 :]
+    commits.append(Commit(writer, number, version))
+    return replace(header, version=version, commits=tuple(commits), evicted=evicted, modified_ms=now_ms)
 
 
 # -- checks --------------------------------------------------------------------------------------------------
@@ -281,6 +289,11 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
     )
 
 
+def bury(header: Header, txn: str) -> Header:
+    """The tombstone of a source whose content another segment has taken; its own drops are still to be deleted."""
+    return replace(tombstone(header, merged=txn), drops=header.drops)
+
+
 # -- truncate and drops --------------------------------------------------------------------------------------
 
 Pages = Mapping[Page, Sequence[Chunk]]
@@ -310,8 +323,12 @@ def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) 
         return header
     kept = tuple(entry for entry in header.entries if entry.end > offset)
     tail = header.tail if kept else header.tail[offset - header.tail_start :]
-    drops = [drop for entry in header.entries for drop in _drops_of(entry, header.start, offset, now_ms, pages)]
-    return replace(header, start=offset, entries=kept, tail=tail, drops=merge_drops(header.drops, drops))
+    tail_at_ms = header.tail_at_ms if tail else 0
+    drops = merge_drops(
+        header.drops,
+        [drop for entry in header.entries for drop in _drops_of(entry, header.start, offset, now_ms, pages)],
+    )
+    return replace(header, start=offset, entries=kept, tail=tail, tail_at_ms=tail_at_ms, drops=drops)
 
 
 def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
@@ -352,9 +369,9 @@ def _drop_chunk(chunk: Chunk, now_ms: int) -> Drop:
 
 
 def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
-    """Join drop lines: one hint a folder, and not more lines than the format allows.
+    """Join drop lines: one hint a folder, and not more lines than the header has room for.
 
-    What does not fit is left out: it lies in the own folder, unreferenced, where collection finds it.
+    What does not fit is left out: it is unreferenced, and the collection of the folder it lies in finds it.
     """
     hints: dict[str, Drop] = {}
     rest: list[Drop] = []
@@ -366,7 +383,14 @@ def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
         else:
             hints[drop.file] = drop
     rest.sort(key=lambda drop: not drop.is_page)
-    return (*hints.values(), *rest)[:DROPS_MAX]
+    size = 0
+    kept: list[Drop] = []
+    for drop in [*hints.values(), *rest][:DROPS_MAX]:
+        size += len(lines.format_drop(drop).encode()) + 1
+        if size > DROPS_BYTES_MAX:
+            break
+        kept.append(drop)
+    return tuple(kept)
 
 
 def clear_drops(header: Header, done: Iterable[Drop]) -> Header:
@@ -399,8 +423,13 @@ def check_source(header: Header | None, name: str, *, sealed: bool) -> Header:
     """
     found = check(header, Guard(), name)
     if sealed and found.phase is not Phase.SEALED:
-        raise SegmentNotSealedError(f"{name} is not sealed; seal() it before concat, so that no append is lost")
+        raise not_sealed(name)
     return found
+
+
+def not_sealed(name: str) -> SegmentNotSealedError:
+    """The error for a source that still takes bytes."""
+    return SegmentNotSealedError(f"{name} is not sealed; seal() it before concat, so that no append is lost")
 
 
 def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
@@ -409,7 +438,15 @@ def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
 
 
 def with_aborted(header: Header, mark: Mark) -> Header:
-    """In a target: this transaction will never take place."""
+    """In a target: this transaction will never take place.
+
+    Raises
+    ------
+    MarksFullError
+        It has as many marks as the format allows; they must be settled first.
+    """
+    if len(header.merges) + len(header.aborts) >= MARKS_MAX:
+        raise MarksFullError(f"segment {header.segment} has too many merge marks")
     return replace(header, aborts=(*header.aborts, mark))
 
 

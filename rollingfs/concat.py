@@ -1,0 +1,367 @@
+"""The operations on two segments: concat and rename. No byte is moved.
+
+The sources are marked, which freezes their maps; their chunk folders are pinned; one commit gives their entries
+to the target; then they become tombstones. A crash in between leaves marks that anyone resolves (`merges`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from rollingfs import layout, names, transitions
+from rollingfs.append import grow
+from rollingfs.commit import Attempt, Committer, Step
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
+from rollingfs.header import MARKS_MAX, Adopted, Entry, Header, Mark, Merge, Page
+from rollingfs.headers import Loaded
+from rollingfs.layout import Item
+from rollingfs.lookup import is_shadowed, modified_ms
+from rollingfs.merges import SOURCES_AT_ONCE_MAX, Merges, is_merging
+from rollingfs.pins import Pin, format_pin, pin_path
+from rollingfs.runtime import backoff_s
+from rollingfs.segment import Segments
+from rollingfs.transitions import Guard
+
+logger = logging.getLogger("rollingfs")
+
+T = TypeVar("T")
+
+BATCH_PATH_BYTES_MAX = 24 * 1024
+"""So many bytes of source names in the marks of one commit."""
+
+
+class MarkLostError(RollingError):
+    """Internal: another client has undone a mark, because it took this mover for dead; begin again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A segment on its way into another."""
+
+    path: str
+    txn: str
+    target: str
+
+    @property
+    def mark(self) -> Mark:
+        """The line that it gets in the target."""
+        return Mark(self.txn, names.relative(names.parent(self.target), self.path))
+
+
+class Concats:
+    """Moves entries between segments."""
+
+    def __init__(self, committer: Committer, segments: Segments, merges: Merges) -> None:
+        self.committer = committer
+        self.segments = segments
+        self.merges = merges
+
+    # -- concat --------------------------------------------------------------------------------------------
+
+    async def concat(
+        self,
+        target: str,
+        sources: Sequence[str],
+        *,
+        attrs: Mapping[str, str] | None = None,
+        guard: Guard | None = None,
+    ) -> int:
+        """Append sealed segments to another without moving bytes; they are gone afterwards.
+
+        Up to 128 sources (fewer where their names are long) become part of the target in one commit; more
+        take further commits, the last of which sets the attributes.
+
+        Returns
+        -------
+        int
+            The offset at which the first source's bytes begin.
+
+        Raises
+        ------
+        ValueError
+            The target is among the sources, or one source comes twice.
+        FileNotFoundError
+            The target or a source is missing.
+        SegmentNotSealedError
+            A source is not sealed.
+        SegmentSealedError
+            The target is.
+        """
+        sources = list(sources)
+        if target in sources:
+            raise ValueError(f"{target}: a segment cannot be concatenated to itself")
+        if len(set(sources)) != len(sources):
+            raise ValueError(f"{target}: a source comes twice; each can be given away only once")
+        transitions.check_attrs(attrs or {})
+        guard = guard or Guard()
+        batches = _batches(sources)
+        offset = -1
+        for index, batch in enumerate(batches):
+            last = attrs if index == len(batches) - 1 else None
+            begins = await self._concat(target, batch, last or {}, guard)
+            offset = begins if index == 0 else offset
+            guard = replace(guard, expected_offset=None)
+        return offset
+
+    async def _concat(self, target: str, paths: Sequence[str], attrs: Mapping[str, str], guard: Guard) -> int:
+        deadline_s = self.committer.deadline_s()
+        attempt = 0
+        while True:
+            found = await self._target(target, guard)
+            sources = [Source(path, str(uuid.uuid4()), target) for path in paths]
+            try:
+                return await self._move_in(sources, attrs, replace(guard, segment=found.segment))
+            except MarkLostError as lost:
+                attempt += 1
+                if time.monotonic() >= deadline_s:
+                    raise CommitTimeoutError(f"{target}: {lost}; tried {attempt} times, nothing was written") from lost
+                logger.info("%s: %s", target, lost)
+                await self.committer.runtime.sleep(backoff_s(attempt))
+
+    async def _target(self, target: str, guard: Guard) -> Header:
+        """The target's header as last seen, if it allows a concat; what forbids it is judged by a fresh one."""
+        seen = self.committer.headers.seen(target)
+        if seen is not None:
+            try:
+                found = transitions.check(seen.header, guard, target)
+                transitions.check_open(found, target)
+                return found
+            except (RollingError, FileNotFoundError):
+                logger.debug("%s: looking at the target again", target)
+        while True:
+            loaded = await self.committer.headers.load(target)
+            if not loaded.live and await self.segments.adopt(target):
+                continue
+            try:
+                found = transitions.check(loaded.header, guard, target)
+            except transitions.MergeFoundError as merge:
+                await self.committer.resolve_merge(target, merge)
+                continue
+            transitions.check_open(found, target)
+            return found
+
+    async def _move_in(self, sources: Sequence[Source], attrs: Mapping[str, str], guard: Guard) -> int:
+        assert guard.segment is not None
+        await self._mark_all(sources, guard.segment, sealed=True)
+        target = sources[0].target if sources else ""
+        offset = -1
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            nonlocal offset
+            done = base.header is not None and all(transitions.has_merged(base.header, s.txn) for s in sources)
+            if done and base.live:
+                return None
+            found = transitions.check(base.header, guard, target)
+            transitions.check_open(found, target)
+            if len(found.merges) + len(found.aborts) + len(sources) > MARKS_MAX:
+                raise transitions.MarksFullError(f"{target} has too many merge marks")
+            frozen = await self._frozen(found, sources)
+            offset = found.length
+            items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
+            grown = await grow(self.committer, target, found, items, attempt, joint=True)
+            marked = transitions.with_merged(grown, [source.mark for source in sources])
+            return transitions.with_attrs(marked, attrs)
+
+        await self._commit_target(target, sources, step)
+        return offset
+
+    # -- rename --------------------------------------------------------------------------------------------
+
+    async def rename(self, path: str, target: str) -> None:
+        """Give a segment another name, over what may be there; start, length, state, policy and attributes stay.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is at `path`.
+        FencedError
+            An exclusive owner holds one of the two.
+        """
+        names.check_segment_name(target)
+        if path == target:
+            await self.segments.lookup.view(path, fresh=True)
+            return
+        deadline_s = self.committer.deadline_s()
+        attempt = 0
+        while True:
+            try:
+                return await self._rename(Source(path, str(uuid.uuid4()), target))
+            except MarkLostError as lost:
+                attempt += 1
+                if time.monotonic() >= deadline_s:
+                    raise CommitTimeoutError(f"{path}: {lost}; tried {attempt} times, it is not renamed") from lost
+                logger.info("%s: %s", path, lost)
+                await self.committer.runtime.sleep(backoff_s(attempt))
+
+    async def _rename(self, source: Source) -> None:
+        incarnation = str(uuid.uuid4())
+        await self._mark_all([source], incarnation, sealed=False)
+        target = source.target
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if base.header is not None and transitions.has_merged(base.header, source.txn):
+                return None
+            if base.live:
+                transitions.check(base.header, Guard(), target)
+            (frozen,) = await self._frozen(base.header, [source])
+            adopted = base.header.adopted if base.header else None
+            if not base.live:
+                adopted = await self._shadowed(target, base) or adopted
+            return self._renamed(source, frozen, base.header, incarnation, adopted)
+
+        header = await self._commit_target(target, [source], step)
+        await self.committer.finish_drops(target, header)
+
+    async def _shadowed(self, target: str, base: Loaded) -> Adopted | None:
+        """The plain file that the new name hides."""
+        try:
+            plain = await self.committer.backend.stat(target)
+        except FileNotFoundError:
+            return None
+        return None if is_shadowed(base.header, plain) else Adopted(plain.token or "", modified_ms(plain))
+
+    def _renamed(
+        self, source: Source, frozen: Header, base: Header | None, incarnation: str, adopted: Adopted | None
+    ) -> Header:
+        now_ms = self.committer.now_ms()
+        fresh = transitions.create(base, incarnation, frozen.policy, now_ms, adopted)
+        assert frozen.merge is not None
+        return replace(
+            fresh,
+            version=base.version if base else 1,
+            phase=frozen.merge.prior,
+            epoch=max(frozen.epoch, base.epoch if base else 0) + 1,
+            start=frozen.start,
+            entries=tuple(layout.transplant(frozen.entries, frozen.start, source.path, source.target)),
+            tail=frozen.tail,
+            tail_at_ms=frozen.tail_at_ms,
+            attrs=frozen.attrs,
+            drops=transitions.drop_all(base, now_ms) if base else (),
+            merges=(source.mark,),
+            created_ms=frozen.created_ms,
+            unknown=frozen.unknown,
+        )
+
+    # -- both ----------------------------------------------------------------------------------------------
+
+    async def _commit_target(self, target: str, sources: Sequence[Source], step: Step) -> Header:
+        """Commit the target, then bury the sources; what certainly did not take place is undone."""
+        try:
+            committed = await self.committer.commit(target, step)
+        except AppendOutcomeUnknown:
+            raise  # the marks stay, and are resolved by whoever meets them
+        except (OSError, ValueError):
+            await self._undo(sources)
+            raise
+        await self._each([partial(self.merges.finish, source.path, source.txn) for source in sources])
+        self.committer.remember(target, marks=[source.mark for source in sources])
+        assert committed.header is not None
+        return committed.header
+
+    async def _mark_all(self, sources: Sequence[Source], incarnation: str, *, sealed: bool) -> None:
+        """Mark and pin all sources, or none."""
+        try:
+            await self._each([partial(self._mark, source, incarnation, sealed) for source in sources])
+        except (OSError, ValueError):
+            await self._undo(sources)
+            raise
+
+    async def _mark(self, source: Source, incarnation: str, sealed: bool) -> None:
+        """Freeze a source, then pin the folders that its entries name."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if is_merging(base.header, source.txn):
+                return None
+            found = transitions.check_source(base.header, source.path, sealed=sealed)
+            target = names.relative(names.parent(source.path), source.target)
+            merge = Merge(source.txn, target, incarnation, found.phase, self.committer.now_ms())
+            return transitions.mark_merging(found, merge)
+
+        try:
+            committed = await self.committer.commit(source.path, step)
+        except FileNotFoundError:
+            if sealed:
+                await self._refuse_plain(source.path)
+            if not await self.segments.adopt(source.path):
+                raise
+            committed = await self.committer.commit(source.path, step, fresh=True)
+        assert committed.header is not None
+        await self._pin(source, committed.header)
+
+    async def _refuse_plain(self, path: str) -> None:
+        """A plain file counts as an open segment."""
+        if await self.segments.lookup.plain(path, Loaded(None, None)) is not None:
+            loaded = await self.committer.headers.load(path)
+            if not loaded.live and await self.segments.lookup.plain(path, loaded) is not None:
+                raise transitions.not_sealed(path)
+
+    async def _pin(self, source: Source, header: Header) -> None:
+        for folder in sorted(await self._folders(source.path, header.entries)):
+            data = format_pin(Pin(source.txn, source.path, source.target), folder)
+            await self.committer.backend.write(pin_path(folder, source.txn), [data])
+
+    async def _folders(self, path: str, entries: Sequence[Entry]) -> set[str]:
+        """The chunk folders that entries name, those inside index pages included."""
+        found = {names.parent(names.resolve(path, entry.file)) for entry in entries}
+        for page in entries:
+            if isinstance(page, Page) and (page.foreign or "/" in page.file):
+                chunks = await self.committer.pages.chunks(path, page)
+                found |= {names.parent(names.resolve(path, chunk.file)) for chunk in chunks}
+        return found
+
+    async def _frozen(self, target: Header | None, sources: Sequence[Source]) -> list[Header]:
+        """The sources' headers as they are now, after the target was loaded; all must still be bound.
+
+        Raises
+        ------
+        MarkLostError
+            One is not: somebody took this mover for dead.
+        """
+        for source in sources:
+            if target is not None and transitions.has_aborted(target, source.txn):
+                raise MarkLostError(f"the merge of {source.path} was aborted by another client")
+        loads = [partial(self.committer.headers.load, source.path) for source in sources]
+        frozen = []
+        for source, loaded in zip(sources, await self._each(loads), strict=True):
+            if loaded.header is None or not is_merging(loaded.header, source.txn):
+                raise MarkLostError(f"the merge of {source.path} was undone by another client")
+            frozen.append(loaded.header)
+        return frozen
+
+    async def _undo(self, sources: Sequence[Source]) -> None:
+        """Take marks back whose transaction certainly did not and will not take place."""
+        for source in sources:
+            try:
+                header = (await self.committer.headers.load(source.path)).header
+                if is_merging(header, source.txn):
+                    await self.merges.reset(source.path, source.txn)
+            except OSError as error:
+                logger.warning("%s: its merge mark stays until somebody meets it: %s", source.path, error)
+
+    async def _each(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+        return await self.committer.runtime.gather(calls, SOURCES_AT_ONCE_MAX)
+
+
+def _items(source: Source, frozen: Header) -> list[Item]:
+    """A source's retained bytes as items of the target."""
+    items: list[Item] = list(layout.transplant(frozen.entries, frozen.start, source.path, source.target))
+    return [*items, frozen.tail] if frozen.tail else items
+
+
+def _batches(sources: Sequence[str]) -> list[list[str]]:
+    """Sources in groups whose marks fit one header."""
+    batches: list[list[str]] = [[]]
+    size = 0
+    for path in sources:
+        if batches[-1] and (len(batches[-1]) >= MARKS_MAX or size + len(path.encode()) > BATCH_PATH_BYTES_MAX):
+            batches.append([])
+            size = 0
+        batches[-1].append(path)
+        size += len(path.encode())
+    return batches
