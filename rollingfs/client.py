@@ -11,6 +11,7 @@ from rollingfs.commit import Committer
 from rollingfs.concat import Concats
 from rollingfs.headers import Headers
 from rollingfs.lookup import Lookup
+from rollingfs.maintenance.collect import Collector
 from rollingfs.merges import Merges
 from rollingfs.pages import Pages
 from rollingfs.policy import RollingPolicy
@@ -59,6 +60,7 @@ class Client:
         self.committer.resolve = self.merges.resolve
         self.committer.settle = self.merges.settle
         self.concats = Concats(self.committer, self.segments, self.merges)
+        self.collector = Collector(self.committer, self.lookup, self.merges)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

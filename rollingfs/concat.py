@@ -18,7 +18,7 @@ from rollingfs import layout, names, transitions
 from rollingfs.append import grow
 from rollingfs.commit import Attempt, Committer, Step
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
-from rollingfs.header import MARKS_MAX, Adopted, Entry, Header, Mark, Merge, Page
+from rollingfs.header import MARKS_MAX, Adopted, Header, Mark, Merge
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item
 from rollingfs.lookup import is_shadowed, modified_ms
@@ -213,7 +213,9 @@ class Concats:
             adopted = base.header.adopted if base.header else None
             if not base.live:
                 adopted = await self._shadowed(target, base) or adopted
-            return self._renamed(source, frozen, base.header, incarnation, adopted)
+            renamed = self._renamed(source, frozen, base.header, incarnation, adopted)
+            hints = await self.committer.pages.hints(target, base.header.entries) if base.header else []
+            return transitions.with_hints(renamed, hints, self.committer.now_ms())
 
         header = await self._commit_target(target, [source], step)
         await self.committer.finish_drops(target, header)
@@ -302,18 +304,9 @@ class Concats:
                 raise transitions.not_sealed(path)
 
     async def _pin(self, source: Source, header: Header) -> None:
-        for folder in sorted(await self._folders(source.path, header.entries)):
+        for folder in sorted(await self.committer.pages.folders(source.path, header.entries)):
             data = format_pin(Pin(source.txn, source.path, source.target), folder)
             await self.committer.backend.write(pin_path(folder, source.txn), [data])
-
-    async def _folders(self, path: str, entries: Sequence[Entry]) -> set[str]:
-        """The chunk folders that entries name, those inside index pages included."""
-        found = {names.parent(names.resolve(path, entry.file)) for entry in entries}
-        for page in entries:
-            if isinstance(page, Page) and (page.foreign or "/" in page.file):
-                chunks = await self.committer.pages.chunks(path, page)
-                found |= {names.parent(names.resolve(path, chunk.file)) for chunk in chunks}
-        return found
 
     async def _frozen(self, target: Header | None, sources: Sequence[Source]) -> list[Header]:
         """The sources' headers as they are now, after the target was loaded; all must still be bound.

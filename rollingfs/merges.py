@@ -12,7 +12,7 @@ from functools import partial
 
 from rollingfs import names, transitions
 from rollingfs.commit import Attempt, Committer
-from rollingfs.header import Header, Mark, Merge, Phase
+from rollingfs.header import Header, Mark, Phase
 from rollingfs.headers import Headers, Loaded
 
 logger = logging.getLogger("rollingfs")
@@ -53,14 +53,16 @@ class Merges:
                 return
         target = names.climb(names.parent(path), merge.target)
         logger.info("%s: resolving the merge %s into %s", path, merge.txn, target)
-        if await self.abort(path, target, merge):
+        if await self.abort(path, target, header):
             await self.reset(path, merge.txn)
         else:
             await self.finish(path, merge.txn)
 
-    async def abort(self, source: str, target: str, merge: Merge) -> bool:
-        """Make sure that a transaction never takes place; False if it has taken place already."""
+    async def abort(self, source: str, target: str, header: Header) -> bool:
+        """Make sure that a merge never takes place; False if it has taken place already."""
         took_place = False
+        merge = header.merge
+        assert merge is not None
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             nonlocal took_place
@@ -72,6 +74,10 @@ class Merges:
             if found is None:
                 # nothing is there that could carry the line: a rename's target, not made yet
                 found = Header(merge.target_segment, 1, phase=Phase.DELETED, created_ms=self.committer.now_ms())
+            if found.deleted:
+                # the pins in these folders name it: it must stay until they are gone
+                hints = await self.committer.pages.hints(source, header.entries, target)
+                found = transitions.with_hints(found, hints, self.committer.now_ms())
             return transitions.with_aborted(found, mark)
 
         await self.committer.commit(target, step, fresh=True)
@@ -93,7 +99,8 @@ class Merges:
             found = base.header
             if found is None or not is_merging(found, txn):
                 return None
-            return transitions.bury(found, txn)
+            hints = await self.committer.pages.hints(source, found.entries)
+            return transitions.with_hints(transitions.bury(found, txn), hints, self.committer.now_ms())
 
         header = (await self.committer.commit(source, step)).header
         shadowed = header.adopted if header is not None and header.merged == txn else None

@@ -12,6 +12,9 @@ INDEX_PREFIX = "index-"
 PIN_PREFIX = "pin-"
 STAGED_PREFIX = "stage-"
 PROBE_PREFIX = "probe-"
+TEMPORARY_PREFIX = "tmp-"
+REMOVED_NAME = "$removed"
+"""A file in a folder that was removed while tombstones had to stay in it; without content it does not exist."""
 OFFSET_DIGITS = 20
 
 
@@ -76,8 +79,10 @@ def check_segment_name(path: str) -> str:
     """
     if not path or path.endswith("/"):
         raise ValueError(f"{path!r} is no segment name: it is empty or ends in '/'")
-    if path.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in path:
-        raise ValueError(f"{path!r} is no segment name: '$header' at the end and '$chunks' anywhere are reserved")
+    if is_reserved(path):
+        raise ValueError(
+            f"{path!r} is no segment name: '$header' at the end, '$chunks' anywhere and the name '$removed' are reserved"
+        )
     if any(character in path for character in "\n\r\0"):
         raise ValueError(f"{path!r} is no segment name: it has a line break or a NUL character")
     try:
@@ -88,13 +93,19 @@ def check_segment_name(path: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a listing hides this base name: headers and chunk folders."""
-    return name.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in name
+    """Whether a listing hides this base name: headers, chunk folders, the mark of a removed folder."""
+    return name.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in name or name == REMOVED_NAME
+
+
+def is_reserved(path: str) -> bool:
+    """Whether nothing of this name can be a segment, a plain file or a folder of the user."""
+    return path.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in path or path.rpartition("/")[2] == REMOVED_NAME
 
 
 def parent(path: str) -> str:
-    """The folder that holds a path; "" at the top."""
-    return path.rpartition("/")[0]
+    """The folder that holds a path; at the top "/" of an absolute path, "" of another ("bucket")."""
+    folder, slash, _ = path.rpartition("/")
+    return folder or slash
 
 
 # -- references: what a header writes to name a file ---------------------------------------------------------
@@ -147,10 +158,10 @@ def climb(folder: str, relative: str) -> str:
         It climbs above the root.
     """
     while relative.startswith("../"):
-        if not folder:
+        if folder in ("", "/"):
             raise ValueError(f"reference {relative!r} climbs above the root of the store")
         folder, relative = parent(folder), relative[3:]
-    return f"{folder}/{relative}" if folder or relative.startswith("/") else relative
+    return folder + relative if folder in ("", "/") else f"{folder}/{relative}"
 
 
 def relate(segment: str, path: str) -> str:
@@ -163,7 +174,7 @@ def relate(segment: str, path: str) -> str:
 
 def relative(folder: str, path: str) -> str:
     """`path` as seen from `folder`."""
-    here = folder.split("/") if folder else []
+    here = folder.rstrip("/").split("/") if folder else []
     there = path.split("/")
     common = 0
     while common < len(here) and common < len(there) - 1 and here[common] == there[common]:

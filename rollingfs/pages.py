@@ -11,10 +11,10 @@ from functools import partial
 from rollingfs import layout, names
 from rollingfs.backend.contract import Backend
 from rollingfs.codec import format_text
-from rollingfs.header import LOOSE_CHUNKS_MAX, TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
+from rollingfs.header import TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
 from rollingfs.index import format_page, parse_page
 from rollingfs.runtime import Runtime
-from rollingfs.transitions import merge_drops
+from rollingfs.transitions import STAMP_BYTES_MAX, merge_drops
 from rollingfs.words import crc32c
 
 CHUNKS_CACHED_MAX = 64 * 4096
@@ -78,6 +78,20 @@ class Pages:
         runs = await self.runtime.gather([partial(one, entry) for entry in entries], PAGE_READS_MAX)
         return [chunk for run in runs for chunk in run]
 
+    async def folders(self, segment: str, entries: Sequence[Entry]) -> set[str]:
+        """The chunk folders that entries of a segment name, those inside index pages included."""
+        found = {names.parent(names.resolve(segment, entry.file)) for entry in entries}
+        for entry in entries:
+            if isinstance(entry, Page) and (entry.foreign or "/" in entry.file):
+                found |= {names.parent(names.resolve(segment, c.file)) for c in await self.chunks(segment, entry)}
+        return found
+
+    async def hints(self, segment: str, entries: Sequence[Entry], target: str | None = None) -> list[str]:
+        """The foreign chunk folders that entries of a segment name, as drop hints of it (or of `target`)."""
+        holder = target or segment
+        folders = await self.folders(segment, entries) - {names.chunks_folder(holder)}
+        return sorted(names.relative(names.parent(holder), folder) + "/" for folder in folders)
+
     async def write(self, segment: str, chunks: Sequence[Chunk]) -> Page:
         """Write consecutive chunks of a segment as an index page; returns the line that stands for them."""
         origin = chunks[0].start
@@ -100,7 +114,7 @@ class Pages:
         """
         while plan := layout.plan_fold(header.entries):
             header = await self._fold_once(segment, header, plan, memo, now_ms)
-        while header.chunk_count > LOOSE_CHUNKS_MAX // 2 and len(format_text(header)) > TEXT_BYTES_MAX:
+        while header.entries and len(format_text(header)) > TEXT_BYTES_MAX - STAMP_BYTES_MAX:
             squeeze = layout.plan_squeeze(header.entries)
             if squeeze is None:
                 break

@@ -89,6 +89,9 @@ class Segments:
                 _check_absent_attrs(guard, path)
                 policy = self.policy
             header = self._new(base.header, policy, plain)
+            if base.header is not None:
+                hints = await self.committer.pages.hints(path, base.header.entries)
+                header = transitions.with_hints(header, hints, self.committer.now_ms())
             items = await as_items(self.committer, path, data, attempt)
             return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs or {})
 
@@ -122,7 +125,9 @@ class Segments:
             own[:] = await self._own_files(path, found)
             grave = transitions.tombstone(found)
             drops = transitions.drop_all(found, self.committer.now_ms())
-            return replace(grave, adopted=_adopted(plain) or found.adopted, drops=drops)
+            hints = await self.committer.pages.hints(path, found.entries)
+            grave = replace(grave, adopted=_adopted(plain) or found.adopted, drops=drops)
+            return transitions.with_hints(grave, hints, self.committer.now_ms())
 
         header = _header(await self.committer.commit(path, step))
         await self.committer.backend.delete([names.resolve(path, file) for file in own])

@@ -393,6 +393,15 @@ def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
     return tuple(kept)
 
 
+def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
+    """Note other chunk folders (references that end in "/") that this segment referred to until now.
+
+    Their pins name this segment; the hints lead its collection there, and keep its tombstone until they are gone.
+    """
+    hints = [Drop(folder, now_ms) for folder in folders]
+    return replace(header, drops=merge_drops(header.drops, hints)) if hints else header
+
+
 def clear_drops(header: Header, done: Iterable[Drop]) -> Header:
     """Forget the drops that are done."""
     gone = set(done)

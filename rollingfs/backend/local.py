@@ -18,7 +18,6 @@ from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing,
 from rollingfs.backend.record_lock import HAS_RECORD_LOCKS, record_lock
 from rollingfs.errors import ConflictError, UnsafeBackendError
 
-TEMPORARY_PREFIX = "tmp-"
 """Temporary files lie in `$chunks` folders; those of dead processes are garbage for collection."""
 
 LINK_AGE_S_MIN = 3600
@@ -310,7 +309,7 @@ def _temporary_path(path: str) -> str:
         folder = names.chunks_folder(names.segment_of_header(path))
     elif not folder.endswith(names.CHUNKS_SUFFIX):
         folder = names.chunks_folder(path)
-    return f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+    return f"{folder}/{names.TEMPORARY_PREFIX}{uuid.uuid4().hex}"
 
 
 def _take_away(path: str, token: str) -> None:

@@ -1,0 +1,272 @@
+"""Collection: delete the files of a segment's chunk folder that nobody refers to any more.
+
+One folder at a time, no global scan. Everything that may refer to the folder is read twice; only if both looks
+agree, a new version of the folder's own header is committed, which makes every commit in flight look again at the
+age of its chunks; and only then are unreferenced files older than the grace deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rollingfs import names, transitions
+from rollingfs.backend.contract import FileInfo
+from rollingfs.commit import Attempt, Committer
+from rollingfs.errors import ConflictError
+from rollingfs.header import GRACE_S, Drop, Header, Phase
+from rollingfs.headers import Loaded
+from rollingfs.lookup import Lookup
+from rollingfs.maintenance.survey import Survey, Surveyor
+from rollingfs.merges import Merges
+from rollingfs.runtime import backoff_s
+
+logger = logging.getLogger("rollingfs")
+
+LOOKS_MAX = 16
+"""How often a folder that keeps changing is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection deleted (in a dry run: would delete)."""
+
+    files: tuple[str, ...] = ()
+    """Paths on the backend: chunks, pages, pins, plain files that were adopted, tombstones."""
+    bytes: int = 0
+    """Their sizes, together."""
+    young: int = 0
+    """Files that nobody refers to, but that are younger than the grace."""
+    folders: tuple[str, ...] = ()
+    """Chunk folders that were looked at."""
+
+    def plus(self, other: Collected) -> Collected:
+        """Both together."""
+        return Collected(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.young + other.young,
+            self.folders + other.folders,
+        )
+
+
+class Collector:
+    """Collects the garbage of segments."""
+
+    def __init__(self, committer: Committer, lookup: Lookup, merges: Merges) -> None:
+        self.committer = committer
+        self.lookup = lookup
+        self.merges = merges
+        self.backend = committer.backend
+        self.surveyor = Surveyor(committer.backend, committer.headers, committer.pages)
+
+    async def collect(self, path: str, *, grace_s: float | None = None, dry_run: bool = False) -> Collected:
+        """Delete what nobody refers to in a segment's chunk folder and in the folders that its chunks lie in.
+
+        Parameters
+        ----------
+        grace_s
+            Leave files younger than this alone, in seconds; by default the format's 24 hours. Less is the
+            caller's word that nobody else writes.
+        dry_run
+            Change nothing, say what would be deleted.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is neither a segment, nor a plain file, nor anything left of one.
+        CorruptHeaderError
+            Something that may refer to the folder cannot be read; nothing was deleted.
+        """
+        grace_s = GRACE_S if grace_s is None else grace_s
+        if grace_s < 0:
+            raise ValueError(f"grace is {grace_s} s: it must be at least 0")
+        header = await self._settled(path, dry_run)
+        own = names.chunks_folder(path)
+        hints = {names.climb(names.parent(path), drop.file[:-1]): drop for drop in _foreign_hints(header)}
+        lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
+        result = await self._folder(own, grace_s, dry_run)
+        for folder in sorted({*hints, *lies_in} - {own}):
+            found = await self._folder(folder, grace_s, dry_run)
+            result = result.plus(found)
+        if header is None and not result.folders:
+            await self.lookup.view(path, fresh=True)
+        if header is not None:
+            result = result.plus(await self._plain_file(path, header, grace_s, dry_run))
+        if not dry_run and header is not None:
+            await self._clear_hints(path, header, hints, result)
+            if header.deleted:
+                result = result.plus(await self._tombstone(path, grace_s))
+        return result
+
+    async def _settled(self, path: str, dry_run: bool) -> Header | None:
+        """The header, after merges and drops under way are finished."""
+        header = (await self.committer.headers.load(path)).header
+        if dry_run:
+            return header
+        while header is not None and header.phase is Phase.MERGING:
+            await self.merges.resolve(path, header)
+            header = (await self.committer.headers.load(path)).header
+        if header is not None and (header.merges or header.aborts):
+            await self.merges.settle(path)
+        if header is not None and header.drops:
+            await self.committer.finish_drops(path, header)
+        return header
+
+    # -- one folder ----------------------------------------------------------------------------------------
+
+    async def _folder(self, folder: str, grace_s: float, dry_run: bool) -> Collected:
+        for count in range(1, LOOKS_MAX + 1):
+            try:
+                survey = await self.surveyor.look(folder)
+            except FileNotFoundError:
+                if not await self._exists(folder):
+                    return Collected()
+                continue  # a page went with the header that named it
+            garbage, young = _garbage(survey, grace_s)
+            if dry_run or not garbage:
+                return _report(garbage, young, folder)
+            if survey.agrees_with(await self.surveyor.look(folder)) and await self._renew(folder, survey):
+                await self._delete(garbage)
+                return _report(garbage, young, folder)
+            await self.committer.runtime.sleep(backoff_s(count))
+        raise ConflictError(f"{folder}: who refers to it changed {LOOKS_MAX} times; nothing was deleted, try again")
+
+    async def _exists(self, folder: str) -> bool:
+        try:
+            await self.backend.list(folder)
+        except FileNotFoundError:
+            return False
+        return True
+
+    async def _renew(self, folder: str, survey: Survey) -> bool:
+        """Commit a new version of the folder's own header; False if it is not the one that was looked at."""
+        segment = names.segment_of_folder(folder)
+        expected = survey.own.header.version if survey.own.header else 0
+        agrees = False
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            nonlocal agrees
+            agrees = (base.header.version if base.header else 0) == expected
+            if not agrees:
+                return None
+            if base.header is None:
+                now_ms = self.committer.now_ms()
+                return Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, created_ms=now_ms)
+            if base.header.phase is Phase.MERGING:
+                raise transitions.MergeFoundError(segment, base.header)
+            return base.header
+
+        await self.committer.commit(segment, step)
+        return agrees
+
+    async def _delete(self, garbage: Iterable[FileInfo]) -> None:
+        """Chunks first, then pages and pins: what names others goes last."""
+        files = [info.path for info in garbage]
+        last = [file for file in files if _is_last(file)]
+        first = [file for file in files if not _is_last(file)]
+        for group in (first, last):
+            if group:
+                await self.backend.delete(group)
+
+    # -- what is left of the segment itself ----------------------------------------------------------------
+
+    async def _clear_hints(self, path: str, header: Header, hints: dict[str, Drop], result: Collected) -> None:
+        """Forget hints at folders where nothing waits any more."""
+        done = [drop for drop in header.drops if drop.file == "./"] if not result.young else []
+        for folder, drop in hints.items():
+            if not await self._is_waiting(path, folder, result):
+                done.append(drop)
+        if not done:
+            return
+        self.committer.remember(path, drops=done)
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            return base.header
+
+        await self.committer.commit(path, step)
+
+    async def _is_waiting(self, path: str, folder: str, result: Collected) -> bool:
+        """Whether a foreign folder still has garbage too young to go, or a pin that names this segment."""
+        if result.young:
+            return True
+        try:
+            survey = await self.surveyor.look(folder)
+        except FileNotFoundError:
+            return await self._exists(folder)
+        return any(path in (found.pin.source, found.pin.target) for found in survey.pins) and path not in {
+            referrer.path for referrer in survey.referrers if referrer.files
+        }
+
+    async def _plain_file(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Collected:
+        """Delete the plain file that was adopted, if it still is what was adopted."""
+        if header.adopted is None:
+            return Collected()
+        try:
+            info = await self.backend.stat(path)
+        except FileNotFoundError:
+            return Collected()
+        if info.token != header.adopted.token or await self.backend.now() - info.modified < grace_s:
+            return Collected()
+        if not dry_run:
+            abilities = await self.committer.abilities(path)
+            if not abilities.delete_if or not await self.backend.delete_if(path, header.adopted.token):
+                return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
+        return Collected((path,), info.size)
+
+    async def _tombstone(self, path: str, grace_s: float) -> Collected:
+        """Delete a tombstone that nothing needs any more: old, and no file or pin is left of the segment."""
+        file = names.header_path(path)
+        folder = names.chunks_folder(path)
+        loaded = await self.committer.headers.load(path)
+        found = loaded.header
+        if found is None or not found.deleted or found.merges or found.aborts or loaded.token is None:
+            return Collected()
+        if any(drop.is_hint for drop in found.drops):
+            return Collected()  # pins elsewhere still name it
+        if found.adopted is not None and await self.lookup.plain(path, Loaded(None, None)) is not None:
+            return Collected()  # it still says that this plain file is dead
+        if not (await self.committer.abilities(path)).delete_if or not await self._is_empty(folder):
+            return Collected()
+        info = await self.backend.stat(file)
+        if await self.backend.now() - info.modified < grace_s:
+            return Collected()
+        if not await self.backend.delete_if(file, loaded.token):
+            return Collected()
+        self.committer.headers.forget(path)
+        if self.backend.has_folders:
+            try:
+                await self.backend.remove_folder(folder)
+            except OSError as error:
+                logger.debug("%s stays: %s", folder, error)  # gone, or somebody begins a segment of this name
+        return Collected((file,), info.size)
+
+    async def _is_empty(self, folder: str) -> bool:
+        try:
+            listing = await self.backend.list(folder)
+        except FileNotFoundError:
+            return True
+        return all(info.path.rpartition("/")[2] == names.LOCK_NAME for info in listing.entries)
+
+
+def _foreign_hints(header: Header | None) -> list[Drop]:
+    return [drop for drop in header.drops if drop.is_hint and drop.file != "./"] if header else []
+
+
+def _is_last(file: str) -> bool:
+    return file.rpartition("/")[2].startswith((names.INDEX_PREFIX, names.PIN_PREFIX))
+
+
+def _garbage(survey: Survey, grace_s: float) -> tuple[list[FileInfo], int]:
+    """Files to delete, and how many more are only too young."""
+    blocked = survey.blocked_until()
+    loose = [info for info in survey.files if info.path not in survey.named and info.modified > blocked]
+    loose += survey.discharged()
+    old = [info for info in loose if survey.now - info.modified >= grace_s]
+    return old, len(loose) - len(old)
+
+
+def _report(garbage: list[FileInfo], young: int, folder: str) -> Collected:
+    return Collected(tuple(info.path for info in garbage), sum(info.size for info in garbage), young, (folder,))

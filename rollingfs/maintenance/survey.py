@@ -1,0 +1,142 @@
+"""What is known of one chunk folder: its files, its pins, and who refers to which of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rollingfs import names
+from rollingfs.backend.contract import Backend, FileInfo
+from rollingfs.header import Header, Phase
+from rollingfs.headers import Headers, Loaded
+from rollingfs.pages import Pages
+from rollingfs.pins import Pin, parse_pin
+
+_OURS = re.compile(
+    rf"[0-9]{{{names.OFFSET_DIGITS}}}-.+|({names.INDEX_PREFIX}|{names.STAGED_PREFIX}|{names.PROBE_PREFIX}"
+    rf"|{names.TEMPORARY_PREFIX}).+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Referrer:
+    """What a header says that matters to a folder: equal twice means that nothing moved in between."""
+
+    path: str
+    segment: str | None
+    """Incarnation; None where there is no header."""
+    phase: Phase | None
+    txn: str | None
+    files: frozenset[str]
+    """Paths in this folder that it refers to."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinFile:
+    """A pin as it lies in the folder."""
+
+    info: FileInfo
+    pin: Pin
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One look at a folder and at everybody who may refer to it."""
+
+    own: Loaded
+    referrers: frozenset[Referrer]
+    pins: tuple[PinFile, ...]
+    files: tuple[FileInfo, ...]
+    """Chunks, pages and leftovers; neither pins nor what rollingfs does not know."""
+    now: float
+    """The store's own clock, seconds since 1970."""
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Paths in the folder that somebody refers to."""
+        return frozenset(file for referrer in self.referrers for file in referrer.files)
+
+    def agrees_with(self, other: Survey) -> bool:
+        """Whether nothing that matters changed between two looks."""
+        pins = {(found.info.path, found.pin) for found in self.pins}
+        return self.referrers == other.referrers and pins == {(found.info.path, found.pin) for found in other.pins}
+
+    def discharged(self) -> list[FileInfo]:
+        """Pins whose transaction is over and whose target refers to nothing here.
+
+        A target that is absent discharges nothing: its tree may have been moved, and come back.
+        """
+        known = {referrer.path: referrer for referrer in self.referrers}
+        return [
+            found.info
+            for found in self.pins
+            if known[found.pin.source].txn != found.pin.txn
+            and known[found.pin.target].segment is not None
+            and not known[found.pin.target].files
+        ]
+
+    def blocked_until(self) -> float:
+        """Files as old as this (seconds since 1970) may be named by a pinned target that cannot be found."""
+        known = {referrer.path: referrer for referrer in self.referrers}
+        return max(
+            (found.info.modified for found in self.pins if known[found.pin.target].segment is None), default=-1.0
+        )
+
+
+class Surveyor:
+    """Looks at chunk folders."""
+
+    def __init__(self, backend: Backend, headers: Headers, pages: Pages) -> None:
+        self.backend = backend
+        self.headers = headers
+        self.pages = pages
+
+    async def look(self, folder: str) -> Survey:
+        """List a folder, then read its own header, its pins, and the headers that they name, sources first.
+
+        Raises
+        ------
+        CorruptHeaderError
+            Something cannot be read; then nothing may be deleted.
+        FileNotFoundError
+            There is no such folder; or a page went away, because its header was just replaced.
+        """
+        listing = await self.backend.list(folder)
+        pins = [await self._pin(folder, info) for info in listing.entries if _has(info, names.PIN_PREFIX)]
+        segment = names.segment_of_folder(folder)
+        own = await self.headers.load(segment)
+        paths = dict.fromkeys([*(found.pin.source for found in pins), *(found.pin.target for found in pins)])
+        referrers = [await self._referrer(folder, segment, own)]
+        for path in paths:
+            if path != segment:
+                referrers.append(await self._referrer(folder, path, await self.headers.load(path)))
+        files = tuple(info for info in listing.entries if not info.is_folder and _is_ours(info))
+        return Survey(own, frozenset(referrers), tuple(pins), files, listing.now)
+
+    async def _pin(self, folder: str, info: FileInfo) -> PinFile:
+        blob = await self.backend.read(info.path)
+        return PinFile(info, parse_pin(blob.data, folder, info.path))
+
+    async def _referrer(self, folder: str, path: str, loaded: Loaded) -> Referrer:
+        header = loaded.header
+        if header is None:
+            return Referrer(path, None, None, None, frozenset())
+        txn = header.merge.txn if header.merge else None
+        files = frozenset(await self._references(folder, path, header))
+        return Referrer(path, header.segment, header.phase, txn, files)
+
+    async def _references(self, folder: str, path: str, header: Header) -> Iterable[str]:
+        waiting = [drop.file for drop in header.drops if drop.after_ms and not drop.is_hint]
+        chunks = await self.pages.unfold(path, header.entries)
+        references = {*waiting, *(chunk.file for chunk in chunks), *(entry.file for entry in header.entries)}
+        resolved = (names.resolve(path, reference) for reference in references)
+        return (file for file in resolved if names.parent(file) == folder)
+
+
+def _has(info: FileInfo, prefix: str) -> bool:
+    return not info.is_folder and info.path.rpartition("/")[2].startswith(prefix)
+
+
+def _is_ours(info: FileInfo) -> bool:
+    return _OURS.fullmatch(info.path.rpartition("/")[2]) is not None
