@@ -2,6 +2,10 @@
 
 import logging
 
+from fsspec import register_implementation
+
+from rollingfs.chunks import Staged
+from rollingfs.cuts import StreamCut
 from rollingfs.errors import (
     AppendInterrupted,
     AppendOutcomeUnknown,
@@ -19,9 +23,22 @@ from rollingfs.errors import (
     StagedExpiredError,
     UnsafeBackendError,
 )
+from rollingfs.filesystem import RollingFileSystem
+from rollingfs.handle import Segment
+from rollingfs.maintenance import Collected
 from rollingfs.policy import RollingPolicy
+from rollingfs.retention import RetentionPolicy
+from rollingfs.stream import Stream
 
 __all__ = [
+    "RollingFileSystem",
+    "RollingPolicy",
+    "RetentionPolicy",
+    "Segment",
+    "Stream",
+    "StreamCut",
+    "Staged",
+    "Collected",
     "AppendInterrupted",
     "AppendOutcomeUnknown",
     "AttributeMismatchError",
@@ -32,7 +49,6 @@ __all__ = [
     "CorruptHeaderError",
     "FencedError",
     "RollingError",
-    "RollingPolicy",
     "SegmentNotSealedError",
     "SegmentSealedError",
     "SegmentTruncatedError",
@@ -41,3 +57,14 @@ __all__ = [
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+# fsspec finds them by our entry points; these lines are for a package that is on the path, but not installed
+for _scheme, _class in (
+    ("rolling", "RollingFileSystem"),
+    ("rolling+s3", "RollingS3FileSystem"),
+    ("rolling+s3a", "RollingS3FileSystem"),
+    ("rolling+file", "RollingLocalFileSystem"),
+    ("rolling+local", "RollingLocalFileSystem"),
+    ("rolling+memory", "RollingMemoryFileSystem"),
+):
+    register_implementation(_scheme, f"rollingfs.filesystem.{_class}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from rollingfs import layout, transitions
 from rollingfs.chunks import Stored
 from rollingfs.commit import Attempt, Committer, Slot
-from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, BadOffsetError, RollingError
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, RollingError
 from rollingfs.header import Chunk, Entry, Header
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item, Spill
@@ -17,7 +19,8 @@ from rollingfs.transitions import Guard
 
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
-UPLOADS_MAX = 4
+UPLOADS_MAX = 8
+"""How many chunks of one commit are written at once."""
 
 
 @dataclass(eq=False)
@@ -29,14 +32,12 @@ class Append:
     attrs: Mapping[str, str] = field(default_factory=dict)
     offset: int = -1
     """Where its data begins, once it is done."""
-    version: int = -1
-    """The version its commit made, once it is done; of the header that it met if there was nothing to do."""
+    header: Header | None = None
+    """What its commit made, once it is done; what it met if there was nothing to do."""
     error: BaseException | None = None
     done: bool = False
-
-    @property
-    def size(self) -> int:
-        return sum(len(item) if isinstance(item, bytes) else item.size for item in self.data)
+    named: set[str] = field(default_factory=set)
+    """Chunk references that attempts which were sent have named: only collection may delete them."""
 
     @property
     def inline_size(self) -> int:
@@ -52,9 +53,12 @@ class Appender:
     def __init__(self, committer: Committer) -> None:
         self.committer = committer
         self._queues: dict[str, deque[Append]] = {}
+        self._lock = threading.Lock()
 
     def after_fork(self) -> None:
+        """In a child process: nobody waits, and nobody holds the lock."""
         self._queues = {}
+        self._lock = threading.Lock()
 
     async def append(self, path: str, append: Append) -> Append:
         """Commit an append, alone or with others.
@@ -66,7 +70,8 @@ class Appender:
         RollingError, FileNotFoundError
             Its guard, or the segment's state, forbids it; nothing was written.
         """
-        self._queues.setdefault(path, deque()).append(append)
+        with self._lock:
+            self._queues.setdefault(path, deque()).append(append)
         await self.committer.runtime.shield(self._lead(path, append))
         if append.error is not None:
             raise append.error
@@ -87,62 +92,85 @@ class Appender:
             self._leave(path, append, error)
 
     def _leave(self, path: str, append: Append, error: BaseException) -> None:
-        """The leader breaks off: its own append, if it still waits, was not committed."""
-        if append.done:
-            return
-        queue = self._queues.get(path, deque())
-        waiting = append in queue
-        if waiting:
-            queue.remove(append)
-        if isinstance(error, KeyboardInterrupt) and not isinstance(error, AppendInterrupted):
-            outcome = "not committed" if waiting else "unknown"
-            error = AppendInterrupted(f"{path}: interrupted; the append is {outcome}", outcome)
-        append.fail(error)
+        """The caller breaks off: an append of its own that still waits was not committed."""
+        with self._lock:
+            queue = self._queues.get(path, deque())
+            is_waiting = append in queue
+            if is_waiting:
+                queue.remove(append)
+        if isinstance(error, KeyboardInterrupt):
+            append.fail(_interruption(path, append, is_waiting, error))
+        elif not append.done:
+            append.fail(error)
 
     def _take(self, path: str) -> list[Append]:
-        queue = self._queues.get(path, deque())
         group: list[Append] = []
         size = 0
-        while queue and len(group) < GROUP_APPENDS_MAX:
-            size += queue[0].inline_size
-            if group and size > GROUP_BYTES_MAX:
-                break
-            group.append(queue.popleft())
-        if not queue:
-            self._queues.pop(path, None)
+        with self._lock:
+            queue = self._queues.get(path, deque())
+            while queue and len(group) < GROUP_APPENDS_MAX:
+                size += queue[0].inline_size
+                if group and size > GROUP_BYTES_MAX:
+                    break
+                group.append(queue.popleft())
+            if not queue:
+                self._queues.pop(path, None)
         return group
 
     def _give_back(self, path: str, group: Sequence[Append]) -> None:
-        self._queues.setdefault(path, deque()).extendleft(reversed([append for append in group if not append.done]))
+        with self._lock:
+            waiting = [append for append in group if not append.done]
+            self._queues.setdefault(path, deque()).extendleft(reversed(waiting))
 
     async def _commit_group(self, path: str, slot: Slot, deadline_s: float) -> None:
         group = self._take(path)
         plan = _Group(self.committer, path, group)
+        named: set[str] = set()
         try:
-            committed = await self.committer.commit_held(path, slot, plan.step, deadline_s=deadline_s)
+            committed = await self.committer.commit_held(
+                path, slot, plan.step, fresh=plan.is_large, deadline_s=deadline_s, named=named
+            )
         except transitions.MergeFoundError:
             self._give_back(path, group)
             raise
         except AppendInterrupted as interrupt:
             self._interrupted(path, plan, interrupt)
             raise
-        except (OSError, ValueError, RuntimeError, AssertionError) as error:
-            for append in group:
-                if not append.done:
-                    append.fail(error)
-            return
-        assert committed.header is not None
-        plan.succeed(committed.header.version)
+        except Exception as error:  # noqa: BLE001 - it is raised by each of them, in its own thread
+            plan.fail(error)
+        except BaseException as error:
+            unknown = AppendOutcomeUnknown(f"{path}: the commit of this append was broken off by {error!r}")
+            plan.fail(unknown)
+            raise
+        else:
+            assert committed.header is not None
+            plan.succeed(committed.header)
+        finally:
+            for append in group:  # who waits for the slot looks at it when this is over
+                append.named |= named
 
     def _interrupted(self, path: str, plan: _Group, interrupt: AppendInterrupted) -> None:
         """Ctrl-C hit the leader: the others of its group are told what is known, or are tried again."""
-        if interrupt.outcome == "committed":
-            plan.succeed(-1)
-        elif interrupt.outcome == "unknown":
-            for append in plan.group:
-                append.fail(AppendOutcomeUnknown(f"{path}: the thread that committed for this append was interrupted"))
-        else:
+        seen = self.committer.headers.seen(path)
+        if interrupt.outcome == "committed" and seen is not None and seen.header is not None:
+            plan.succeed(seen.header)
+        elif interrupt.outcome == "not committed":
             self._give_back(path, plan.group)
+        else:
+            plan.fail(AppendOutcomeUnknown(f"{path}: the thread that committed for this append was interrupted"))
+
+
+def _interruption(path: str, append: Append, is_waiting: bool, error: KeyboardInterrupt) -> AppendInterrupted:
+    """What is known of an append when Ctrl-C hits its caller."""
+    if isinstance(error, AppendInterrupted):
+        return error
+    if append.done and append.error is None:
+        outcome = "committed"
+    elif is_waiting or (append.done and not isinstance(append.error, AppendOutcomeUnknown)):
+        outcome = "not committed"
+    else:
+        outcome = "unknown"  # another thread is committing it
+    return AppendInterrupted(f"{path}: interrupted; the append is {outcome}", outcome)
 
 
 class _Group:
@@ -154,9 +182,23 @@ class _Group:
         self.group = group
         self._offsets: dict[Append, int] = {}
 
-    def succeed(self, version: int) -> None:
+    @property
+    def is_large(self) -> bool:
+        """Whether chunk files were uploaded for it.
+
+        Then it begins with the header as it is after that, so that a refusal finds them named by no attempt, and
+        they can be deleted; beside an upload the request is cheap.
+        """
+        return any(isinstance(item, Stored) for append in self.group for item in append.data)
+
+    def succeed(self, header: Header) -> None:
         for append, offset in self._offsets.items():
-            append.offset, append.version, append.done = offset, version, True
+            append.offset, append.header, append.done = offset, header, True
+
+    def fail(self, error: Exception) -> None:
+        for append in self.group:
+            if not append.done:
+                append.fail(error)
 
     async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
         """The header with all appends of the group that it allows; the others fail, if it is fresh."""
@@ -168,7 +210,8 @@ class _Group:
                 continue
             offset = (header.length if header else 0) + sum(_size(item) for item in items)
             try:
-                header = self._admit(header, append, offset)
+                admitted = self._admit(header, append, offset)
+                added = await as_items(self.committer, self.path, append.data, attempt)
             except transitions.MergeFoundError:
                 raise
             except (RollingError, FileNotFoundError, ValueError) as error:
@@ -176,8 +219,9 @@ class _Group:
                     raise
                 append.fail(error)
                 continue
+            header = admitted
             self._offsets[append] = offset
-            items += await self._items(append, attempt)
+            items += added
         if not self._offsets or header is None:
             return None
         if not items and header is base.header:
@@ -188,9 +232,6 @@ class _Group:
         found = transitions.check(header, append.guard, self.path, length=offset)
         transitions.check_open(found, self.path)
         return transitions.with_attrs(found, append.attrs)
-
-    async def _items(self, append: Append, attempt: Attempt) -> list[Item]:
-        return await as_items(self.committer, self.path, append.data, attempt)
 
 
 def _size(item: Item) -> int:
@@ -231,18 +272,23 @@ async def grow(
         pieces = iter(await _joint(committer, path, spills, policy.max_bytes, attempt))
         shared = [next(pieces) if isinstance(item, Spill) else item for item in placed]
         return transitions.extend(header, layout.place(shared, header.tail_start), tail, now_ms)
-    entries: list[Entry] = []
-    start = header.tail_start
+    written = iter(await _each(committer, path, placed, header.tail_start, attempt))
+    entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
+    return transitions.extend(header, layout.place(entries, header.tail_start), tail, now_ms)
+
+
+async def _each(
+    committer: Committer, path: str, placed: Sequence[Spill | Entry], start: int, attempt: Attempt
+) -> list[Chunk]:
+    """Write each spill as a chunk of its own, several at a time."""
     seen: Counter[bytes] = Counter()
+    calls = []
     for item in placed:
         if isinstance(item, Spill):
             seen[item.data] += 1
-            entry: Entry = await _written(committer, path, item.data, seen[item.data], start, attempt)
-        else:
-            entry = item
-        entries.append(entry)
-        start += entry.length
-    return transitions.extend(header, layout.place(entries, header.tail_start), tail, now_ms)
+            calls.append(partial(_written, committer, path, item.data, seen[item.data], start, attempt))
+        start += len(item.data) if isinstance(item, Spill) else item.length
+    return await committer.runtime.gather(calls, UPLOADS_MAX)
 
 
 async def _joint(
@@ -283,15 +329,3 @@ async def _written(committer: Committer, path: str, data: bytes, nth: int, start
         stored = await committer.chunks.young(stored, None)
     attempt.uploads[data, nth] = stored
     return stored.chunk(path, start)
-
-
-def check_expected(expected_offset: int | None) -> None:
-    """Refuse a negative expected offset.
-
-    Raises
-    ------
-    BadOffsetError
-        It is negative.
-    """
-    if expected_offset is not None and expected_offset < 0:
-        raise BadOffsetError(f"expected_offset is {expected_offset}; an offset is at least 0")

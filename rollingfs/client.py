@@ -9,6 +9,7 @@ from rollingfs.chunks import Chunks
 from rollingfs.clock import Clock
 from rollingfs.commit import Committer
 from rollingfs.concat import Concats
+from rollingfs.fetch import Fetcher
 from rollingfs.headers import Headers
 from rollingfs.lookup import Lookup
 from rollingfs.maintenance.collect import Collector
@@ -52,6 +53,7 @@ class Client:
         self.pages = Pages(backend, self.runtime)
         self.chunks = Chunks(backend, clock)
         self.lookup = Lookup(backend, self.headers)
+        self.fetcher = Fetcher(backend, self.runtime, self.lookup, self.pages)
         self.committer = Committer(
             backend, self.runtime, self.headers, self.chunks, self.pages, timeout_s=commit_timeout_s, clock=clock
         )

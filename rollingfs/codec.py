@@ -34,7 +34,7 @@ def _lines(header: Header) -> Iterable[str]:
     for key, value in header.attrs.items():
         yield f"attr {words.quote(key)} {words.quote(value)}"
     for commit in header.commits:
-        yield f"commit {commit.writer} {commit.number} {commit.version}"
+        yield f"commit {words.quote(commit.writer)} {commit.number} {commit.version}"
     if header.evicted:
         yield f"evicted {header.evicted}"
     for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):

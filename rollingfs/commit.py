@@ -28,17 +28,22 @@ from rollingfs.errors import (
     AppendOutcomeUnknown,
     CommitTimeoutError,
     ConflictError,
+    CorruptHeaderError,
     RollingError,
 )
 from rollingfs.header import AGE_S_MAX, Drop, Entry, Header, Mark, Page
 from rollingfs.headers import Headers, Loaded
-from rollingfs.pages import Pages
+from rollingfs.pages import PageGoneError, Pages
 from rollingfs.runtime import Lock, Runtime, backoff_s
 from rollingfs.transitions import Verdict
 
 logger = logging.getLogger("rollingfs")
 
 REFUSALS_MAX = 2
+GONE_MAX = 3
+"""So often is an index page looked for that a header names; it may be another segment's, which is being replaced."""
+LAST_LOOK_S = 1.0
+"""At the deadline, the header is looked at once more: then a conflict is known to have written nothing."""
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ENOTDIR}
 """Errors that resending the same bytes will not mend."""
 
@@ -63,6 +68,8 @@ class Attempt:
     named: set[str] = field(default_factory=set)
     """Files that an attempt which was sent has named: from then on only collection may delete them."""
     count: int = 0
+    gone: int = 0
+    """How often an index page was gone although the header was fresh."""
 
 
 Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
@@ -183,7 +190,7 @@ class Committer:
             self._abilities[root] = await probe(self.backend, names.chunks_folder(path))
         return self._abilities[root]
 
-    async def commit(self, path: str, step: Step, *, fresh: bool = False) -> Committed:
+    async def commit(self, path: str, step: Step, *, fresh: bool = False, named: set[str] | None = None) -> Committed:
         """Commit what `step` makes of the header, resolving a merge that is found under way.
 
         Parameters
@@ -194,6 +201,8 @@ class Committer:
             Called once for each header that the commit may be conditioned on.
         fresh
             Begin with the header as it is now, rather than as it was last seen.
+        named
+            Gets the chunk references that attempts which were sent have named, whatever comes of them.
 
         Raises
         ------
@@ -202,21 +211,21 @@ class Committer:
         CommitTimeoutError
             It did not take place within the time allowed.
         """
-        return await self.runtime.shield(self._commit(path, step, fresh))
+        return await self.runtime.shield(self._commit(path, step, fresh, named))
 
-    async def _commit(self, path: str, step: Step, fresh: bool) -> Committed:
+    async def _commit(self, path: str, step: Step, fresh: bool, named: set[str] | None) -> Committed:
         slot = self.slot(path)
         deadline_s = self.deadline_s()
         while True:
             try:
                 async with slot.lock.held():
-                    return await self.commit_held(path, slot, step, fresh=fresh, deadline_s=deadline_s)
+                    return await self.commit_held(path, slot, step, fresh=fresh, deadline_s=deadline_s, named=named)
             except transitions.MergeFoundError as found:
                 await self.resolve_merge(path, found)
                 fresh = True
-            except transitions.MarksFullError:
+            except transitions.MarksFullError as full:
                 if time.monotonic() >= deadline_s:
-                    raise
+                    raise CommitTimeoutError(f"{path}: {full}; nothing was written within {self.timeout_s} s") from full
                 assert self.settle is not None
                 await self.settle(path)
                 fresh = True
@@ -231,12 +240,21 @@ class Committer:
         await self.resolve(path, found.header)
 
     async def commit_held(
-        self, path: str, slot: Slot, step: Step, *, fresh: bool = False, deadline_s: float | None = None
+        self,
+        path: str,
+        slot: Slot,
+        step: Step,
+        *,
+        fresh: bool = False,
+        deadline_s: float | None = None,
+        named: set[str] | None = None,
     ) -> Committed:
         """`commit`, by a caller that holds the slot and sees to merges itself."""
         await self.abilities(path)
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
         attempt = Attempt(path, self.writer.next_number(), Moment.now(self.clock), deadline_s)
+        if named is not None:
+            attempt.named = named
         try:
             return await self._loop(path, slot, step, fresh, attempt)
         except KeyboardInterrupt as interrupt:
@@ -251,6 +269,12 @@ class Committer:
         while True:
             try:
                 wanted = await step(self.cleared(path, base), attempt)
+                if wanted is not None:
+                    named = {entry.file for entry in wanted.entries}  # before folding hides them in index pages
+                    wanted = await self._finished(path, base, wanted, attempt)
+            except PageGoneError as gone:
+                base, attempt.fresh = await self._without_page(path, base, attempt, gone), True
+                continue
             except (RollingError, FileNotFoundError, FileExistsError, ValueError):
                 if attempt.fresh:
                     raise
@@ -261,22 +285,20 @@ class Committer:
                 # errors and "nothing to do" are judged by a fresh header only
                 base, attempt.fresh = await self.headers.load(path), True
                 continue
+            attempt.base = base
+            attempt.named |= named
             outcome = await self._attempt(path, slot, base, wanted, attempt)
             if isinstance(outcome, Committed):
                 return outcome
+            self._check_time(path, attempt, settled=True)
             base, attempt.fresh = outcome, True
-            await self._pause(path, attempt, committed=False)
 
     async def _attempt(
         self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt
     ) -> Committed | Loaded:
         """Replace `base`: what was committed, or else what is there instead."""
-        named = {entry.file for entry in wanted.entries}  # before folding hides them in index pages
-        wanted = await self._finished(path, slot, base, wanted, attempt)
         data = format_header(wanted)
-        attempt.base = base
-        attempt.named |= named
-        refusals = 0
+        refusals = doubts = 0
         while True:
             attempt.count += 1
             try:
@@ -295,11 +317,23 @@ class Committer:
             if verdict is Verdict.UNKNOWN:
                 raise self._unknown(path, "the header was replaced so often that no trace is left") from cause
             refusals += _is_refusal(cause)
+            doubts += not _is_refusal(cause)
+            if refusals >= REFUSALS_MAX and doubts:
+                raise self._unknown(path, "the store refuses now, but an earlier request may still arrive") from cause
             if refusals >= REFUSALS_MAX:
                 raise cause
-            await self._pause(path, attempt, committed=None)
+            self._check_time(path, attempt, settled=False)
 
-    async def _finished(self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt) -> Header:
+    async def _without_page(self, path: str, base: Loaded, attempt: Attempt, gone: PageGoneError) -> Loaded:
+        """The header that no longer names a page that is gone, its own or that of another segment that a step read."""
+        current = await self.headers.load(path)
+        attempt.gone += attempt.fresh and current.token == base.token
+        if attempt.gone >= GONE_MAX:
+            raise CorruptHeaderError(f"{path}: an index page that a header names is missing: {gone.filename}") from gone
+        self._check_time(path, attempt, settled=True)
+        return current
+
+    async def _finished(self, path: str, base: Loaded, wanted: Header, attempt: Attempt) -> Header:
         """A step's header with all that every commit adds: done lines cleared, folded, stamped."""
         now_ms = self.now_ms()
         wanted = await self.pages.fold(path, wanted, attempt.pages, now_ms)
@@ -330,11 +364,13 @@ class Committer:
 
     async def _look(self, path: str, attempt: Attempt, cause: Exception) -> Loaded:
         """The header as it is now; asked again until the deadline, because without it nothing is known."""
+        # jitter before the look, not after it: the next attempt must not be conditioned on what a pause has made old
+        await self.runtime.sleep(min(backoff_s(attempt.count), max(self._left_s(attempt), 0)))
         for count in itertools.count(1):
-            if self._left_s(attempt) <= 0:
+            if self._left_s(attempt) <= 0 and count > 1:
                 break
             try:
-                return await self.runtime.limit(self.headers.load(path), self._left_s(attempt))
+                return await self.runtime.limit(self.headers.load(path), max(self._left_s(attempt), LAST_LOOK_S))
             except (OSError, TimeoutError) as error:
                 if isinstance(error, RollingError):
                     raise self._unknown(path, f"its header cannot be read: {error}") from cause
@@ -342,16 +378,15 @@ class Committer:
                 await self.runtime.sleep(min(backoff_s(count + 3), max(self._left_s(attempt), 0)))
         raise self._unknown(path, "the store did not answer in time") from cause
 
-    async def _pause(self, path: str, attempt: Attempt, *, committed: bool | None) -> None:
-        """Jitter before the next attempt, or the error if there is no time for one."""
-        left_s = self._left_s(attempt)
-        if left_s <= 0 and committed is None:
+    def _check_time(self, path: str, attempt: Attempt, *, settled: bool) -> None:
+        """Raise what is to be said if there is no time for another attempt; `settled`: what was sent is void."""
+        if self._left_s(attempt) > 0:
+            return
+        if not settled:
             raise self._unknown(path, "the store did not answer in time")
-        if left_s <= 0:
-            raise CommitTimeoutError(
-                f"{path}: other writers were faster {attempt.count} times in {self.timeout_s} s; nothing was written"
-            )
-        await self.runtime.sleep(min(backoff_s(attempt.count), left_s))
+        raise CommitTimeoutError(
+            f"{path}: other writers were faster {attempt.count} times in {self.timeout_s} s; nothing was written"
+        )
 
     def _left_s(self, attempt: Attempt) -> float:
         if attempt.began.age_s(self.clock) > AGE_S_MAX:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from rollingfs import layout, names, transitions
+from rollingfs import layout, names, transitions, words
 from rollingfs.append import grow
 from rollingfs.commit import Attempt, Committer, Step
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
@@ -100,7 +100,7 @@ class Concats:
             raise ValueError(f"{target}: a source comes twice; each can be given away only once")
         transitions.check_attrs(attrs or {})
         guard = guard or Guard()
-        batches = _batches(sources)
+        batches = _batches(target, sources)
         offset = -1
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
@@ -116,7 +116,7 @@ class Concats:
             found = await self._target(target, guard)
             sources = [Source(path, str(uuid.uuid4()), target) for path in paths]
             try:
-                return await self._move_in(sources, attrs, replace(guard, segment=found.segment))
+                return await self._move_in(target, found.segment, sources, attrs, guard)
             except MarkLostError as lost:
                 attempt += 1
                 if time.monotonic() >= deadline_s:
@@ -146,17 +146,20 @@ class Concats:
             transitions.check_open(found, target)
             return found
 
-    async def _move_in(self, sources: Sequence[Source], attrs: Mapping[str, str], guard: Guard) -> int:
-        assert guard.segment is not None
-        await self._mark_all(sources, guard.segment, sealed=True)
-        target = sources[0].target if sources else ""
+    async def _move_in(
+        self, target: str, incarnation: str, sources: Sequence[Source], attrs: Mapping[str, str], guard: Guard
+    ) -> int:
+        await self._mark_all(sources, incarnation, sealed=True)
         offset = -1
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             nonlocal offset
             done = base.header is not None and all(transitions.has_merged(base.header, s.txn) for s in sources)
-            if done and base.live:
+            if done and sources and base.live:
                 return None
+            if base.header is None or base.header.deleted or base.header.segment != incarnation:
+                # a verb by path goes on with what has this name now, which the marks must say
+                raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
             found = transitions.check(base.header, guard, target)
             transitions.check_open(found, target)
             if len(found.merges) + len(found.aborts) + len(sources) > MARKS_MAX:
@@ -218,7 +221,10 @@ class Concats:
             return transitions.with_hints(renamed, hints, self.committer.now_ms())
 
         header = await self._commit_target(target, [source], step)
-        await self.committer.finish_drops(target, header)
+        try:
+            await self.committer.finish_drops(target, header)
+        except OSError as error:
+            logger.info("%s: renamed, but not all of what it replaced could be deleted yet: %s", target, error)
 
     async def _shadowed(self, target: str, base: Loaded) -> Adopted | None:
         """The plain file that the new name hides."""
@@ -261,8 +267,13 @@ class Concats:
         except (OSError, ValueError):
             await self._undo(sources)
             raise
-        await self._each([partial(self.merges.finish, source.path, source.txn) for source in sources])
-        self.committer.remember(target, marks=[source.mark for source in sources])
+        try:
+            await self._each([partial(self.merges.finish, source.path, source.txn) for source in sources])
+        except OSError as error:
+            # it has taken place; the marks in the sources are resolved by whoever meets them
+            logger.info("%s: not all sources could be buried yet: %s", target, error)
+        else:
+            self.committer.remember(target, marks=[source.mark for source in sources])
         assert committed.header is not None
         return committed.header
 
@@ -304,7 +315,9 @@ class Concats:
                 raise transitions.not_sealed(path)
 
     async def _pin(self, source: Source, header: Header) -> None:
-        for folder in sorted(await self.committer.pages.folders(source.path, header.entries)):
+        # of the retained bytes alone: the target will have no trace of a folder that only dropped chunks lie in
+        retained = [layout.clip(entry, header.start, entry.end) for entry in header.entries if entry.end > header.start]
+        for folder in sorted(await self.committer.pages.folders(source.path, retained)):
             data = format_pin(Pin(source.txn, source.path, source.target), folder)
             await self.committer.backend.write(pin_path(folder, source.txn), [data])
 
@@ -332,8 +345,11 @@ class Concats:
         for source in sources:
             try:
                 header = (await self.committer.headers.load(source.path)).header
-                if is_merging(header, source.txn):
+                if header is not None and is_merging(header, source.txn):
                     await self.merges.reset(source.path, source.txn)
+                    # nobody will ever refer by this transaction; with the target absent no collection could tell
+                    folders = await self.committer.pages.folders(source.path, header.entries)
+                    await self.committer.backend.delete([pin_path(folder, source.txn) for folder in sorted(folders)])
             except OSError as error:
                 logger.warning("%s: its merge mark stays until somebody meets it: %s", source.path, error)
 
@@ -347,14 +363,15 @@ def _items(source: Source, frozen: Header) -> list[Item]:
     return [*items, frozen.tail] if frozen.tail else items
 
 
-def _batches(sources: Sequence[str]) -> list[list[str]]:
+def _batches(target: str, sources: Sequence[str]) -> list[list[str]]:
     """Sources in groups whose marks fit one header."""
     batches: list[list[str]] = [[]]
     size = 0
     for path in sources:
-        if batches[-1] and (len(batches[-1]) >= MARKS_MAX or size + len(path.encode()) > BATCH_PATH_BYTES_MAX):
+        path_bytes = len(words.quote(names.relative(names.parent(target), path)).encode())
+        if batches[-1] and (len(batches[-1]) >= MARKS_MAX or size + path_bytes > BATCH_PATH_BYTES_MAX):
             batches.append([])
             size = 0
         batches[-1].append(path)
-        size += len(path.encode())
+        size += path_bytes
     return batches

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rollingfs import names
+from rollingfs import lines, names
 from rollingfs.header import (
     LARGE_PAGE_CHUNKS,
     LOOSE_CHUNKS_MAX,
@@ -17,6 +17,9 @@ from rollingfs.header import (
     Page,
 )
 from rollingfs.policy import RollingPolicy
+
+PAGE_LINE_BYTES_MAX = 128
+"""Of the line of an index page in the own folder, whatever its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ def clip(entry: Entry, start: int, end: int) -> Entry:
 
 def overlapping(entries: Sequence[Entry], start: int, end: int) -> Sequence[Entry]:
     """The entries that hold a byte of ``[start, end)``; entries are contiguous and sorted."""
+    if start >= end:
+        return []
     first = bisect.bisect_right(entries, start, key=lambda entry: entry.end)
     last = bisect.bisect_left(entries, end, key=lambda entry: entry.start)
     return entries[first:last]
@@ -185,14 +190,26 @@ def _count(entry: Entry) -> int:
 
 
 def plan_squeeze(entries: Sequence[Entry]) -> Fold | None:
-    """The longest range of neighbours that fits one page: for a text too long although nothing is over a limit."""
+    """The neighbours whose lines one page saves most of: for a text too long although nothing is over a limit.
+
+    That may be a single entry: one with a long reference becomes a page in the own folder, whose name is short.
+    """
+    sizes = [_line_bytes(entry) for entry in entries]
     best: Fold | None = None
-    first = count = 0
+    saved_most = 0
+    first = count = size = 0
     for last, entry in enumerate(entries, start=1):
         count += _count(entry)
+        size += sizes[last - 1]
         while count > LARGE_PAGE_CHUNKS:
             count -= _count(entries[first])
+            size -= sizes[first]
             first += 1
-        if last - first > (best.last - best.first if best else 1):
-            best = Fold(first, last)
+        if size - PAGE_LINE_BYTES_MAX > saved_most:
+            best, saved_most = Fold(first, last), size - PAGE_LINE_BYTES_MAX
     return best
+
+
+def _line_bytes(entry: Entry) -> int:
+    line = lines.format_chunk(entry) if isinstance(entry, Chunk) else lines.format_page(entry)
+    return len(line.encode()) + 1

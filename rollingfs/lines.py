@@ -13,7 +13,7 @@ from rollingfs.policy import RollingPolicy
 
 @lru_cache(maxsize=4096)  # every commit writes the same lines again
 def format_chunk(chunk: Chunk) -> str:
-    parts = [f"Chunk {chunk.start} {chunk.length} {words.quote(chunk.file)}"]
+    parts = [f"Chunk {chunk.start} {chunk.length} {words.quote_reference(chunk.file)}"]
     if chunk.crc32c is not None:
         parts.append(f"crc32c={chunk.crc32c:08x}")
     parts.append(f"at={words.format_time(chunk.at_ms)}")
@@ -42,8 +42,8 @@ def parse_chunk(parts: Sequence[str]) -> Chunk:
 
 def format_page(page: Page) -> str:
     line = (
-        f"Page {page.start} {page.length} {words.quote(page.file)} crc32c={page.crc32c:08x} count={page.count} "
-        f"size={page.size}"
+        f"Page {page.start} {page.length} {words.quote_reference(page.file)} crc32c={page.crc32c:08x} "
+        f"count={page.count} size={page.size}"
     )
     return line + (f" from={page.offset}" if page.offset else "") + (f" foreign={page.foreign}" if page.foreign else "")
 
@@ -65,7 +65,8 @@ def parse_page(parts: Sequence[str]) -> Page:
 
 
 def format_drop(drop: Drop) -> str:
-    line = f"Drop {words.quote(drop.file)} at={words.format_time(drop.at_ms)}"
+    target = drop.file if drop.file == "./" else words.quote_reference(drop.file)
+    line = f"Drop {target} at={words.format_time(drop.at_ms)}"
     if drop.is_page:
         line += f" from={drop.start} to={drop.end}" + (" whole=1" if drop.whole else "")
     if drop.is_hint:
@@ -88,7 +89,8 @@ def parse_drop(parts: Sequence[str]) -> Drop:
         fields.get("bytes", 0),
         fields.get("after", 0),
     )
-    if (drop.start >= 0) != (drop.end >= 0) or (drop.is_hint and drop.is_page) or drop.end < drop.start:
+    is_mixed = (drop.is_hint and drop.is_page) or (drop.whole and not drop.is_page) or (drop.size and not drop.is_hint)
+    if (drop.start >= 0) != (drop.end >= 0) or is_mixed or drop.end < drop.start:
         raise words.Malformed("is neither a file, nor part of a page, nor a folder")
     return drop
 

@@ -51,7 +51,7 @@ class Merges:
             waited_s += MARK_POLL_S
             if not is_merging((await self.headers.load(path)).header, merge.txn):
                 return
-        target = names.climb(names.parent(path), merge.target)
+        target = names.check_segment_name(names.climb(names.parent(path), merge.target))
         logger.info("%s: resolving the merge %s into %s", path, merge.txn, target)
         if await self.abort(path, target, header):
             await self.reset(path, merge.txn)
@@ -74,10 +74,9 @@ class Merges:
             if found is None:
                 # nothing is there that could carry the line: a rename's target, not made yet
                 found = Header(merge.target_segment, 1, phase=Phase.DELETED, created_ms=self.committer.now_ms())
-            if found.deleted:
-                # the pins in these folders name it: it must stay until they are gone
-                hints = await self.committer.pages.hints(source, header.entries, target)
-                found = transitions.with_hints(found, hints, self.committer.now_ms())
+            # the pins in these folders name it: its tombstone, when it becomes one, must stay until they are gone
+            hints = await self.committer.pages.hints(source, header.entries, target)
+            found = transitions.with_hints(found, hints, self.committer.now_ms())
             return transitions.with_aborted(found, mark)
 
         await self.committer.commit(target, step, fresh=True)
@@ -118,7 +117,7 @@ class Merges:
         self.committer.remember(target, marks=[*header.merges, *header.aborts])
 
     async def _settle(self, target: str, mark: Mark, took_place: bool) -> None:
-        source = names.climb(names.parent(target), mark.source)
+        source = names.check_segment_name(names.climb(names.parent(target), mark.source))
         if not is_merging((await self.headers.load(source)).header, mark.txn):
             return
         if took_place:

@@ -15,6 +15,8 @@ PROBE_PREFIX = "probe-"
 TEMPORARY_PREFIX = "tmp-"
 REMOVED_NAME = "$removed"
 """A file in a folder that was removed while tombstones had to stay in it; without content it does not exist."""
+LEDGER_NAME = "$stream"
+"""A segment in the folder of a stream, with what the stream remembers; listings hide it."""
 OFFSET_DIGITS = 20
 
 
@@ -38,6 +40,16 @@ def segment_of_folder(folder: str) -> str:
     """The segment whose chunk folder this is."""
     assert folder.endswith(CHUNKS_SUFFIX), folder
     return folder[: -len(CHUNKS_SUFFIX)]
+
+
+def ledger_path(folder: str) -> str:
+    """The hidden segment with what the stream in a folder remembers."""
+    return f"{folder.rstrip('/')}/{LEDGER_NAME}"
+
+
+def is_ledger(path: str) -> bool:
+    """Whether this is what a stream remembers: a segment that listings hide."""
+    return path.rpartition("/")[2] == LEDGER_NAME
 
 
 def lock_path(header: str) -> str:

@@ -14,11 +14,15 @@ from rollingfs.codec import format_text
 from rollingfs.header import TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
 from rollingfs.index import format_page, parse_page
 from rollingfs.runtime import Runtime
-from rollingfs.transitions import STAMP_BYTES_MAX, merge_drops
+from rollingfs.transitions import STAMP_BYTES_MAX, merge_drops, shed_drops
 from rollingfs.words import crc32c
 
 CHUNKS_CACHED_MAX = 64 * 4096
 PAGE_READS_MAX = 8
+
+
+class PageGoneError(FileNotFoundError):
+    """An index page is gone: the header that named it has been replaced, or it is corrupt."""
 
 
 class Pages:
@@ -36,8 +40,8 @@ class Pages:
 
         Raises
         ------
-        FileNotFoundError
-            The page is gone: the header that named it has been replaced.
+        PageGoneError
+            The header that named it has been replaced.
         CorruptHeaderError
             It is not the page that the header means.
         """
@@ -50,7 +54,11 @@ class Pages:
             if found is not None:
                 self._cache.move_to_end(path)
         if found is None:
-            found = parse_page((await self.backend.read(path)).data, page, path)
+            try:
+                data = (await self.backend.read(path)).data
+            except FileNotFoundError as error:
+                raise PageGoneError(2, "The index page is gone", path) from error
+            found = parse_page(data, page, path)
             self._keep(path, found)
         return found
 
@@ -114,10 +122,10 @@ class Pages:
         """
         while plan := layout.plan_fold(header.entries):
             header = await self._fold_once(segment, header, plan, memo, now_ms)
-        while header.entries and len(format_text(header)) > TEXT_BYTES_MAX - STAMP_BYTES_MAX:
+        while (over := len(format_text(header)) - (TEXT_BYTES_MAX - STAMP_BYTES_MAX)) > 0:
             squeeze = layout.plan_squeeze(header.entries)
             if squeeze is None:
-                break
+                return shed_drops(header, over)
             header = await self._fold_once(segment, header, squeeze, memo, now_ms)
         return header
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 MAX_BYTES_DEFAULT = 64 * 1024 * 1024
 INLINE_BYTES_DEFAULT = 256 * 1024
 INLINE_BYTES_MAX = 1024 * 1024
+CHUNK_BYTES_MAX = 2**63 - 1
+MAX_AGE_S_MIN = 0.001
+MAX_AGE_S_MAX = 100 * 366 * 86400.0
 
 _BYTE_UNITS = {
     "": 1,
@@ -38,7 +41,7 @@ def parse_bytes(value: int | float | str) -> int:
         if not match or match[2].upper() not in _BYTE_UNITS:
             raise ValueError(f"{value!r} is no size: write a number of bytes, or for example '64MiB'")
         return int(float(match[1]) * _BYTE_UNITS[match[2].upper()])
-    if isinstance(value, bool) or int(value) != value:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"{value!r} is no size: it must be a whole number of bytes")
     return int(value)
 
@@ -70,8 +73,8 @@ class RollingPolicy:
     max_bytes
         The largest chunk, in bytes (or text like ``"64MiB"``); at least 1.
     max_age
-        Seconds (or text like ``"1h"``) after which the inline tail becomes a chunk with the next append;
-        None for never.
+        Seconds (or text like ``"1h"``), 1 ms to 100 years, after which the inline tail becomes a chunk with the
+        next append; None for never. Rounded to milliseconds.
     inline_bytes
         Up to how many of the newest bytes stay in the header (0 to 1 MiB); never more than `max_bytes`.
 
@@ -93,14 +96,14 @@ class RollingPolicy:
     ) -> None:
         size, inline = parse_bytes(max_bytes), parse_bytes(inline_bytes)
         age = None if max_age is None else parse_seconds(max_age)
-        if size < 1:
-            raise ValueError(f"max_bytes is {size}: a chunk must hold at least 1 byte")
+        if not 1 <= size <= CHUNK_BYTES_MAX:
+            raise ValueError(f"max_bytes is {size}: a chunk must hold at least 1 byte, at most {CHUNK_BYTES_MAX}")
         if not 0 <= inline <= INLINE_BYTES_MAX:
             raise ValueError(f"inline_bytes is {inline}: it must be 0 to {INLINE_BYTES_MAX}")
-        if age is not None and age <= 0:
-            raise ValueError(f"max_age is {age}: it must be more than 0 seconds, or None")
+        if age is not None and not MAX_AGE_S_MIN <= age <= MAX_AGE_S_MAX:
+            raise ValueError(f"max_age is {age}: it must be {MAX_AGE_S_MIN} to {MAX_AGE_S_MAX:.0f} seconds, or None")
         object.__setattr__(self, "max_bytes", size)
-        object.__setattr__(self, "max_age", age)
+        object.__setattr__(self, "max_age", None if age is None else round(age * 1000) / 1000)
         object.__setattr__(self, "inline_bytes", inline)
 
     @property

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 from rollingfs import names, transitions
+from rollingfs.adoption import ADOPTIONS_MAX, Adoption, shadow
 from rollingfs.append import Append, Appender, as_items, grow
 from rollingfs.backend.contract import FileInfo
 from rollingfs.chunks import Staged, Stored
-from rollingfs.clock import Moment
 from rollingfs.commit import Attempt, Committed, Committer, Step
 from rollingfs.errors import AttributeMismatchError, ConflictError
-from rollingfs.header import Adopted, Chunk, Header, Page
+from rollingfs.header import Header, Page, Phase
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, modified_ms
+from rollingfs.intake import Data, Destination, Intake, new_receipt
+from rollingfs.lookup import Lookup
 from rollingfs.policy import RollingPolicy
 from rollingfs.transitions import Guard
 
-ADOPTIONS_MAX = 8
+logger = logging.getLogger("rollingfs")
+
+T = TypeVar("T")
+
+Check = Callable[[Header | None, FileInfo | None], None]
+"""Refuses, before an upload, what is there: a segment's header, or a plain file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An append that took place."""
+
+    offset: int
+    """Where its data begins."""
+    header: Header
+    """What its commit made."""
 
 
 class Segments:
@@ -28,8 +46,13 @@ class Segments:
     def __init__(self, committer: Committer, lookup: Lookup, policy: RollingPolicy) -> None:
         self.committer = committer
         self.appender = Appender(committer)
+        self.adoption = Adoption(committer, lookup, policy)
         self.lookup = lookup
         self.policy = policy
+
+    async def adopt(self, path: str) -> bool:
+        """Give a plain file a header; False if there is neither a plain file nor a segment."""
+        return await self.adoption.adopt(path)
 
     # -- existence -----------------------------------------------------------------------------------------
 
@@ -42,29 +65,31 @@ class Segments:
             A segment or a plain file is there.
         """
         names.check_segment_name(path)
-        if await self.lookup.plain(path, await self.committer.headers.load(path)) is not None:
-            raise FileExistsError(17, "A plain file is there already", path)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            if base.live:
-                raise FileExistsError(17, "The segment is there already", path)
-            return self._new(base.header, policy or self.policy)
+            if base.header is not None and base.header.phase is Phase.MERGING:
+                raise transitions.MergeFoundError(path, base.header)  # it may be gone already, into its target
+            if base.live or await self.lookup.plain(path, base) is not None:
+                raise _exists(path)
+            return self.adoption.new(base.header, policy or self.policy)
 
         return _header(await self.committer.commit(path, step))
-
-    def _new(self, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
-        return transitions.create(base, str(uuid.uuid4()), policy, self.committer.now_ms(), _adopted(plain))
 
     async def overwrite(
         self,
         path: str,
-        data: Sequence[bytes | Stored],
+        data: Data | Intake,
         *,
         attrs: Mapping[str, str] | None = None,
         guard: Guard | None = None,
         create_only: bool = False,
     ) -> Header:
         """Create a segment, or replace its content by a new incarnation, in one commit.
+
+        Parameters
+        ----------
+        data
+            What `Intake.take` takes, or an intake that has taken it (see `replacement`).
 
         Raises
         ------
@@ -78,25 +103,42 @@ class Segments:
         names.check_segment_name(path)
         transitions.check_attrs(attrs or {})
         guard = guard or Guard()
+        intake = await self._taken(data, self.replacement(path, guard, create_only=create_only))
+        items, named = await intake.finish(), set[str]()
+        return await self._settled(intake, named, self._overwrite(path, items, attrs or {}, guard, create_only, named))
 
+    async def _overwrite(
+        self,
+        path: str,
+        data: Sequence[bytes | Stored],
+        attrs: Mapping[str, str],
+        guard: Guard,
+        create_only: bool,
+        named: set[str],
+    ) -> Header:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             plain = None if base.live else await self.lookup.plain(path, base)
             if create_only and (base.live or plain is not None):
-                raise FileExistsError(17, "The file is there already", path)
+                raise _exists(path)
             if base.live:
                 policy = transitions.check(base.header, guard, path).policy
             else:
                 _check_absent_attrs(guard, path)
                 policy = self.policy
-            header = self._new(base.header, policy, plain)
+            header = self.adoption.new(base.header, policy, plain)
             if base.header is not None:
                 hints = await self.committer.pages.hints(path, base.header.entries)
                 header = transitions.with_hints(header, hints, self.committer.now_ms())
             items = await as_items(self.committer, path, data, attempt)
-            return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs or {})
+            return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs)
 
-        header = _header(await self.committer.commit(path, step))
-        await self.committer.finish_drops(path, header)
+        is_large = any(isinstance(item, Stored) for item in data)
+        header = _header(await self.committer.commit(path, step, fresh=is_large, named=named))
+        try:
+            await self.committer.finish_drops(path, header)
+        except OSError as error:
+            # the new content is there; the lines stay in the header until somebody finishes them
+            logger.info("%s: replaced, but not all of the old chunks could be deleted yet: %s", path, error)
         return header
 
     async def delete(self, path: str, guard: Guard | None = None) -> None:
@@ -109,24 +151,23 @@ class Segments:
         FencedError
             An exclusive owner holds it.
         """
+        guard = guard or Guard()
         loaded = await self.committer.headers.load(path)
-        if not loaded.live:
-            plain = await self.lookup.plain(path, loaded)
-            if plain is not None:
-                await self.committer.backend.delete([path])
+        if not loaded.live and guard.segment is None:
+            if await self.adoption.remove(path):
                 return
             if loaded.header is not None and await self._finish_delete(path, loaded.header):
                 return
         own: list[str] = []
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            found = transitions.check(base.header, guard or Guard(), path)
+            found = transitions.check(base.header, guard, path)
             plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
             own[:] = await self._own_files(path, found)
             grave = transitions.tombstone(found)
             drops = transitions.drop_all(found, self.committer.now_ms())
             hints = await self.committer.pages.hints(path, found.entries)
-            grave = replace(grave, adopted=_adopted(plain) or found.adopted, drops=drops)
+            grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
             return transitions.with_hints(grave, hints, self.committer.now_ms())
 
         header = _header(await self.committer.commit(path, step))
@@ -157,15 +198,59 @@ class Segments:
 
     # -- content -------------------------------------------------------------------------------------------
 
+    def addition(self, path: str, guard: Guard | None = None, *, create: bool = False) -> Intake:
+        """An intake for data to be appended; it refuses before it uploads what could not be committed now."""
+
+        def check(header: Header | None, plain: FileInfo | None) -> None:
+            if header is not None:
+                transitions.check_open(transitions.check(header, guard or Guard(), path), path)
+            elif plain is None and not create:
+                raise transitions.missing(path)
+
+        return Intake(self.committer, path, partial(self._destination, path, check))
+
+    def replacement(self, path: str, guard: Guard | None = None, *, create_only: bool = False) -> Intake:
+        """An intake for data to replace all that is there; it refuses as `addition` does."""
+
+        def check(header: Header | None, plain: FileInfo | None) -> None:
+            if create_only and (header is not None or plain is not None):
+                raise _exists(path)
+            if header is not None:
+                transitions.check(header, guard or Guard(), path)
+
+        return Intake(self.committer, path, partial(self._destination, path, check))
+
+    async def _destination(self, path: str, check: Check | None) -> Destination:
+        """Where large data goes: as the segment's own policy says, or else this client's."""
+        await self.committer.abilities(path)
+        loaded = await self.committer.headers.load(path)
+        header = loaded.header if loaded.live else None
+        if check is not None and (header is None or header.phase is not Phase.MERGING):
+            check(header, None if loaded.live else await self.lookup.plain(path, loaded))
+        return Destination(header.policy, header.length) if header is not None else Destination(self.policy)
+
+    async def stage(self, path: str, data: Data) -> Staged:
+        """Upload chunks for a segment, which need not be there yet, without committing them.
+
+        Returns
+        -------
+        Staged
+            The receipt, for `append` or `overwrite`. What is never committed goes by collection.
+        """
+        names.check_segment_name(path)
+        intake = Intake(self.committer, path, partial(self._destination, path, None), staged=True)
+        await intake.take(data)
+        return new_receipt(path, await intake.finish())
+
     async def append(
         self,
         path: str,
-        data: Sequence[bytes | Stored],
+        data: Data | Intake,
         *,
         attrs: Mapping[str, str] | None = None,
         guard: Guard | None = None,
     ) -> int:
-        """Append bytes and stored chunks, in one commit; returns the offset at which they begin.
+        """Append data, in one commit; returns the offset at which it begins.
 
         Raises
         ------
@@ -176,17 +261,62 @@ class Segments:
         AppendOutcomeUnknown
             Whether it took place cannot be said.
         """
+        return (await self.extend(path, data, attrs=attrs, guard=guard)).offset
+
+    async def extend(
+        self,
+        path: str,
+        data: Data | Intake,
+        *,
+        attrs: Mapping[str, str] | None = None,
+        guard: Guard | None = None,
+        create: bool = False,
+    ) -> Written:
+        """`append`, which with `create` makes the segment where nothing is."""
         transitions.check_attrs(attrs or {})
+        guard = guard or Guard()
+        intake = await self._taken(data, self.addition(path, guard, create=create))
+        items, named = await intake.finish(), set[str]()
+        return await self._settled(intake, named, self._extend(path, items, attrs or {}, guard, create, named))
 
-        async def call() -> int:
-            return (await self.appender.append(path, Append(data, guard or Guard(), attrs or {}))).offset
+    async def _extend(
+        self,
+        path: str,
+        data: Sequence[bytes | Stored],
+        attrs: Mapping[str, str],
+        guard: Guard,
+        create: bool,
+        named: set[str],
+    ) -> Written:
+        for _ in range(ADOPTIONS_MAX):
+            try:
+                append = await self.appender.append(path, Append(data, guard, attrs, named=named))
+            except FileNotFoundError:
+                if guard.segment is not None:
+                    raise
+                if await self.adopt(path):
+                    continue
+                if not create:
+                    raise
+            else:
+                assert append.header is not None
+                return Written(append.offset, append.header)
+            try:
+                header = await self._overwrite(path, data, attrs, guard, True, named)
+            except FileExistsError:
+                continue  # somebody else has created it just now
+            return Written(header.start, header)
+        raise ConflictError(f"{path}: it is created and deleted too often to be appended to")
 
-        try:
-            return await call()
-        except FileNotFoundError:
-            if not await self.adopt(path):
-                raise
-        return await call()
+    async def _settled(self, intake: Intake, named: set[str], call: Coroutine[Any, Any, T]) -> T:
+        # not to be cancelled: uploads may be deleted only after the last attempt that could name them
+        return await self.committer.runtime.shield(intake.settle(named, call))
+
+    async def _taken(self, data: Data | Intake, intake: Intake) -> Intake:
+        if isinstance(data, Intake):
+            return data
+        await intake.take(data)
+        return intake
 
     async def seal(self, path: str, guard: Guard | None = None) -> int:
         """Let the segment take no more bytes; returns its length."""
@@ -247,82 +377,17 @@ class Segments:
                 raise
         return await self.committer.commit(path, step, fresh=True)
 
-    # -- plain files ---------------------------------------------------------------------------------------
-
-    async def adopt(self, path: str) -> bool:
-        """Give a plain file a header: copy it into a chunk, on condition that it is what was seen.
-
-        Returns
-        -------
-        bool
-            False if there is no plain file.
-        """
-        for _ in range(ADOPTIONS_MAX):
-            loaded = await self.committer.headers.load(path)
-            if loaded.live:
-                return True
-            plain = await self.lookup.plain(path, loaded)
-            if plain is None:
-                return False
-            try:
-                await self._adopt(path, plain)
-            except ConflictError:
-                continue  # it was overwritten while it was copied
-            return True
-        raise ConflictError(f"{path}: the plain file changes too often to be adopted")
-
-    async def _adopt(self, path: str, plain: FileInfo) -> None:
-        backend = self.committer.backend
-        began = Moment.now(self.committer.clock)
-        target = f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}"
-        if plain.size and backend.can_copy:
-            await backend.copy(path, target, plain.token)
-        elif plain.size:
-            await self.committer.chunks.copy_through(path, target)
-            if (await backend.stat(path)).token != plain.token:
-                await backend.delete([target])
-                raise ConflictError(f"{path} changed while it was copied")
-        stored = Stored(target, plain.size, None, modified_ms(plain), began)
-
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            if plain.size:
-                attempt.uploads[b"", 0] = await self.committer.chunks.young(stored, None)
-            if base.live:
-                return None
-            header = self._new(base.header, self.policy, plain)
-            entries: list[Chunk] = [attempt.uploads[b"", 0].chunk(path, 0)] if plain.size else []
-            return replace(header, entries=tuple(entries))
-
-        await self.committer.commit(path, step, fresh=True)
-
 
 def _header(committed: Committed) -> Header:
     assert committed.header is not None
     return committed.header
 
 
-def _adopted(plain: FileInfo | None) -> Adopted | None:
-    return Adopted(plain.token or "", modified_ms(plain)) if plain is not None else None
+def _exists(path: str) -> FileExistsError:
+    return FileExistsError(17, "A segment or a file is there already", path)
 
 
 def _check_absent_attrs(guard: Guard, path: str) -> None:
     for key, expected in guard.expected_attrs.items():
         if expected is not None:
             raise AttributeMismatchError(f"{path} is not there, but attribute {key!r} was expected to be {expected!r}")
-
-
-def check_receipts(path: str, staged: Sequence[Staged]) -> tuple[Stored, ...]:
-    """The chunks of some receipts, in order.
-
-    Raises
-    ------
-    ValueError
-        A receipt is for another segment, or comes twice.
-    """
-    ids = [receipt.id for receipt in staged]
-    if len(set(ids)) != len(ids):
-        raise ValueError(f"{path}: one staged receipt comes twice in this call; its records would be doubled")
-    for receipt in staged:
-        if receipt.path != path:
-            raise ValueError(f"a receipt staged for {receipt.path} cannot be committed to {path}")
-    return tuple(chunk for receipt in staged for chunk in receipt.chunks)

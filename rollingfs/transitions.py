@@ -38,9 +38,6 @@ from rollingfs.header import (
 )
 from rollingfs.policy import RollingPolicy
 
-DROPS_BYTES_MAX = 16 * 1024
-"""Of all drop lines together, where folders have long names: they may not push the map out of the header."""
-
 
 @dataclass(frozen=True, slots=True)
 class Guard:
@@ -337,7 +334,8 @@ def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
     for entry in header.entries:
         if isinstance(entry, Chunk) or (not entry.foreign and "/" not in entry.file):
             drops += _drops_of(entry, header.start, entry.end, now_ms, {})
-    return merge_drops(header.drops, drops)
+    at_once = [replace(drop, after_ms=0) for drop in header.drops]  # readers lose the rest of it as well
+    return merge_drops(at_once, drops)
 
 
 def _drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Pages) -> Iterable[Drop]:
@@ -383,14 +381,7 @@ def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
         else:
             hints[drop.file] = drop
     rest.sort(key=lambda drop: not drop.is_page)
-    size = 0
-    kept: list[Drop] = []
-    for drop in [*hints.values(), *rest][:DROPS_MAX]:
-        size += len(lines.format_drop(drop).encode()) + 1
-        if size > DROPS_BYTES_MAX:
-            break
-        kept.append(drop)
-    return tuple(kept)
+    return (*hints.values(), *rest)[:DROPS_MAX]
 
 
 def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
@@ -400,6 +391,14 @@ def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
     """
     hints = [Drop(folder, now_ms) for folder in folders]
     return replace(header, drops=merge_drops(header.drops, hints)) if hints else header
+
+
+def shed_drops(header: Header, over: int) -> Header:
+    """Leave out drop lines that save `over` bytes of text, hints last: the map needs the room."""
+    kept = list(header.drops)
+    while kept and over > 0:
+        over -= len(lines.format_drop(kept.pop()).encode()) + 1
+    return replace(header, drops=tuple(kept))
 
 
 def clear_drops(header: Header, done: Iterable[Drop]) -> Header:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
 
 import google_crc32c
 
@@ -11,11 +13,16 @@ from rollingfs.backend.contract import Backend, Buffer, Upload
 from rollingfs.chunks import Stored
 from rollingfs.clock import Clock, Moment
 
+FINISHING_MAX = 8
+"""How many full chunks may be on their way to an async store while the next one is written."""
+FINISHING_BYTES_MAX = 64 * 1024 * 1024
+
 
 class ChunkWriter:
     """Writes a stream into new chunk files of one segment, each at most `max_bytes` long.
 
-    Nothing is committed: `finish` returns what was stored, `abort` removes it.
+    Nothing is committed: `finish` returns what was stored, `abort` removes it. Over an async backend full chunks
+    are finished while the next is written.
 
     Parameters
     ----------
@@ -42,12 +49,13 @@ class ChunkWriter:
         self.clock = clock
         self.size = 0
         self._start = start
-        self._stored: list[Stored] = []
+        self._full: list[_OpenChunk] = []
+        self._finishing: deque[tuple[_OpenChunk, asyncio.Task[None]]] = deque()
         self._open: _OpenChunk | None = None
 
     async def write(self, data: Buffer) -> None:
         """Take bytes; they may be reused by the caller after the call."""
-        view = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
+        view = memoryview(data)
         while view:
             chunk = self._open or await self._begin()
             taken = view[: self.max_bytes - chunk.size]
@@ -61,16 +69,32 @@ class ChunkWriter:
         """Make everything durable; returns the chunks in order."""
         if self._open is not None:
             await self._roll()
-        return tuple(self._stored)
+        await self._settle(0, 0)
+        return tuple(chunk.stored() for chunk in self._full)
 
     async def abort(self) -> None:
         """Remove what was written: nobody has been told of it."""
+        tasks = [task for _, task in self._finishing]
+        for task in tasks:
+            task.cancel()
+        if tasks:  # of nothing, `gather` wants an event loop, which a sync backend's thread has not
+            await asyncio.gather(*tasks, return_exceptions=True)  # their errors are why we abort
+        self._finishing.clear()
+        files, self._full = self._full, []
+        begun = [*files, self._open] if self._open is not None else files
+        self._open = None
+        for chunk in begun:
+            if not chunk.is_finished:
+                await chunk.upload.abort()
+        if files:
+            # also those whose upload failed or was cancelled: their bytes may have arrived
+            await self.backend.delete([chunk.path for chunk in files])
+
+    async def abort_open(self) -> None:
+        """Give up the chunk being written, and no more: it takes no lock, so garbage collection may do it."""
         if self._open is not None:
             await self._open.upload.abort()
             self._open = None
-        if self._stored:
-            await self.backend.delete([stored.path for stored in self._stored])
-            self._stored = []
 
     async def _begin(self) -> _OpenChunk:
         name = names.new_staged_name() if self.staged else names.new_chunk_name(self._start + self.size)
@@ -81,10 +105,21 @@ class ChunkWriter:
         return self._open
 
     async def _roll(self) -> None:
-        assert self._open is not None
-        await self._open.upload.finish()
-        self._stored.append(self._open.stored())
+        chunk = self._open
+        assert chunk is not None
         self._open = None
+        self._full.append(chunk)
+        if not self.backend.is_async:
+            await chunk.finish()
+            return
+        self._finishing.append((chunk, asyncio.ensure_future(chunk.finish())))
+        await self._settle(FINISHING_MAX, FINISHING_BYTES_MAX)
+
+    async def _settle(self, count_max: int, bytes_max: int) -> None:
+        """Wait, oldest first, until no more than so many chunks, and bytes, are being finished."""
+        while len(self._finishing) > count_max or sum(chunk.size for chunk, _ in self._finishing) > bytes_max:
+            await self._finishing[0][1]
+            self._finishing.popleft()
 
 
 class _OpenChunk:
@@ -97,6 +132,7 @@ class _OpenChunk:
         self.staged = staged
         self.stored_at = stored_at
         self.size = 0
+        self.is_finished = False
         self._crc = 0
 
     async def write(self, data: memoryview) -> None:
@@ -104,6 +140,10 @@ class _OpenChunk:
         self._crc = google_crc32c.extend(self._crc, piece)
         await self.upload.write(piece)
         self.size += len(piece)
+
+    async def finish(self) -> None:
+        await self.upload.finish()
+        self.is_finished = True
 
     def stored(self) -> Stored:
         at_ms = round(self.began.wall_s * 1000)

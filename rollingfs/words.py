@@ -17,11 +17,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _HEX8 = re.compile(r"[0-9a-f]{8}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 _TO_ESCAPE = re.compile(r"[%\x00-\x20\x7f]")
 _END = b"\nend crc32c="
 _END_BYTES = len(_END) + 8 + 2
-_ESCAPED = re.compile(r"%([0-9a-f]{2})")
+_ESCAPED = re.compile(r"%([01][0-9a-f]|20|25|7f)")  # nothing else, so that a text has one form
 
 
 class Malformed(ValueError):
@@ -46,9 +46,18 @@ def unquote(word: str) -> str:
 
 
 def format_time(at_ms: int) -> str:
-    """Milliseconds since 1970 as ISO 8601 in UTC."""
-    moment = _EPOCH + timedelta(milliseconds=at_ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"
+    """Milliseconds since 1970 as ISO 8601 in UTC.
+
+    Raises
+    ------
+    ValueError
+        It lies outside the years 1 to 9999.
+    """
+    try:
+        moment = _EPOCH + timedelta(milliseconds=at_ms)
+    except OverflowError as error:
+        raise ValueError(f"{at_ms} ms since 1970 is no time that a header can hold") from error
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def parse_time(word: str) -> int:
@@ -94,6 +103,15 @@ def reference(word: str) -> str:
     except ValueError as error:
         raise Malformed(f"reference {found!r} {error}") from error
     return found
+
+
+def quote_reference(reference: str) -> str:
+    """Escape a reference that can be read again; one that cannot must not get into a header."""
+    try:
+        check_reference(f"{reference}x" if reference.endswith(CHUNKS_SUFFIX + "/") else reference)
+    except ValueError as error:
+        raise ValueError(f"reference {reference!r} {error}") from error
+    return quote(reference)
 
 
 def drop_target(word: str) -> str:

@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
+
+# a deadline would be a timing assertion: it fails on a machine that is busy
+settings.register_profile("rollingfs", deadline=None, max_examples=60)
+settings.load_profile("rollingfs")
 
 VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "pyarrow", "pandas")
 

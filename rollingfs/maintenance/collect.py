@@ -18,7 +18,7 @@ from rollingfs.commit import Attempt, Committer
 from rollingfs.errors import ConflictError
 from rollingfs.header import GRACE_S, Drop, Header, Phase
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup
+from rollingfs.lookup import Lookup, is_shadowed
 from rollingfs.maintenance.survey import Survey, Surveyor
 from rollingfs.merges import Merges
 from rollingfs.runtime import backoff_s
@@ -62,7 +62,9 @@ class Collector:
         self.backend = committer.backend
         self.surveyor = Surveyor(committer.backend, committer.headers, committer.pages)
 
-    async def collect(self, path: str, *, grace_s: float | None = None, dry_run: bool = False) -> Collected:
+    async def collect(
+        self, path: str, *, grace_s: float | None = None, dry_run: bool = False, seen: set[str] | None = None
+    ) -> Collected:
         """Delete what nobody refers to in a segment's chunk folder and in the folders that its chunks lie in.
 
         Parameters
@@ -72,6 +74,8 @@ class Collector:
             caller's word that nobody else writes.
         dry_run
             Change nothing, say what would be deleted.
+        seen
+            Chunk folders that were looked at already, by the same collection of many segments; gets this one's.
 
         Raises
         ------
@@ -87,10 +91,12 @@ class Collector:
         own = names.chunks_folder(path)
         hints = {names.climb(names.parent(path), drop.file[:-1]): drop for drop in _foreign_hints(header)}
         lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
-        result = await self._folder(own, grace_s, dry_run)
-        for folder in sorted({*hints, *lies_in} - {own}):
-            found = await self._folder(folder, grace_s, dry_run)
-            result = result.plus(found)
+        result = Collected()
+        seen = set() if seen is None else seen
+        for folder in [own, *sorted({*hints, *lies_in} - {own})]:
+            if folder not in seen:
+                seen.add(folder)
+                result = result.plus(await self._folder(folder, grace_s, dry_run))
         if header is None and not result.folders:
             await self.lookup.view(path, fresh=True)
         if header is not None:
@@ -226,7 +232,8 @@ class Collector:
             return Collected()
         if any(drop.is_hint for drop in found.drops):
             return Collected()  # pins elsewhere still name it
-        if found.adopted is not None and await self.lookup.plain(path, Loaded(None, None)) is not None:
+        plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted is not None else None
+        if plain is not None and is_shadowed(found, plain):
             return Collected()  # it still says that this plain file is dead
         if not (await self.committer.abilities(path)).delete_if or not await self._is_empty(folder):
             return Collected()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rollingfs import names
 from rollingfs.backend.contract import Backend, FileInfo
-from rollingfs.header import Header, Phase
+from rollingfs.header import Drop, Header, Phase
 from rollingfs.headers import Headers, Loaded
 from rollingfs.pages import Pages
 from rollingfs.pins import Pin, parse_pin
@@ -44,6 +44,8 @@ class PinFile:
 class Survey:
     """One look at a folder and at everybody who may refer to it."""
 
+    segment: str
+    """Path of the folder's own segment."""
     own: Loaded
     referrers: frozenset[Referrer]
     pins: tuple[PinFile, ...]
@@ -63,7 +65,7 @@ class Survey:
         return self.referrers == other.referrers and pins == {(found.info.path, found.pin) for found in other.pins}
 
     def discharged(self) -> list[FileInfo]:
-        """Pins whose transaction is over and whose target refers to nothing here.
+        """Pins whose transaction is over and whose target refers to nothing here, or needs no pin: the own segment.
 
         A target that is absent discharges nothing: its tree may have been moved, and come back.
         """
@@ -73,7 +75,7 @@ class Survey:
             for found in self.pins
             if known[found.pin.source].txn != found.pin.txn
             and known[found.pin.target].segment is not None
-            and not known[found.pin.target].files
+            and (found.pin.target == self.segment or not known[found.pin.target].files)
         ]
 
     def blocked_until(self) -> float:
@@ -112,7 +114,7 @@ class Surveyor:
             if path != segment:
                 referrers.append(await self._referrer(folder, path, await self.headers.load(path)))
         files = tuple(info for info in listing.entries if not info.is_folder and _is_ours(info))
-        return Survey(own, frozenset(referrers), tuple(pins), files, listing.now)
+        return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
 
     async def _pin(self, folder: str, info: FileInfo) -> PinFile:
         blob = await self.backend.read(info.path)
@@ -127,11 +129,27 @@ class Surveyor:
         return Referrer(path, header.segment, header.phase, txn, files)
 
     async def _references(self, folder: str, path: str, header: Header) -> Iterable[str]:
-        waiting = [drop.file for drop in header.drops if drop.after_ms and not drop.is_hint]
+        waiting = await self._waiting(path, header)
         chunks = await self.pages.unfold(path, header.entries)
-        references = {*waiting, *(chunk.file for chunk in chunks), *(entry.file for entry in header.entries)}
+        retained = (chunk.file for chunk in chunks if chunk.end > header.start)  # a page may begin before the start
+        references = {*waiting, *retained, *(entry.file for entry in header.entries)}
         resolved = (names.resolve(path, reference) for reference in references)
         return (file for file in resolved if names.parent(file) == folder)
+
+    async def _waiting(self, path: str, header: Header) -> list[str]:
+        """What is dropped, but stays for a while for readers with older snapshots."""
+        found: list[str] = []
+        for drop in header.drops:
+            if drop.after_ms and not drop.is_hint:
+                found += [drop.file, *(await self._listed(path, drop) if drop.is_page else [])]
+        return found
+
+    async def _listed(self, path: str, drop: Drop) -> list[str]:
+        try:
+            chunks = await self.pages.raw(names.resolve(path, drop.file))
+        except FileNotFoundError:
+            return []  # the page goes last, so its chunks are gone
+        return [chunk.file for chunk in chunks if drop.start < chunk.end <= drop.end]
 
 
 def _has(info: FileInfo, prefix: str) -> bool:

@@ -1,0 +1,1 @@
+"""What rollingfs costs, beside its rivals: ``python -m benchmarks``."""

@@ -1,0 +1,202 @@
+"""What was measured, as a table, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.rig import BANDWIDTH_KB_S, LATENCY_MS
+from benchmarks.run import Outcome
+from benchmarks.work import Goal
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("rollingfs", "fsspec", "s3fs", "obstore", "pyarrow", "deltalake")
+
+
+def show(outcomes: Sequence[Outcome], console: Console) -> None:
+    """Print a table for each work."""
+    for outcome in outcomes:
+        console.print(_figures_table(outcome))
+        if outcome.work.goals:
+            console.print(_goals_table(outcome))
+
+
+def _figures_table(outcome: Outcome) -> Table:
+    work = outcome.work
+    table = Table(title=f"{work.id}: {work.title}", title_justify="left", box=box.SIMPLE)
+    table.add_column("", no_wrap=True)
+    names = [*work.contestants]
+    medians = outcome.medians()
+    if len(work.shown) > len(names):  # many figures of few: one line a figure
+        for name in names:
+            table.add_column(name, justify="right")
+        for figure in work.shown:
+            table.add_row(_title(figure), *(_format(figure, medians.get(name, {}).get(figure)) for name in names))
+        return table
+    for figure in work.shown:
+        table.add_column(_title(figure), justify="right")
+    for name in names:
+        if name in medians:
+            table.add_row(name, *(_format(figure, medians[name].get(figure)) for figure in work.shown))
+        else:
+            why = outcome.skipped.get(name) or outcome.failed.get(name, "").strip().rpartition("\n")[2]
+            table.add_row(name, f"[dim]{why}[/dim]")
+    return table
+
+
+def _goals_table(outcome: Outcome) -> Table:
+    table = Table(box=box.SIMPLE)
+    for title, justify in (("goal", "left"), ("bound", "right"), ("found", "right"), ("", "left")):
+        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for judged in judge(outcome):
+        verdict = {True: "[green]met[/green]", False: "[red]missed[/red]", None: "[dim]not judged[/dim]"}[judged["met"]]
+        found = "-" if judged["found"] is None else f"{judged['found']:.2f}"
+        table.add_row(judged["goal"], judged["bound"], found, verdict)
+    return table
+
+
+def judge(outcome: Outcome) -> list[dict[str, Any]]:
+    """Each goal with what was found; None where a contestant is missing."""
+    medians = outcome.medians()
+    return [_judged(goal, medians) for goal in outcome.work.goals]
+
+
+def _judged(goal: Goal, medians: dict[str, dict[str, float]]) -> dict[str, Any]:
+    try:
+        found = goal.value(medians)
+    except (KeyError, ValueError):
+        return {"goal": goal.text, "bound": goal.bound, "found": None, "met": None}
+    return {"goal": goal.text, "bound": goal.bound, "found": found, "met": goal.is_met(found)}
+
+
+_UNITS = {"_bytes": (2**20, "MiB"), "_per_s": (1, "/s"), "_s": (1e-3, "ms")}
+
+
+def _title(figure: str) -> str:
+    if figure == "bytes_per_s":
+        return "MB/s"
+    if figure == "header_bytes":
+        return "header KiB"
+    for ending, (_, unit) in _UNITS.items():
+        if figure.endswith(ending):
+            return f"{figure.removesuffix(ending).replace('_', ' ')} {unit}"
+    return figure.replace("_", " ")
+
+
+def _format(figure: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if figure == "bytes_per_s":
+        return f"{value / 1e6:,.0f}" if value else "-"
+    if figure == "header_bytes":
+        return f"{value / 1024:.1f}"
+    scale = next((scale for ending, (scale, _) in _UNITS.items() if figure.endswith(ending)), 1)
+    return f"{value / scale:,.0f}" if value / scale >= 100 else f"{value / scale:.2f}"
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool) -> dict[str, Any]:
+    """Everything, for JSON."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["python -m benchmarks", *sys.argv[1:]]),
+        "commit": _commit(),
+        "rounds": rounds,
+        "quick": quick,
+        "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
+        "packages": {name: _version(name) for name in PACKAGES},
+        "latency_ms": LATENCY_MS,
+        "bandwidth_kb_s": BANDWIDTH_KB_S,
+        "works": {
+            outcome.work.id: {
+                "title": outcome.work.title,
+                "medians": outcome.medians(),
+                "goals": judge(outcome),
+                "rounds": {name: [one.as_fields() for one in rounds] for name, rounds in outcome.samples.items()},
+                "skipped": outcome.skipped,
+                "failed": outcome.failed,
+            }
+            for outcome in outcomes
+        },
+    }
+
+
+def _commit() -> str | None:
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def save(outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path) -> list[Path]:
+    """Write JSON and, where matplotlib is installed, the picture; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = "quick" if quick else "latest"
+    data = folder / f"{stem}.json"
+    data.write_text(json.dumps(as_fields(outcomes, rounds, quick), indent=1, ensure_ascii=False) + "\n")
+    picture = draw(outcomes, folder / f"{stem}.svg")
+    return [data, picture] if picture else [data]
+
+
+def draw(outcomes: Sequence[Outcome], path: Path) -> Path | None:
+    """A picture of how far each goal is met, on a logarithmic scale: 1 is the goal, more is better."""
+    try:
+        import matplotlib
+
+        matplotlib.use("svg")
+        from matplotlib import pyplot
+    except ImportError:
+        return None
+    rows: list[tuple[str, float]] = []
+    for outcome in outcomes:
+        for goal, judged in zip(outcome.work.goals, judge(outcome), strict=True):
+            if judged["found"] is not None:
+                rows.append((f"{outcome.work.id}  {goal.text} {goal.bound}", _margin(goal, judged["found"])))
+    if not rows:
+        return None
+    figure, axes = pyplot.subplots(figsize=(10, 1 + 0.26 * len(rows)), layout="constrained")
+    margins = [margin for _, margin in rows]
+    colours = ["#3b7d4f" if margin >= 1 else "#b5483a" for margin in margins]
+    axes.barh(range(len(rows)), [margin - 1 for margin in margins], left=1, color=colours, height=0.7)
+    axes.set_yticks(range(len(rows)), [text for text, _ in rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xlabel("goal = 1, better is to the right (logarithmic)")
+    axes.grid(axis="x", alpha=0.3)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return path
+
+
+MARGIN_MAX = 10.0
+
+
+def _margin(goal: Goal, found: float) -> float:
+    """By what factor a goal is met; bounded, so that one bar does not hide the others."""
+    if goal.at_least is not None:
+        margin = found / goal.at_least
+    elif goal.at_most:
+        margin = goal.at_most / found if found > 0 else MARGIN_MAX
+    else:
+        margin = 1.0 if found <= 0 else 0.5
+    return min(max(margin, 1 / MARGIN_MAX), MARGIN_MAX)

@@ -1,0 +1,15 @@
+"""The works that are measured, one module a kind; `ALL` is what ``python -m benchmarks`` runs."""
+
+from benchmarks.work import Work
+from benchmarks.works import appends, disk, opens, parquet, ranges, segments, sequential, sizes
+
+ALL: tuple[Work, ...] = (
+    *appends.WORKS,
+    *sequential.WORKS,
+    *ranges.WORKS,
+    *parquet.WORKS,
+    *segments.WORKS,
+    *sizes.WORKS,
+    *opens.WORKS,
+    *disk.WORKS,
+)

@@ -1,0 +1,118 @@
+"""Plain files that become segments: a header over a copy of their bytes, or nothing left of them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from rollingfs import names, transitions
+from rollingfs.backend.contract import FileInfo
+from rollingfs.chunks import Stored
+from rollingfs.clock import Moment
+from rollingfs.commit import Attempt, Committer
+from rollingfs.errors import ConflictError
+from rollingfs.header import Adopted, Header
+from rollingfs.headers import Loaded
+from rollingfs.lookup import Lookup, modified_ms
+from rollingfs.policy import RollingPolicy
+
+ADOPTIONS_MAX = 8
+"""How often a file that others keep changing is tried again."""
+
+
+def shadow(plain: FileInfo | None) -> Adopted | None:
+    """The line by which a header hides this content of the plain file, and no other."""
+    return Adopted(plain.token or "", modified_ms(plain)) if plain is not None else None
+
+
+class Adoption:
+    """Gives plain files headers, or removes them."""
+
+    def __init__(self, committer: Committer, lookup: Lookup, policy: RollingPolicy) -> None:
+        self.committer = committer
+        self.lookup = lookup
+        self.policy = policy
+
+    def new(self, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
+        """The header of a new incarnation, over whatever is there."""
+        return transitions.create(base, str(uuid.uuid4()), policy, self.committer.now_ms(), shadow(plain))
+
+    async def adopt(self, path: str) -> bool:
+        """Give a plain file a header: copy it into a chunk, on condition that it is what was seen.
+
+        Returns
+        -------
+        bool
+            False if there is no plain file.
+        """
+        for _ in range(ADOPTIONS_MAX):
+            loaded = await self.committer.headers.load(path)
+            if loaded.live:
+                return True
+            plain = await self.lookup.plain(path, loaded)
+            if plain is None:
+                return False
+            try:
+                await self._adopt(path, plain)
+            except ConflictError:
+                continue  # it was overwritten while it was copied
+            return True
+        raise ConflictError(f"{path}: the plain file changes too often to be adopted")
+
+    async def _adopt(self, path: str, plain: FileInfo) -> None:
+        stored = await self._copied(path, plain)
+        named: set[str] = set()
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if base.live:
+                return None
+            header = self.new(base.header, self.policy, plain)
+            if stored is None:
+                return header
+            renewed = await self.committer.chunks.young(attempt.renewed.get(stored, stored), None)
+            if renewed is not stored:  # the copy itself outlives this attempt: another may need it
+                attempt.renewed[stored] = renewed
+            return replace(header, entries=(renewed.chunk(path, 0),))
+
+        await self.committer.commit(path, step, fresh=True, named=named)
+        if stored is not None and names.relate(path, stored.path) not in named:
+            await self.committer.chunks.discard([stored])
+
+    async def _copied(self, path: str, plain: FileInfo) -> Stored | None:
+        """A chunk with the bytes of a plain file; None if it has none."""
+        if not plain.size:
+            return None
+        backend = self.committer.backend
+        await self.committer.abilities(path)
+        began = Moment.now(self.committer.clock)
+        target = f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}"
+        if backend.can_copy:
+            await backend.copy(path, target, plain.token)
+        else:
+            await self.committer.chunks.copy_through(path, target)
+            if (await backend.stat(path)).token != plain.token:
+                await backend.delete([target])
+                raise ConflictError(f"{path} changed while it was copied")
+        return Stored(target, plain.size, None, modified_ms(plain), began)
+
+    async def remove(self, path: str) -> bool:
+        """Delete a plain file, on condition that it is what was seen, where the store can.
+
+        Returns
+        -------
+        bool
+            False if there is none, or a segment has taken its place.
+        """
+        backend = self.committer.backend
+        for _ in range(ADOPTIONS_MAX):
+            loaded = await self.committer.headers.load(path)
+            plain = None if loaded.live else await self.lookup.plain(path, loaded)
+            if plain is None:
+                return False
+            if not (await self.committer.abilities(path)).delete_if or plain.token is None:
+                await backend.delete([path])
+            elif not await backend.delete_if(path, plain.token):
+                continue  # another has been written meanwhile
+            # who adopted it before it went has its bytes: then it is a segment that is to be deleted
+            return not (await self.committer.headers.load(path)).live
+        raise ConflictError(f"{path}: the plain file changes too often to be deleted")

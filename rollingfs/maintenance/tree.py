@@ -1,0 +1,141 @@
+"""Collection of a whole tree: one segment after the other, whatever becomes of each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from rollingfs import names
+from rollingfs.client import Client
+from rollingfs.errors import RollingError
+from rollingfs.listing import Listings
+from rollingfs.maintenance.collect import Collected
+
+logger = logging.getLogger("rollingfs")
+
+SEGMENTS_AT_ONCE_MAX = 8
+
+Progress = Callable[[str, Collected], None]
+"""Called with each segment's path and what was collected of it, from whatever thread or loop the core runs on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A segment that could not be collected, and why; nothing of it was deleted."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedTree(Collected):
+    """What the collection of a tree deleted (in a dry run: would delete), all together."""
+
+    segments: tuple[str, ...] = ()
+    """Paths of the segments that were looked at, also of those of which there were only leftovers."""
+    failures: tuple[Failure, ...] = ()
+
+
+class TreeCollector:
+    """Collects all segments below a folder: live ones, tombstones, and chunk folders whose header is gone."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.listings = Listings(client)
+
+    async def collect(
+        self, path: str, *, grace_s: float | None = None, dry_run: bool = False, progress: Progress | None = None
+    ) -> CollectedTree:
+        """Collect every segment at or below a path, as `Collector.collect` does.
+
+        A segment that cannot be read (a damaged header, for one) is left alone, and the others go on.
+
+        Parameters
+        ----------
+        grace_s
+            Leave files younger than this alone, in seconds; by default the format's 24 hours.
+        dry_run
+            Change nothing, say what would be deleted.
+        progress
+            Told of each segment.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is neither a folder nor a segment of this name.
+        """
+        found = await self._segments(path)
+        seen: set[str] = set()
+        calls = [partial(self._one, segment, grace_s, dry_run, progress, seen) for segment in found]
+        results = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
+        return _sum(found, results)
+
+    async def _segments(self, path: str) -> list[str]:
+        """Everything that has a header or a chunk folder, at or below a path."""
+        found: set[str] = set()
+        level, is_there = [path], False
+        while level:
+            listings = await self.client.runtime.gather(
+                [partial(self._list, folder, found) for folder in level], self.client.backend.requests_max
+            )
+            is_there = is_there or any(listing is not None for listing in listings)
+            level = [folder for listing in listings for folder in listing or ()]
+        if not self.listings.is_top(path) and await self._is_segment(path, is_there or bool(found)):
+            found.add(path)
+        return sorted(found)
+
+    async def _is_segment(self, path: str, is_folder: bool) -> bool:
+        """Whether there is a segment, or something left of one, at a path; of what is no folder, there must be."""
+        if (await self.client.headers.load(path)).header is not None:
+            return True
+        if await self.client.backend.is_folder(names.chunks_folder(path)):
+            return True
+        if not is_folder:
+            await self.client.lookup.view(path, fresh=True)
+        return not is_folder
+
+    async def _list(self, folder: str, found: set[str]) -> list[str] | None:
+        """Note the segments in a folder; returns the folders in it, or None if there is no such folder."""
+        try:
+            listing = await self.client.backend.list(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        folders = []
+        for entry in listing.entries:
+            name = entry.path.rpartition("/")[2]
+            if not entry.is_folder and name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
+                found.add(names.segment_of_header(entry.path))
+            elif entry.is_folder and name.endswith(names.CHUNKS_SUFFIX) and name != names.CHUNKS_SUFFIX:
+                found.add(names.segment_of_folder(entry.path))
+            elif entry.is_folder:
+                folders.append(entry.path)
+        return folders
+
+    async def _one(
+        self, path: str, grace_s: float | None, dry_run: bool, progress: Progress | None, seen: set[str]
+    ) -> Collected | Failure:
+        try:
+            collected = await self.client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, seen=seen)
+        except FileNotFoundError:
+            collected = Collected()  # its last leftovers went meanwhile
+        except RollingError as error:
+            logger.warning("%s is not collected: %s", path, error)
+            return Failure(path, str(error))
+        if progress is not None:
+            progress(path, collected)
+        return collected
+
+
+def _sum(paths: Iterable[str], results: Iterable[Collected | Failure]) -> CollectedTree:
+    total = Collected()
+    failures: list[Failure] = []
+    for result in results:
+        if isinstance(result, Failure):
+            failures.append(result)
+        else:
+            total = total.plus(result)
+    return CollectedTree(
+        total.files, total.bytes, total.young, total.folders, segments=tuple(paths), failures=tuple(failures)
+    )

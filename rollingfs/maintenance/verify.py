@@ -1,0 +1,137 @@
+"""Verification: every chunk that a header names is there, as long as it says, and holds the bytes it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import google_crc32c
+
+from rollingfs import names
+from rollingfs.client import Client
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.header import Chunk, Entry, Header
+from rollingfs.lookup import View
+
+READ_BYTES_MAX = 4 * 1024 * 1024
+LOOKS_MAX = 16
+
+OK = "ok"
+MISSING = "missing"
+SHORT = "too short"
+LONG = "too long"
+CORRUPT = "corrupt"
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found of one chunk."""
+
+    start: int
+    """Segment offset of its first byte that is used."""
+    length: int
+    """Bytes used."""
+    file: str
+    """Path on the backend."""
+    size: int
+    """Bytes of the file, as the header says."""
+    found_size: int | None
+    """Bytes of the file, as far as they were read; None if it is missing."""
+    crc32c: int | None
+    """As the header says; None for an adopted plain file, or chunks joined of parts."""
+    state: str
+    """``"ok"``, ``"missing"``, ``"too short"``, ``"too long"`` or ``"corrupt"``."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.state == OK
+
+
+class Verifier:
+    """Reads segments to see whether they are whole."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def verify(self, path: str) -> list[Verified]:
+        """One row for each chunk, in order; an index page that cannot be read is one row for all its chunks.
+
+        The header itself, with its inline tail, was checked when it was read.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is at the path.
+        CorruptHeaderError
+            The header is damaged.
+        """
+        view = await self.client.lookup.view(path, fresh=True)
+        known: dict[str, Verified] = {}
+        for _ in range(LOOKS_MAX):
+            rows = await self._look(view, known)
+            again = await self.client.lookup.view(path, fresh=True)
+            if all(row.ok for row in rows) or _version(again) == _version(view):
+                break
+            view = again  # what seems damaged may have been replaced or truncated meanwhile
+            known = {row.file: row for row in rows if row.ok}
+        return rows
+
+    async def _look(self, view: View, known: dict[str, Verified]) -> list[Verified]:
+        header = view.header
+        if header is None:
+            return [Verified(0, view.size, view.path, view.size, view.size, None, OK)] if view.size else []
+        rows: list[Verified] = []
+        chunks: list[Chunk] = []
+        for entry in header.entries:
+            try:
+                found = await self.client.pages.unfold(view.path, [entry])
+            except (FileNotFoundError, CorruptHeaderError) as error:
+                rows.append(_damaged_page(view.path, header, entry, error))
+                continue
+            chunks += [chunk for chunk in found if chunk.end > header.start]
+        calls = [partial(self._check, view.path, chunk, known) for chunk in chunks]
+        rows += await self.client.runtime.gather(calls, self.client.backend.requests_max)
+        return sorted(rows, key=lambda row: row.start)
+
+    async def _check(self, path: str, chunk: Chunk, known: dict[str, Verified]) -> Verified:
+        file = names.resolve(path, chunk.file)
+        size: int | None = known[file].found_size if file in known else None
+        state = OK
+        if file not in known:
+            size, state = await self._read(file, chunk)
+        return Verified(chunk.start, chunk.length, file, chunk.size, size, chunk.crc32c, state)
+
+    async def _read(self, file: str, chunk: Chunk) -> tuple[int | None, str]:
+        """Read a whole file, and one byte more than there should be."""
+        size = crc = 0
+        try:
+            while size <= chunk.size:
+                end = min(size + READ_BYTES_MAX, chunk.size + 1)
+                data = await self.client.backend.read_range(file, size, end)
+                crc = google_crc32c.extend(crc, data)
+                size += len(data)
+                if size < end:
+                    break
+        except FileNotFoundError:
+            return None, MISSING
+        if size != chunk.size:
+            return size, SHORT if size < chunk.size else LONG
+        return size, OK if chunk.crc32c is None or crc == chunk.crc32c else CORRUPT
+
+
+def _version(view: View) -> tuple[str | None, int]:
+    return (view.header.segment, view.header.version) if view.header else (view.token, 0)
+
+
+def _damaged_page(path: str, header: Header, entry: Entry, error: Exception) -> Verified:
+    start = max(entry.start, header.start)
+    state = MISSING if isinstance(error, FileNotFoundError) else CORRUPT
+    crc = entry.crc32c
+    return Verified(start, entry.end - start, names.resolve(path, entry.file), entry.size, None, crc, state)
+
+
+def damaged(rows: Sequence[Verified]) -> list[Verified]:
+    """The rows that say that something is wrong."""
+    return [row for row in rows if not row.ok]

@@ -1,0 +1,219 @@
+"""The methods of the filesystem: each verb in two forms, and those that take several paths or patterns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from glob import has_magic
+from typing import Any
+
+from fsspec.asyn import AsyncFileSystem
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.utils import stringify_path
+
+from rollingfs.bridge import Bridge
+from rollingfs.twins import awaited, blocking
+from rollingfs.verbs import CREATE, OVERWRITE, Verbs
+
+
+class Methods(AsyncFileSystem):
+    """All that fsspec's filesystems and segments can do, made of verbs.
+
+    What fsspec makes of these by itself (`walk`, `glob`, `expand_path`, `cat`, `get`, `put`, `copy`, `pipe`, ...) is
+    inherited: the blocking forms from `AbstractFileSystem` over a sync backend, where no event loop is needed, else
+    from `AsyncFileSystem`.
+    """
+
+    _bridge: Bridge
+    _verbs: Verbs
+
+    info, _info = blocking(Verbs.info), awaited(Verbs.info)
+    exists, _exists = blocking(Verbs.exists), awaited(Verbs.exists)
+    isfile, _isfile = blocking(Verbs.isfile), awaited(Verbs.isfile)
+    isdir, _isdir = blocking(Verbs.isdir), awaited(Verbs.isdir)
+    ls, _ls = blocking(Verbs.ls), awaited(Verbs.ls)
+    find, _find = blocking(Verbs.find), awaited(Verbs.find)
+    du, _du = blocking(Verbs.du), awaited(Verbs.du)
+    created, _created = blocking(Verbs.created), awaited(Verbs.created)
+    modified, _modified = blocking(Verbs.modified), awaited(Verbs.modified)
+    ukey, _ukey = blocking(Verbs.ukey), awaited(Verbs.ukey)
+    checksum, _checksum = blocking(Verbs.checksum), awaited(Verbs.checksum)
+    cat_file, _cat_file = blocking(Verbs.cat_file), awaited(Verbs.cat_file)
+    cat_ranges, _cat_ranges = blocking(Verbs.cat_ranges), awaited(Verbs.cat_ranges)
+    get_file, _get_file = blocking(Verbs.get_file), awaited(Verbs.get_file)
+    _pipe_file = awaited(Verbs.pipe_file)
+    _put_file = awaited(Verbs.put_file)
+    touch, _touch = blocking(Verbs.touch, commits=True), awaited(Verbs.touch)
+    cp_file, _cp_file = blocking(Verbs.cp_file), awaited(Verbs.cp_file)
+    mkdir, _mkdir = blocking(Verbs.mkdir), awaited(Verbs.mkdir)
+    makedirs, _makedirs = blocking(Verbs.makedirs), awaited(Verbs.makedirs)
+    rmdir, _rmdir = blocking(Verbs.rmdir), awaited(Verbs.rmdir)
+    rm_file, _rm_file = blocking(Verbs.rm_file), awaited(Verbs.rm_file)
+    mv_file, _mv_file = blocking(Verbs.mv_file), awaited(Verbs.mv_file)
+    create, _create = blocking(Verbs.create, commits=True), awaited(Verbs.create)
+    _append = awaited(Verbs.append)
+    _overwrite = awaited(Verbs.overwrite)
+    stage, _stage = blocking(Verbs.stage), awaited(Verbs.stage)
+    seal, _seal = blocking(Verbs.seal, commits=True), awaited(Verbs.seal)
+    truncate, _truncate = blocking(Verbs.truncate, commits=True), awaited(Verbs.truncate)
+    concat, _concat = blocking(Verbs.concat, commits=True), awaited(Verbs.concat)
+    collect, _collect = blocking(Verbs.collect), awaited(Verbs.collect)
+
+    def append(
+        self,
+        path: str,
+        data: Any,
+        expected_offset: int | None = None,
+        attrs: Mapping[str, str] | None = None,
+        expected_attrs: Mapping[str, str | None] | None = None,
+    ) -> int:
+        # uploads are a call of their own, which Ctrl-C cancels with nothing committed
+        taken = self._bridge.run(self._verbs.take_addition(path, data, expected_offset, expected_attrs))
+        verb = self._verbs.append(path, taken, expected_offset, attrs, expected_attrs)
+        return self._bridge.run(verb, commits=self._verbs.strip(path))
+
+    append.__doc__ = Verbs.append.__doc__
+
+    def overwrite(
+        self,
+        path: str,
+        data: Any,
+        attrs: Mapping[str, str] | None = None,
+        expected_attrs: Mapping[str, str | None] | None = None,
+    ) -> None:
+        taken = self._bridge.run(self._verbs.take_replacement(path, data, expected_attrs))
+        self._bridge.run(self._verbs.overwrite(path, taken, attrs, expected_attrs), commits=self._verbs.strip(path))
+
+    overwrite.__doc__ = Verbs.overwrite.__doc__
+
+    def pipe_file(self, path: str, value: Any, mode: str = OVERWRITE, **kwargs: Any) -> None:
+        if self._intrans:
+            with self.open(path, "xb" if mode == CREATE else "wb") as file:
+                file.write(value)
+            return
+        taken = self._bridge.run(self._verbs.take_replacement(path, value, create_only=mode == CREATE))
+        self._bridge.run(self._verbs.pipe_file(path, taken, mode), commits=self._verbs.strip(path))
+
+    pipe_file.__doc__ = Verbs.pipe_file.__doc__
+
+    def put_file(
+        self,
+        lpath: str | os.PathLike[str],
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = OVERWRITE,
+        **kwargs: Any,
+    ) -> None:
+        if self._intrans and not os.path.isdir(lpath):
+            with self.open(rpath, "xb" if mode == CREATE else "wb") as target, open(lpath, "rb") as source:
+                shutil.copyfileobj(source, target)
+            return
+        self._bridge.run(self._verbs.put_file(lpath, rpath, callback, mode))
+
+    put_file.__doc__ = Verbs.put_file.__doc__
+
+    # -- several paths, patterns ---------------------------------------------------------------------------
+
+    def rm(self, path: str | Sequence[str], recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Delete segments and plain files; with `recursive`, folders with all that is in them.
+
+        Parameters
+        ----------
+        path
+            One, several, or patterns.
+        recursive
+            Folders too.
+        maxdepth
+            How many levels of a folder to empty; then the folders stay.
+
+        Raises
+        ------
+        FileNotFoundError
+            One of them is not there.
+        IsADirectoryError
+            One is a folder, and `recursive` is false.
+        FencedError
+            An exclusive owner holds one.
+        """
+        paths = self.expand_path(path) if _is_pattern(path) else self._listed(path)
+        self._bridge.run(self._verbs.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth))
+
+    async def _rm(
+        self, path: str | Sequence[str], recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
+    ) -> None:
+        paths = await self._expand_path(path) if _is_pattern(path) else self._listed(path)
+        verb = self._verbs.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth)
+        await self._bridge.arun(verb)
+
+    def mv(
+        self,
+        path1: str | Sequence[str],
+        path2: str | Sequence[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Give segments, plain files and folders other names; no bytes are moved.
+
+        A segment keeps its offsets, seal, policy and attributes. What is at the target is replaced; into a folder
+        that is there it goes under its own name. Each segment moves by itself, all or nothing.
+
+        Parameters
+        ----------
+        path1
+            One, several, or patterns.
+        path2
+            Where to; a folder, for several. As many as there are of `path1`, if it is a list.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing at `path1`.
+        FencedError
+            An exclusive owner holds one of the segments.
+        NotImplementedError
+            `maxdepth` is given: half a folder cannot be moved.
+        """
+        sources = self.expand_path(path1) if _is_pattern(path1) else self._listed(path1)
+        self._bridge.run(self._move(path1, sources, path2, maxdepth))
+
+    async def _mv(
+        self,
+        path1: str | Sequence[str],
+        path2: str | Sequence[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        sources = await self._expand_path(path1) if _is_pattern(path1) else self._listed(path1)
+        await self._bridge.arun(self._move(path1, sources, path2, maxdepth))
+
+    def _listed(self, paths: str | Sequence[str]) -> list[str]:
+        return [self._verbs.strip(path) for path in _as_list(paths)]
+
+    async def _move(
+        self, path1: str | Sequence[str], sources: Sequence[str], path2: str | Sequence[str], maxdepth: int | None
+    ) -> None:
+        if maxdepth is not None:
+            raise NotImplementedError("mv takes no maxdepth: half a folder cannot be moved")
+        if not isinstance(path2, str | os.PathLike):
+            for source, target in zip(sources, path2, strict=True):
+                await self._verbs.folders.move(source, self._verbs.strip(target), into=False)
+            return
+        target = self._verbs.strip(path2)
+        into: bool | None = None  # whether the target is a folder, the move itself finds out
+        if _is_pattern(path1) or not isinstance(path1, str | os.PathLike) or stringify_path(path2).endswith("/"):
+            into = True
+        elif stringify_path(path1).endswith("/"):
+            into = False  # as with cp: what is in the folder
+        for source in sources:
+            await self._verbs.folders.move(source, target, into=into)
+
+
+def _is_pattern(paths: Any) -> bool:
+    return any(has_magic(stringify_path(path)) for path in _as_list(paths))
+
+
+def _as_list(paths: Any) -> list[Any]:
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)

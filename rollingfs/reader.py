@@ -1,0 +1,392 @@
+"""Files opened for reading: one snapshot, buffered, read ahead where reads follow each other."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import io
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fsspec.caching import caches
+
+from rollingfs.bridge import Bridge
+from rollingfs.client import Client
+from rollingfs.listing import info_of
+from rollingfs.lookup import View
+from rollingfs.prefetch import PREFETCH_BYTES_MAX, PREFETCH_RANGE_BYTES, PREFETCH_RANGES_MAX, Window
+
+BLOCK_BYTES = 5 * 1024 * 1024
+"""What `blocksize` says if nobody set it: how much a consumer that asks may read at once."""
+LINE_BYTES = 64 * 1024
+"""Fetched by a `readline` that finds nothing in the buffer."""
+SYNC_BUFFER_BYTES = 256 * 1024
+"""Fetched by a small read that follows another, where there is nothing to be prefetched."""
+BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
+SEQUENTIAL_READS_MIN = 2
+"""Fetches that each began where the one before ended (the first: at the beginning) before more is prefetched."""
+
+
+class ReadFile(io.BufferedIOBase):
+    """A segment or plain file, opened for reading at one snapshot.
+
+    Position 0 is the first retained byte. A file may be shared by threads, each call is atomic, and used in a
+    forked child.
+
+    Parameters
+    ----------
+    fs : RollingFileSystem
+        What opens it again where it is unpickled.
+    client
+        Reads it.
+    bridge
+        Reaches the client's coroutines.
+    path : str
+        Of the segment.
+    view
+        The snapshot; by default what is there. Over an async backend a header that this client knows, but has
+        not looked at within the cache time, is looked at again beside the first request for data.
+    absolute : bool
+        Positions are segment offsets; the first is that of the first retained byte, and `size` is the length.
+    block_size : int, optional
+        Only what `blocksize` says.
+    cache_type, cache_options
+        fsspec's ``"parts"`` (ranges that are known already) is used; of other caches there is no need.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
+    """
+
+    mode = "rb"
+    _window: Window | None = None  # `close` runs also if the constructor raised
+
+    def __init__(
+        self,
+        fs: Any,
+        client: Client,
+        bridge: Bridge,
+        path: str,
+        view: View | None = None,
+        *,
+        absolute: bool = False,
+        block_size: int | str | None = None,
+        cache_type: str | None = None,
+        cache_options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.fs = fs
+        self.path = path
+        self.absolute = absolute
+        self.blocksize = block_size if isinstance(block_size, int) else BLOCK_BYTES
+        self._client = client
+        self._bridge = bridge
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._provisional = False
+        self._view = view or self._known() or bridge.run(client.lookup.view(path))
+        if absolute:
+            self._settle()
+        self.loc = self._view.start if absolute else 0
+        self._buffer, self._buffer_start = b"", 0
+        self._fetched_end = self._view.start
+        self._streak = 0
+        self.cache = None
+        if cache_type == "parts":
+            self.cache = caches[cache_type](self.blocksize, self._fetch_part, self.size, **(cache_options or {}))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path}>"
+
+    def __reduce__(self) -> tuple[Callable[..., ReadFile], tuple[Any, ...]]:
+        return _reopen, (self.fs, self.path, self.absolute, self.blocksize, self.loc)
+
+    # -- what it is ----------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Where the file ends, as a position; bytes retained unless it is `absolute`."""
+        self._settle()
+        return self._view.length - self._base
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What `info` says of the snapshot."""
+        self._settle()
+        return info_of(self._view)
+
+    def info(self) -> dict[str, Any]:
+        """What `RollingFileSystem.info` would have said when the file was opened."""
+        return self.details
+
+    @property
+    def full_name(self) -> str:
+        """The file's URL."""
+        url: str = self.fs.unstrip_protocol(self.path)
+        return url
+
+    def readable(self) -> bool:
+        return not self.closed
+
+    def seekable(self) -> bool:
+        return not self.closed
+
+    def writable(self) -> bool:
+        return False
+
+    # -- positions -----------------------------------------------------------------------------------------
+
+    def tell(self) -> int:
+        return self.loc
+
+    def seek(self, loc: int, whence: int = io.SEEK_SET, /) -> int:
+        """Set the position; beyond the end there is nothing to read.
+
+        Raises
+        ------
+        ValueError
+            It would be negative, or `whence` is none of 0, 1 and 2.
+        """
+        with self._held():
+            if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
+                raise ValueError(f"whence is {whence}; it must be 0, 1 or 2")
+            origin = self.loc if whence == io.SEEK_CUR else self.size if whence == io.SEEK_END else 0
+            position = int(loc) + origin
+            if position < 0:
+                raise ValueError(f"{self.path}: position {position} lies before the file's beginning")
+            self.loc = position
+            return position
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read up to `size` bytes, fewer only at the end; all that is left by default.
+
+        Raises
+        ------
+        SegmentTruncatedError
+            They have been truncated away since the file was opened, or (absolute) before.
+        FileNotFoundError
+            What was opened is gone.
+        CorruptChunkError
+            A chunk is missing, too short or fails its checksum.
+        """
+        size = -1 if size is None else int(size)
+        with self._held():
+            if size == 0:
+                return b""
+            self._settle(size)
+            start, end = self._span(size)
+            if self.cache is not None:
+                data: bytes = self.cache._fetch(self.loc, self.loc + end - start)
+            else:
+                data = self._get(start, end)
+            self.loc += len(data)
+            return data
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """Read up to `size` bytes with at most one wait: what is in the buffer, else like `read`."""
+        with self._held():
+            held = self._buffer_start + len(self._buffer) - self.loc - self._base
+            if 0 < held <= len(self._buffer):
+                return self.read(held if size < 0 else min(size, held))
+            return self.read(LINE_BYTES if size < 0 else size)
+
+    def read_buffer(self, size: int | None = -1) -> bytes:
+        """`read`, for pyarrow, which takes what has a buffer without copying it."""
+        return self.read(size)
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Read to the end of the line, that included, or up to `size` bytes."""
+        limit = -1 if size is None else int(size)
+        with self._held():
+            first = self.loc + self._base - self._buffer_start
+            if limit < 0 and 0 <= first < len(self._buffer):
+                last = self._buffer.find(b"\n", first) + 1
+                if last:
+                    self.loc += last - first
+                    return self._buffer[first:last]
+            return self._line(limit)
+
+    def _line(self, limit: int) -> bytes:
+        self._settle(LINE_BYTES if limit < 0 else min(limit, LINE_BYTES))
+        start, end = self._span(limit)
+        parts = []
+        while start < end:
+            self._load(start, min(start + LINE_BYTES, end))
+            first, last = start - self._buffer_start, end - self._buffer_start
+            found = self._buffer.find(b"\n", first, last) + 1
+            parts.append(self._buffer[first : found or last])
+            start += len(parts[-1])
+            if found:
+                break
+        self.loc = start - self._base
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
+        """Read to the first occurrence of some bytes, those included, or to the end.
+
+        Parameters
+        ----------
+        char
+            What to find.
+        blocks
+            How many bytes to read at once.
+        """
+        with self._held():
+            start = self.loc
+            found = bytearray()
+            while part := self.read(blocks or LINE_BYTES):
+                searched = max(0, len(found) - len(char) + 1)  # it may begin in the part before
+                found += part
+                at = found.find(char, searched)
+                if at >= 0:
+                    del found[at + len(char) :]
+                    break
+            self.loc = start + len(found)
+            return bytes(found)
+
+    def close(self) -> None:
+        """Close the file and give up what is on its way; closing it again does nothing."""
+        if self.closed:
+            return
+        if self._window is not None and self._process == os.getpid():
+            self._window.close()
+        self._window = None
+        self._buffer = b""
+        self.cache = None
+        super().close()
+
+    # -- the snapshot --------------------------------------------------------------------------------------
+
+    def _known(self) -> View | None:
+        """What this client knows of the segment, if that is recent or may be looked at again later."""
+        headers = self._client.headers
+        loaded = headers.recent(self.path)
+        if loaded is None and self._bridge.is_async and headers.cache_s > 0:
+            loaded = headers.seen(self.path)
+            self._provisional = loaded is not None and loaded.live
+        return View(self.path, loaded.header, loaded.token) if loaded is not None and loaded.live else None
+
+    def _settle(self, size: int = 0) -> None:
+        """Make sure of the snapshot; the next `size` bytes (-1: all) are fetched beside the look."""
+        if self._provisional:
+            with self._held():
+                self._settle_held(size)
+
+    def _settle_held(self, size: int) -> None:
+        if not self._provisional:
+            return  # another thread was faster
+        start, end = self._span(size) if size else (0, 0)
+        view, data = self._bridge.run(self._look(start, end))
+        self._provisional = False
+        if view.token != self._view.token:
+            self._view = view
+            self._fetched_end = view.start
+        elif isinstance(data, Exception):
+            raise data
+        elif data:
+            self._fetched(start, data)
+
+    async def _look(self, start: int, end: int) -> tuple[View, bytes | Exception]:
+        """The snapshot as it is now and, beside it, bytes of the one that is believed."""
+        believed = self._view
+        found: list[bytes | Exception] = [b""]
+
+        async def look() -> View:
+            return await self._client.lookup.view(self.path, fresh=True)
+
+        async def fetch() -> View:
+            found[:] = await self._client.fetcher.read_many([(believed, start, end)])
+            return believed
+
+        calls = [look, fetch] if start < end else [look]
+        view = (await self._client.runtime.gather(calls, len(calls)))[0]
+        return view, found[0]
+
+    # -- fetching, in segment offsets ----------------------------------------------------------------------
+
+    @property
+    def _base(self) -> int:
+        """The segment offset of position 0."""
+        return 0 if self.absolute else self._view.start
+
+    def _held(self) -> threading.RLock:
+        """The lock, if the file is open; in a forked child a new one, and nothing on its way."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._lock = threading.RLock()
+            self._window = None  # it is the parent's
+        if self.closed:
+            raise ValueError(f"{self.path}: the file is closed")
+        return self._lock
+
+    def _span(self, size: int) -> tuple[int, int]:
+        """The next `size` bytes (-1: all) as segment offsets."""
+        start = self.loc + self._base
+        end = self._view.length if size < 0 else min(start + size, self._view.length)
+        return start, max(start, end)
+
+    def _fetch_part(self, start: int, end: int) -> bytes:
+        return self._get(start + self._base, min(end + self._base, self._view.length))
+
+    def _get(self, start: int, end: int) -> bytes:
+        parts = []
+        while start < end:
+            self._load(start, end)
+            parts.append(self._buffer[start - self._buffer_start : end - self._buffer_start])
+            start += len(parts[-1])
+        if len(self._buffer) > BUFFER_KEPT_BYTES_MAX:
+            self._buffer = b""
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _load(self, start: int, end: int) -> None:
+        """Get the byte at `start` into the buffer, and what else of ``[start, end)`` comes with it."""
+        if 0 <= start - self._buffer_start < len(self._buffer):
+            return
+        sequential = self._streak + 1 if start == self._fetched_end else 0
+        if self._window is None and self._bridge.is_async and sequential >= SEQUENTIAL_READS_MIN:
+            self._window = self._open_window(start) if end - start < PREFETCH_BYTES_MAX else None
+        if self._window is not None:
+            ahead = self._from_window(start)
+            if ahead is not None:
+                self._fetched(*ahead)
+                return
+        if sequential and not self._bridge.is_async:
+            end = max(end, min(start + SYNC_BUFFER_BYTES, self._view.length))
+        self._fetched(start, self._bridge.run(self._client.fetcher.read(self._view, start, end)))
+
+    def _fetched(self, start: int, data: bytes) -> None:
+        """Keep what was read."""
+        self._streak = self._streak + 1 if start == self._fetched_end else 0
+        self._buffer, self._buffer_start = data, start
+        self._fetched_end = start + len(data)
+
+    def _from_window(self, start: int) -> tuple[int, bytes] | None:
+        """The prefetched range that holds the byte at `start`; what was prefetched in vain is given up."""
+        assert self._window is not None
+        found = None
+        try:
+            found = self._window.take(start)
+        finally:
+            if found is None:
+                self._window.close()
+                self._window = None
+        return found
+
+    def _open_window(self, start: int) -> Window:
+        view, fetcher, bridge = self._view, self._client.fetcher, self._bridge
+
+        def begin(first: int, last: int) -> concurrent.futures.Future[bytes]:
+            return bridge.start(fetcher.read(view, first, last, range_bytes=PREFETCH_RANGE_BYTES))
+
+        return Window(begin, start, view.length, min(PREFETCH_RANGES_MAX, self._client.backend.requests_max))
+
+
+def _reopen(fs: Any, path: str, absolute: bool, block_size: int, loc: int) -> ReadFile:
+    options = {"absolute": True} if absolute else {}
+    file: ReadFile = fs.open(path, "rb", block_size=block_size, **options)
+    file.seek(loc)
+    return file

@@ -1,0 +1,280 @@
+"""What the filesystem says and reads of files and folders, as coroutines of the core."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import IO, Any
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
+from rollingfs import names
+from rollingfs.client import Client
+from rollingfs.folders import Folders
+from rollingfs.listing import Info, Listings
+from rollingfs.lookup import View
+from rollingfs.slicing import Range, clip, spread
+from rollingfs.transitions import missing
+
+PIECE_BYTES = 32 * 1024 * 1024
+"""So much of a file is held at once while it is copied or downloaded; it is read in several ranges at a time."""
+
+
+class Reading:
+    """The methods of a filesystem that change nothing, over paths as its callers write them.
+
+    Parameters
+    ----------
+    strip
+        Makes the backend's own path of whatever a caller calls it.
+    """
+
+    def __init__(self, client: Client, strip: Callable[[str], str]) -> None:
+        self.client = client
+        self.listings = Listings(client)
+        self.folders = Folders(client, self.listings)
+        self.strip = strip
+
+    # -- what is there -------------------------------------------------------------------------------------
+
+    async def info(self, path: str, **kwargs: Any) -> Info:
+        """What is at a path, as fsspec says it.
+
+        Returns
+        -------
+        dict
+            ``name``, ``size`` (bytes), ``type`` (``"file"`` or ``"directory"``); for files also ``start_offset`` (of
+            the first retained byte), ``length`` (the end offset), ``sealed``, ``chunks`` (their count), ``version``,
+            ``created`` and ``mtime`` (seconds since 1970).
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        """
+        return await self.listings.info(self.strip(path), fresh=bool(kwargs.get("refresh")))
+
+    async def exists(self, path: str, **kwargs: Any) -> bool:
+        """Whether there is a segment, a plain file or a folder of this name now."""
+        return await self.listings.is_there(self.strip(path))
+
+    async def isfile(self, path: str) -> bool:
+        """Whether there is a segment or a plain file of this name."""
+        return await self._type(path) == "file"
+
+    async def isdir(self, path: str) -> bool:
+        """Whether there is a folder of this name (and no file)."""
+        return await self._type(path) == "directory"
+
+    async def _type(self, path: str) -> str | None:
+        try:
+            kind: str = (await self.info(path))["type"]
+        except FileNotFoundError:
+            return None
+        return kind
+
+    async def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Info] | list[str]:
+        """What lies in a folder, as of the call: segments, plain files and folders, sorted by name.
+
+        Parameters
+        ----------
+        detail
+            Give infos rather than names.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing of this name is there.
+        """
+        infos = await self.listings.ls(self.strip(path))
+        return infos if detail else [info["name"] for info in infos]
+
+    async def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
+    ) -> dict[str, Info] | list[str]:
+        """Everything below a path, as of the call: segments and plain files, on request folders too.
+
+        Parameters
+        ----------
+        maxdepth
+            How many levels of folders to look into; None for all.
+        withdirs
+            Folders too.
+        detail
+            Give infos by name rather than names.
+        """
+        if maxdepth is not None and maxdepth < 1:
+            raise ValueError("maxdepth must be at least 1")
+        found = await self.listings.find(self.strip(path), maxdepth, with_folders=withdirs)
+        return found if detail else list(found)
+
+    async def du(
+        self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: Any
+    ) -> int | dict[str, int]:
+        """Bytes retained below a path: their sum, or by name."""
+        found = await self.listings.find(self.strip(path), maxdepth, with_folders=withdirs)
+        sizes = {name: int(info["size"]) for name, info in found.items()}
+        return sum(sizes.values()) if total else sizes
+
+    async def created(self, path: str) -> datetime:
+        """When a file was created."""
+        return await self._date(path, "created")
+
+    async def modified(self, path: str) -> datetime:
+        """When a file was last changed."""
+        return await self._date(path, "mtime")
+
+    async def _date(self, path: str, key: str) -> datetime:
+        info = await self.info(path)
+        if key not in info:
+            raise IsADirectoryError(21, "A folder has no date", info["name"])
+        return datetime.fromtimestamp(info[key], UTC)
+
+    async def ukey(self, path: str) -> str:
+        """A text that changes whenever the content of the file may have changed."""
+        path = self.strip(path)
+        view = await self.view(path)
+        if view.header is not None:
+            said = f"{path} {view.header.segment} {view.header.version}"
+        else:
+            assert view.plain is not None
+            said = f"{path} {view.plain.size} {view.plain.modified} {view.token}"
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    async def checksum(self, path: str) -> int:
+        """A number that changes whenever the content of the file may have changed."""
+        return int((await self.ukey(path))[:32], 16)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def view(self, path: str) -> View:
+        """A snapshot of a segment or plain file.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none.
+        """
+        if names.is_reserved(path):
+            raise missing(path)
+        return await self.client.lookup.view(path)
+
+    async def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        """The bytes of a file, counted from the first retained one.
+
+        Parameters
+        ----------
+        start, end
+            Sliced as by Python: negative counts from the end, too large is clipped, empty gives ``b""``.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file.
+        CorruptChunkError
+            A chunk is missing, too short, or fails its checksum.
+        """
+        [answer] = await self._read([(self.strip(path), start, end)])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def cat_ranges(
+        self,
+        paths: list[str],
+        starts: int | Sequence[int | None] | None,
+        ends: int | Sequence[int | None] | None,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[bytes | Exception]:
+        """Ranges of one file or several, all asked for at once; sliced as `cat_file` does.
+
+        Parameters
+        ----------
+        on_error
+            ``"return"`` puts an error in the place of its range, ``"raise"`` raises the first.
+        """
+        ranges = [(self.strip(path), start, end) for path, start, end in spread(paths, starts, ends)]
+        answers = await self._read(ranges)
+        if on_error != "return":
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+        return answers
+
+    async def _read(self, ranges: Sequence[Range]) -> list[bytes | Exception]:
+        """Read all ranges at once; headers known, but not looked at of late, are looked at again beside the data."""
+        paths = list(dict.fromkeys(path for path, _, _ in ranges))
+        known = {path: view for path in paths if (view := self._known(path)) is not None}
+        if not self.client.backend.is_async or len(known) < len(paths):
+            return await self._read_of(await self._views(paths), ranges)
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            partial(self._views, paths),
+            partial(self._read_of, known, ranges),
+        ]
+        views: dict[str, View | Exception]
+        answers: list[bytes | Exception]
+        views, answers = await self.listings.gather(calls)
+        if all(isinstance(view, View) and view.token == known[path].token for path, view in views.items()):
+            return answers
+        return await self._read_of(views, ranges)
+
+    def _known(self, path: str) -> View | None:
+        seen = self.client.headers.seen(path)
+        return View(path, seen.header, seen.token) if seen is not None and seen.live else None
+
+    async def _read_of(self, views: Mapping[str, View | Exception], ranges: Sequence[Range]) -> list[bytes | Exception]:
+        requests = []
+        for path, start, end in ranges:
+            view = views[path]
+            if isinstance(view, View):
+                first, last = clip(start, end, view.size)
+                requests.append((view, view.start + first, view.start + last))
+        answers = iter(await self.client.fetcher.read_many(requests))
+        found = [views[path] for path, _, _ in ranges]
+        return [view if isinstance(view, Exception) else next(answers) for view in found]
+
+    async def _views(self, paths: Sequence[str]) -> dict[str, View | Exception]:
+        views = await self.listings.gather([partial(self._view_or_error, path) for path in paths])
+        return dict(zip(paths, views, strict=True))
+
+    async def _view_or_error(self, path: str) -> View | Exception:
+        try:
+            return await self.view(path)
+        except OSError as error:
+            return error
+
+    async def get_file(
+        self,
+        rpath: str,
+        lpath: str | os.PathLike[str] | IO[bytes],
+        callback: Callback = DEFAULT_CALLBACK,
+        outfile: IO[bytes] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Copy a file to the local disk, or into a file that is open; of a folder, make one."""
+        source = self.strip(rpath)
+        try:
+            view = await self.view(source)
+        except FileNotFoundError:
+            if isinstance(lpath, str | os.PathLike) and await self.listings.is_folder(source):
+                os.makedirs(lpath, exist_ok=True)
+                return
+            raise
+        callback.set_size(view.size)
+        opened: contextlib.AbstractContextManager[IO[bytes]]
+        if outfile is not None or not isinstance(lpath, str | os.PathLike):
+            opened = contextlib.nullcontext(outfile or lpath)  # type: ignore[arg-type]  # a file, not a name
+        else:
+            os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
+            opened = open(lpath, "wb")  # noqa: SIM115 - closed by the `with` below
+        with opened as target:
+            for start in range(view.start, view.length, PIECE_BYTES):
+                data = await self.client.fetcher.read(view, start, min(start + PIECE_BYTES, view.length))
+                target.write(data)
+                callback.relative_update(len(data))

@@ -1,0 +1,139 @@
+"""Trimming a stream: recorded first, so that whoever comes next finishes what was broken off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rollingfs.client import Client
+from rollingfs.errors import BadOffsetError
+from rollingfs.header import Header, Phase
+from rollingfs.ledger import Goal, Ledger, Ledgers, Trim
+from rollingfs.lookup import View
+from rollingfs.transitions import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """What a trim dropped (in a dry run: would drop)."""
+
+    bytes: int = 0
+    deleted: tuple[str, ...] = ()
+    """Sealed segments that lay wholly before the cut, by path."""
+    waiting: int = 0
+    """Bytes that wait for the collection of the folders they lie in."""
+
+
+class Trimmer:
+    """Trims the segments of streams."""
+
+    def __init__(self, client: Client, ledgers: Ledgers) -> None:
+        self.client = client
+        self.ledgers = ledgers
+
+    @staticmethod
+    def goals(views: Mapping[str, View], offsets: Mapping[str, int]) -> dict[str, Goal]:
+        """What a trim to these offsets has to do.
+
+        Parameters
+        ----------
+        views
+            The segments, by name.
+        offsets
+            By name; of segments that are not there, they mean nothing.
+
+        Raises
+        ------
+        BadOffsetError
+            One lies beyond the end of its segment.
+        """
+        goals = {}
+        for name, offset in offsets.items():
+            view = views.get(name)
+            if view is None:
+                continue
+            if offset > view.length:
+                raise BadOffsetError(
+                    f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}"
+                )
+            goals[name] = Goal(offset, view.header.segment if view.header else None)
+        return goals
+
+    @staticmethod
+    def expected(views: Mapping[str, View], goals: Mapping[str, Goal]) -> Trimmed:
+        """What a trim would drop."""
+        found = [(views[name], goal.offset) for name, goal in goals.items() if name in views]
+        return Trimmed(
+            sum(max(0, offset - view.start) for view, offset in found),
+            tuple(view.path for view, offset in found if view.header and is_over(view.header, offset)),
+        )
+
+    async def finish(self, folder: str, ledger: Ledger) -> Trimmed:
+        """Do what is recorded; nothing, if it is done.
+
+        Raises
+        ------
+        OSError
+            A segment could not be trimmed; the trim stays recorded, and the next run goes on with it.
+        """
+        if ledger.trim.done:
+            return Trimmed()
+        calls = [partial(self._trim, f"{folder.rstrip('/')}/{name}", goal) for name, goal in ledger.trim.goals.items()]
+        result = _sum(await self.client.runtime.gather(calls, self.client.backend.requests_max))
+        done = ledger.trim
+
+        def finished(found: Ledger) -> Ledger:
+            # another trim may have been recorded meanwhile: then it goes on
+            return replace(found, trim=Trim(done.goals)) if found.trim == done else found
+
+        await self.ledgers.update(folder, finished)
+        return result
+
+    async def _trim(self, path: str, goal: Goal) -> Trimmed:
+        """Trim one segment, unless it is gone."""
+        view = await self._view(path)
+        if view is None or (view.header and goal.segment is not None and view.header.segment != goal.segment):
+            return Trimmed()
+        offset = min(goal.offset, view.length)
+        dropped = max(0, offset - view.start)
+        guard = _guard(view.header)
+        try:
+            if view.header is not None and is_over(view.header, offset):
+                await self.client.segments.delete(path, guard)
+                return Trimmed(dropped, (path,))
+            waiting = await self.client.segments.truncate(path, offset, guard) if dropped else 0
+        except FileNotFoundError:
+            return Trimmed()  # deleted or moved away meanwhile
+        return Trimmed(dropped, (), waiting)
+
+    async def _view(self, path: str) -> View | None:
+        try:
+            view = await self.client.lookup.view(path, fresh=True)
+            while view.header is not None and view.header.phase is Phase.MERGING:
+                await self.client.merges.resolve(path, view.header)
+                view = await self.client.lookup.view(path, fresh=True)
+        except FileNotFoundError:
+            return None
+        return view
+
+
+def is_over(header: Header, offset: int) -> bool:
+    """Whether a trim to this offset leaves nothing of a segment that takes no more bytes."""
+    return header.sealed and offset >= header.length
+
+
+def _guard(header: Header | None) -> Guard:
+    """Trimming is the stream's right, whoever writes exclusively: so it acts in the epoch that it finds."""
+    if header is None:
+        return Guard()
+    return Guard(header.segment, header.epoch if header.owner is not None else None)
+
+
+def _sum(found: Iterable[Trimmed]) -> Trimmed:
+    several = list(found)
+    return Trimmed(
+        sum(one.bytes for one in several),
+        tuple(path for one in several for path in one.deleted),
+        sum(one.waiting for one in several),
+    )

@@ -1,0 +1,381 @@
+"""What the filesystem does to files and folders, as coroutines of the core: its methods are made of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
+from rollingfs import names
+from rollingfs.chunks import Staged
+from rollingfs.intake import Data, Intake
+from rollingfs.lookup import View
+from rollingfs.maintenance import Collected
+from rollingfs.maintenance.tree import Progress, TreeCollector
+from rollingfs.policy import RollingPolicy, parse_seconds
+from rollingfs.reading import PIECE_BYTES, Reading
+from rollingfs.transitions import Guard, missing
+
+CREATE = "create"
+OVERWRITE = "overwrite"
+
+
+class Verbs(Reading):
+    """All methods of a filesystem, over paths as its callers write them."""
+
+    def to_write(self, path: str) -> str:
+        """The backend's path for something to be changed.
+
+        Raises
+        ------
+        ValueError
+            It is no name for a segment.
+        """
+        return names.check_segment_name(self.strip(path))
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    async def create(self, path: str, policy: RollingPolicy | None = None) -> None:
+        """Make an empty segment.
+
+        Parameters
+        ----------
+        policy
+            When it rolls to a new chunk; by default as this filesystem was told.
+
+        Raises
+        ------
+        FileExistsError
+            A segment or a plain file is there.
+        ValueError
+            It is no name for a segment.
+        """
+        await self.client.segments.create(self.to_write(path), policy)
+
+    async def append(
+        self,
+        path: str,
+        data: Data | Intake,
+        expected_offset: int | None = None,
+        attrs: Mapping[str, str] | None = None,
+        expected_attrs: Mapping[str, str | None] | None = None,
+    ) -> int:
+        """Append to a segment, all or nothing, in one commit.
+
+        Parameters
+        ----------
+        data
+            Bytes, a binary file, receipts of `stage`, or an iterable of these; of any size, in bounded memory.
+        expected_offset
+            The segment offset at which the data must begin.
+        attrs
+            Attributes to set in the same commit.
+        expected_attrs
+            What attributes must be; None for one that must not be there.
+
+        Returns
+        -------
+        int
+            The segment offset at which the data begins.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such segment or file.
+        SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, StagedExpiredError
+            Nothing was written.
+        AppendOutcomeUnknown
+            Whether it took place cannot be said.
+        """
+        guard = Guard(expected_offset=expected_offset, expected_attrs=expected_attrs or {})
+        return await self.client.segments.append(self.to_write(path), data, attrs=attrs, guard=guard)
+
+    async def take_addition(
+        self, path: str, data: Data, expected_offset: int | None, expected_attrs: Mapping[str, str | None] | None
+    ) -> Intake:
+        """Take what `append` is to commit: upload what is too large for memory, commit nothing."""
+        guard = Guard(expected_offset=expected_offset, expected_attrs=expected_attrs or {})
+        return await _taken(self.client.segments.addition(self.to_write(path), guard), data)
+
+    async def overwrite(
+        self,
+        path: str,
+        data: Data | Intake,
+        attrs: Mapping[str, str] | None = None,
+        expected_attrs: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """Create a segment or replace its content, in one commit: a new incarnation that begins at offset 0.
+
+        The policy stays, attributes other than `attrs` do not. Data and attributes are as for `append`.
+
+        Raises
+        ------
+        FencedError, AttributeMismatchError, StagedExpiredError
+            Nothing was written.
+        AppendOutcomeUnknown
+            Whether it took place cannot be said.
+        """
+        guard = Guard(expected_attrs=expected_attrs or {})
+        await self.client.segments.overwrite(self.to_write(path), data, attrs=attrs, guard=guard)
+
+    async def take_replacement(
+        self,
+        path: str,
+        data: Data,
+        expected_attrs: Mapping[str, str | None] | None = None,
+        *,
+        create_only: bool = False,
+    ) -> Intake:
+        """Take what `overwrite` is to commit: upload what is too large for memory, commit nothing."""
+        guard = Guard(expected_attrs=expected_attrs or {})
+        intake = self.client.segments.replacement(self.to_write(path), guard, create_only=create_only)
+        return await _taken(intake, data)
+
+    async def stage(self, path: str, data: Data) -> Staged:
+        """Upload data for a segment, which need not be there yet, and commit nothing.
+
+        Returns
+        -------
+        Staged
+            A small picklable receipt for this path, to be given to `append` or `overwrite` by any process.
+        """
+        return await self.client.segments.stage(self.to_write(path), data)
+
+    async def pipe_file(self, path: str, value: Data | Intake, mode: str = OVERWRITE, **kwargs: Any) -> None:
+        """Write a whole file, in one commit.
+
+        Parameters
+        ----------
+        mode
+            ``"overwrite"``, or ``"create"`` to fail where something is.
+
+        Raises
+        ------
+        FileExistsError
+            With ``"create"``: a segment or a plain file is there.
+        """
+        await self.client.segments.overwrite(self.to_write(path), value, create_only=mode == CREATE)
+
+    async def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        """Make an empty file.
+
+        Parameters
+        ----------
+        truncate
+            Empty a file that is there; otherwise it stays as it is, its date included.
+        """
+        path = self.to_write(path)
+        if truncate:
+            await self.client.segments.overwrite(path, b"")
+            return
+        with contextlib.suppress(FileExistsError):
+            await self.client.segments.create(path)
+
+    async def put_file(
+        self,
+        lpath: str | os.PathLike[str],
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = OVERWRITE,
+        **kwargs: Any,
+    ) -> None:
+        """Write a file from the local disk, in bounded memory and one commit; for a folder, make one.
+
+        Raises
+        ------
+        FileExistsError
+            With mode ``"create"``: a segment or a plain file is there.
+        """
+        if os.path.isdir(lpath):
+            await self.makedirs(rpath, exist_ok=True)
+            return
+        with open(lpath, "rb") as file:
+            callback.set_size(os.fstat(file.fileno()).st_size)
+            await self.pipe_file(rpath, _Counted(file, callback), mode)
+
+    async def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copy the retained bytes of a file into a new segment; for a folder, make one."""
+        source, target = self.strip(path1), self.to_write(path2)
+        try:
+            view = await self.view(source)
+        except FileNotFoundError:
+            if not await self.listings.is_folder(source):
+                raise
+            await self.folders.make_all(target, exist_ok=True)
+            return
+        if source != target:
+            await self._copy(view, target)
+
+    async def _copy(self, view: View, target: str) -> None:
+        intake = self.client.segments.replacement(target)
+        for start in range(view.start, view.length, PIECE_BYTES):
+            try:
+                data = await self.client.fetcher.read(view, start, min(start + PIECE_BYTES, view.length))
+            except BaseException:
+                await intake.abort()
+                raise
+            await intake.take(data)
+        await self.client.segments.overwrite(target, intake)
+
+    # -- the life of a segment -----------------------------------------------------------------------------
+
+    async def seal(self, path: str) -> int:
+        """Let a segment take no more bytes.
+
+        Returns
+        -------
+        int
+            Its length (end offset).
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such segment or file.
+        FencedError
+            An exclusive owner holds it.
+        """
+        return await self.client.segments.seal(self.to_write(path))
+
+    async def truncate(self, path: str, offset: int) -> int:
+        """Drop the bytes of a segment before an offset, and delete the chunks that lie wholly before it.
+
+        Returns
+        -------
+        int
+            How many bytes wait for `collect`: those in chunks that were staged or lie in other segments' folders.
+
+        Raises
+        ------
+        BadOffsetError
+            The offset is negative or beyond the end.
+        FileNotFoundError, FencedError
+            As for `seal`.
+        """
+        return await self.client.segments.truncate(self.to_write(path), offset)
+
+    async def concat(
+        self,
+        target: str,
+        sources: Sequence[str],
+        attrs: Mapping[str, str] | None = None,
+        expected_attrs: Mapping[str, str | None] | None = None,
+    ) -> int:
+        """Append sealed segments to another, moving no bytes; they are gone afterwards.
+
+        Returns
+        -------
+        int
+            The offset in the target at which the first source begins.
+
+        Raises
+        ------
+        FileNotFoundError
+            The target or a source is not there.
+        SegmentNotSealedError
+            A source is not sealed.
+        SegmentSealedError, FencedError, AttributeMismatchError
+            As for `append`.
+        ValueError
+            The target is among the sources, or one of them comes twice.
+        """
+        if isinstance(sources, str):
+            raise TypeError("concat takes a list of sources, not one path")
+        guard = Guard(expected_attrs=expected_attrs or {})
+        paths = [self.to_write(source) for source in sources]
+        return await self.client.concats.concat(self.to_write(target), paths, attrs=attrs, guard=guard)
+
+    async def collect(
+        self,
+        path: str,
+        grace: float | str | None = None,
+        dry_run: bool = False,
+        recursive: bool = False,
+        progress: Progress | None = None,
+    ) -> Collected:
+        """Delete the files that a segment's folder, and those its chunks lie in, hold for nobody any more.
+
+        Parameters
+        ----------
+        grace
+            Seconds (or text like ``"1h"``) for which unreferenced files are left alone; by default 24 hours. Less is
+            your word that nobody writes.
+        dry_run
+            Only say what would be deleted.
+        recursive
+            All segments at or below the path, leftovers of deleted ones among them; then the answer is a
+            `CollectedTree`, which names those that failed.
+        progress
+            With `recursive`: called with each segment's path and what was collected of it.
+        """
+        grace_s = None if grace is None else parse_seconds(grace)
+        if recursive:
+            tree = TreeCollector(self.client)
+            return await tree.collect(self.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress)
+        return await self.client.collector.collect(self.to_write(path), grace_s=grace_s, dry_run=dry_run)
+
+    # -- folders, removing, moving -------------------------------------------------------------------------
+
+    async def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Make a folder; on an object store only a bucket is really made.
+
+        Raises
+        ------
+        FileExistsError
+            Something of this name is there.
+        """
+        await self.folders.make(self.strip(path), parents=create_parents)
+
+    async def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a folder and those above it."""
+        await self.folders.make_all(self.strip(path), exist_ok=exist_ok)
+
+    async def rmdir(self, path: str) -> None:
+        """Remove a folder (on an object store: a bucket) in which nothing is.
+
+        Raises
+        ------
+        OSError
+            It is not empty (``errno.ENOTEMPTY``).
+        """
+        await self.folders.remove_empty(self.strip(path))
+
+    async def rm_file(self, path: str, **kwargs: Any) -> None:
+        """Delete a segment or plain file.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none.
+        FencedError
+            An exclusive owner holds it.
+        """
+        path = self.strip(path)
+        if names.is_reserved(path):
+            raise missing(path)
+        await self.folders.delete_file(path)
+
+    async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Give a segment or plain file another name, over what may be there; no bytes are moved."""
+        await self.folders.move(self.strip(path1), self.strip(path2))
+
+
+async def _taken(intake: Intake, data: Data) -> Intake:
+    await intake.take(data)
+    await intake.flush()
+    return intake
+
+
+class _Counted:
+    """A file that tells a callback how much of it was read."""
+
+    def __init__(self, file: IO[bytes], callback: Callback) -> None:
+        self._file = file
+        self._callback = callback
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._callback.relative_update(len(data))
+        return data

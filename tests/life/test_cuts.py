@@ -1,0 +1,106 @@
+"""Stream cuts: a value with a text, and where they lie."""
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs.cuts import StreamCut
+from rollingfs.header import OFFSET_MAX
+from rollingfs.policy import RollingPolicy
+from tests.life.support import CHUNKS, NOON_S, World
+
+offsets = st.dictionaries(st.text(min_size=1), st.integers(0, OFFSET_MAX), max_size=5)
+cuts = st.builds(StreamCut, offsets, st.floats(0, 4e9), st.integers(0, OFFSET_MAX))
+
+
+@settings(max_examples=50, deadline=None)
+@given(cuts)
+def test_a_cut_is_the_same_after_text_and_pickle(cut):
+    assert StreamCut.parse(str(cut)) == cut
+    assert pickle.loads(pickle.dumps(cut)) == cut
+    assert "\n" not in str(cut)
+    assert hash(StreamCut.parse(str(cut))) == hash(cut)
+
+
+def test_a_cut_is_a_mapping_that_cannot_be_changed():
+    cut = StreamCut({"/s/b": 2, "/s/a": 1}, 5.0, 3)
+    assert dict(cut) == {"/s/a": 1, "/s/b": 2}
+    assert cut == {"/s/a": 1, "/s/b": 2}
+    assert cut != StreamCut(cut, 6.0, 3)
+    with pytest.raises(TypeError):
+        cut["/s/a"] = 7
+    with pytest.raises(AttributeError):
+        cut.at = 6.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"rollingfs-cut": 2, "at": 1, "size": 0, "segments": {}}',
+        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {"a": -1}}',
+        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {"a": 1.5}}',
+        '{"rollingfs-cut": 1, "at": NaN, "size": 0, "segments": {}}',
+        '{"rollingfs-cut": 1, "at": 1, "size": true, "segments": {}}',
+        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}, "more": 1}',
+    ],
+)
+def test_what_is_no_cut_is_refused(text):
+    with pytest.raises(ValueError, match=r"stream cut|offset|size"):
+        StreamCut.parse(text)
+
+
+def test_a_cut_has_every_segment_its_time_and_the_stream_size():
+    world = World(policy=CHUNKS)
+    world.create("/stream/a", [b"x" * 10])
+    world.create("/stream/b", [b"y" * 5])
+    world.truncate("/stream/a", 4)
+    world.client.backend.fs.pipe_file("/stream/plain", b"12345")
+    cut = world.stream().cut()
+    assert dict(cut) == {"/stream/a": 10, "/stream/b": 5, "/stream/plain": 5}
+    assert (cut.at, cut.size) == (NOON_S, 16)
+    assert world.stream().size() == 16
+
+
+@pytest.mark.parametrize("policy", [CHUNKS, RollingPolicy(max_bytes=1, inline_bytes=0), RollingPolicy(64)])
+def test_a_cut_at_a_time_keeps_everything_written_later(policy):
+    world = World(policy=policy)
+    path = world.create("/stream/a")
+    lengths = {}
+    for minute in range(12):
+        world.clock.now_s = NOON_S + 60 * minute
+        world.append(path, b"0123456789" * 2)
+        lengths[world.clock.now_s] = world.header(path).length
+    for at, length in lengths.items():
+        offset = world.stream().cut(at=at)[path]
+        assert offset <= length
+        if policy.inline_bytes == 0 or at == max(lengths):
+            assert offset == length
+    assert world.stream().cut(at=NOON_S - 1)[path] == 0
+
+
+def test_a_cut_between_records_lies_behind_the_last_whole_one():
+    world = World(policy=CHUNKS)
+    path = world.create("/stream/a", [b"one\ntwo\nthr", b"ee\nfou"])
+    assert world.stream().cut(align=b"\n")[path] == len(b"one\ntwo\nthree\n")
+    assert world.stream().cut(align=b"o\nth")[path] == len(b"one\ntwo\nth")
+    assert world.stream().cut(align=b"\r\n")[path] == 0
+    world.append(path, b"x" * 200_000)
+    assert world.stream().cut(align=b"\n")[path] == len(b"one\ntwo\nthree\n")
+    world.append(path, b"\n")
+    assert world.stream().cut(align=b"\n")[path] == world.header(path).length
+    world.truncate(path, 20)
+    assert world.stream().cut(at=NOON_S - 1, align=b"\n")[path] == 20
+
+
+def test_rolling_by_age_turns_the_tail_into_a_chunk_with_the_next_append():
+    world = World(policy=RollingPolicy(max_age="1h"))
+    path = world.create("/stream/a", [b"old"])
+    world.clock.now_s += 3601
+    world.append(path, b"new")
+    assert world.header(path).chunk_count == 1
+    assert world.content(path) == b"oldnew"

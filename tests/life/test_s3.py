@@ -1,0 +1,92 @@
+"""The life of a segment on an object store: joined by the server, trimmed, followed, collected."""
+
+import asyncio
+
+import fsspec
+import pytest
+
+from rollingfs import RetentionPolicy
+from rollingfs.backend.wrapper import BackendWrapper
+
+MIB = 2**20
+
+
+class Counting(BackendWrapper):
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.verbs = []
+        self.bytes = 0
+
+    async def call(self, verb, *args):
+        self.verbs.append(verb)
+        answer = await super().call(verb, *args)
+        if verb == "read_range":
+            self.bytes += len(answer)
+        elif verb in ("write", "upload.write"):
+            self.bytes += sum(map(len, args[1] if verb == "write" else args[2:]))
+        return answer
+
+
+@pytest.fixture
+def fs(s3_options):
+    below = fsspec.filesystem("rolling", target_protocol="s3", target_options=s3_options, skip_instance_cache=True)
+    return fsspec.filesystem(
+        "rolling", backend=Counting(below._backend), max_bytes=16 * MIB, inline_bytes=0, skip_instance_cache=True
+    )
+
+
+def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, bucket):
+    path = f"{bucket}/log"
+    fs.create(path)
+    for letter in b"abcd":
+        fs.append(path, bytes([letter]) * (5 * MIB))
+    fs._backend.bytes = 0
+    segment = fs.segment(path)
+    done = segment.consolidate(grace=0)
+    assert (done.joined_bytes, done.copied_bytes, fs._backend.bytes) == (15 * MIB, 0, 0)
+    for letter in b"efgh":
+        fs.append(path, bytes([letter]) * 1000)
+    segment.seal()
+    fs._backend.bytes = 0
+    done = segment.consolidate(grace=0)
+    assert (done.joined_bytes, done.copied_bytes) == (0, 5 * MIB + 4000)
+    assert fs._backend.bytes == 2 * done.copied_bytes
+    assert len(segment.chunks) == 2
+    assert all(row.ok and row.crc32c is not None for row in segment.verify())
+    assert fs.cat_file(path) == b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd") + b"".join(
+        bytes([letter]) * 1000 for letter in b"efgh"
+    )
+
+
+def test_a_stream_is_looked_at_in_one_batch_and_retained(fs, bucket):
+    for name in "abc":
+        fs.create(f"{bucket}/stream/{name}")
+        fs.append(f"{bucket}/stream/{name}", b"x" * 100)
+    stream = fs.stream(f"{bucket}/stream")
+    fs._backend.verbs.clear()
+    assert stream.size() == 300
+    assert fs._backend.verbs == ["list"]  # the listing's tokens say that the headers seen are those that are there
+    stream.retention = RetentionPolicy.by_size(10, every=0)
+    stream.publish("reader", stream.cut())
+    assert stream.retain().bytes == 0
+    fs.append(f"{bucket}/stream/a", b"y" * 50)
+    assert asyncio.run(stream._retain()).bytes == 300
+    assert stream.size() == 50
+    assert stream.retain(dry_run=True).bytes == 0
+    fs.rm(f"{bucket}/stream", recursive=True)
+    assert not fs.exists(f"{bucket}/stream")
+    assert fs.collect(bucket, recursive=True, grace=0).failures == ()
+
+
+def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
+    path = f"{bucket}/log"
+    fs.create(path)
+    fs.append(path, b"first")
+    follower = fs.segment(path).tail(poll_s_max=0.06)
+    assert next(follower) == b"first"
+    fs.append(path, b"second")
+    assert next(follower) == b"second"
+    fs.seal(path)
+    fs._backend.verbs.clear()
+    assert list(follower) == []
+    assert fs._backend.verbs == ["read_if_changed"]

@@ -1,0 +1,115 @@
+"""Collection of a tree: all garbage below a folder, and no more."""
+
+import pytest
+
+from rollingfs import RollingPolicy, names
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.header import GRACE_S, Phase
+from rollingfs.maintenance.tree import TreeCollector
+from rollingfs.runtime import drive
+from tests.life.support import World, private_store
+
+SMALL = RollingPolicy(max_bytes=50, inline_bytes=0)
+
+
+@pytest.fixture
+def world():
+    return World(BackendWrapper(private_store()), SMALL)
+
+
+def collect(world, path="/tree", **options):
+    return drive(TreeCollector(world.client).collect(path, **options))
+
+
+def files(world):
+    return set(world.backend.inner.fs.store)
+
+
+def orphan(world, segment):
+    path = f"{names.chunks_folder(segment)}/{names.new_chunk_name(0)}"
+    drive(world.backend.write(path, [b"garbage"]))
+    return path
+
+
+def grow_tree(world):
+    """Live segments, what a concat left, a tombstone, a chunk folder without a header; outside, more garbage."""
+    for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/outside/c"):
+        world.create(path, [path.encode() * 4])
+    world.create("/tree/source", [b"s" * 100])
+    world.seal("/tree/source")
+    drive(world.client.concats.concat("/tree/a", ["/tree/source"]))
+    world.truncate("/tree/a", 28 + 50)
+    world.create("/tree/gone", [b"g" * 10])
+    drive(world.client.segments.delete("/tree/gone"))
+    return [orphan(world, path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/tree/headless")]
+
+
+def test_a_tree_is_rid_of_all_garbage_older_than_the_grace_and_of_no_more(world):
+    orphans = grow_tree(world)
+    outside = orphan(world, "/outside/c")
+    contents = {path: world.content(path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep")}
+    assert collect(world).files == ()
+    world.backend.shift_s = GRACE_S + 60
+    before = files(world)
+    dry = collect(world, dry_run=True)
+    assert set(dry.files) >= set(orphans)
+    assert files(world) == before
+    told = {}
+    result = collect(world, progress=lambda path, collected: told.setdefault(path, collected.bytes))
+    assert set(orphans) <= set(result.files)
+    assert not set(orphans) & files(world)
+    assert outside in files(world)
+    assert {path: world.content(path) for path in contents} == contents
+    assert result.failures == ()
+    assert set(told) == set(result.segments)
+    assert {"/tree/a", "/tree/deep", "/tree/deep/er/b", "/tree/source", "/tree/gone", "/tree/headless"} == set(told)
+    assert sum(told.values()) == result.bytes
+    world.backend.shift_s *= 2
+    collect(world)
+    chunks = [path for path in files(world) if path.startswith("/tree/") and "$chunks/" in path]
+    named = [names.resolve(path, entry.file) for path in contents for entry in world.header(path).entries]
+    assert sorted(path for path in chunks if "/pin-" not in path) == sorted(named)
+    assert not any("gone" in path or "headless" in path for path in files(world))
+
+
+def test_a_segment_that_cannot_be_read_keeps_its_garbage_and_the_others_go_on(world):
+    orphans = grow_tree(world)
+    store = world.backend.inner.fs
+    store.rm_file("/tree/deep/er/b$header")
+    store.pipe_file("/tree/deep/er/b$header", b"rollingfs 1\nnonsense\n")
+    world.client.headers.forget()
+    result = collect(world, grace_s=0)
+    assert [failure.path for failure in result.failures] == ["/tree/deep/er/b"]
+    assert "b$header" in result.failures[0].reason
+    assert [path for path in orphans if path in files(world)] == [orphans[1]]
+
+
+def test_an_abandoned_concat_is_resolved(world):
+    world.create("/tree/target", [b"t" * 10])
+    world.create("/tree/source", [b"s" * 10])
+    world.seal("/tree/source")
+    mover = World(world.backend.inner, SMALL, world.clock)
+
+    class GoneError(BaseException):
+        pass
+
+    async def crash(*args):
+        raise GoneError
+
+    mover.client.concats._commit_target = crash
+    with pytest.raises(GoneError):
+        drive(mover.client.concats.concat("/tree/target", ["/tree/source"]))
+    assert world.header("/tree/source").phase is Phase.MERGING
+    world.clock.now_s += 60
+    collect(world)
+    assert world.header("/tree/source").phase is Phase.SEALED
+    assert world.content("/tree/source") == b"s" * 10
+
+
+def test_one_segment_is_a_tree_and_nothing_is_none(world):
+    world.create("/one", [b"x"])
+    assert collect(world, "/one").segments == ("/one",)
+    drive(world.backend.make_folder("/empty"))
+    assert collect(world, "/empty").segments == ()
+    with pytest.raises(FileNotFoundError):
+        collect(world, "/nothing")

@@ -1,0 +1,309 @@
+"""The reference: what a folder of segments is after each operation, in the simplest way that can be written down.
+
+`Possible` keeps every state that the folder may be in: an operation without a clear outcome leaves two.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rollingfs.errors import (
+    AttributeMismatchError,
+    BadOffsetError,
+    FencedError,
+    SegmentNotSealedError,
+    SegmentSealedError,
+    SegmentTruncatedError,
+)
+from rollingfs.policy import RollingPolicy
+
+
+@dataclass(frozen=True)
+class Seg:
+    """What can be seen of a segment, and of its incarnation (`born`) and owner."""
+
+    policy: RollingPolicy | None
+    start: int = 0
+    data: bytes = b""
+    sealed: bool = False
+    attrs: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    plain: bool = False
+    born: int = 0
+
+    @property
+    def length(self) -> int:
+        return self.start + len(self.data)
+
+
+_births = itertools.count(-1, -1)
+"""Of segments whose adoption was nobody's purpose."""
+
+State = Mapping[str, Seg]
+Next = tuple[State, Any]
+
+
+class Refused(Exception):
+    """The operation must fail with one of these errors, and change nothing."""
+
+    def __init__(self, *errors: type[Exception]) -> None:
+        self.errors = set(errors)
+
+
+@dataclass(frozen=True)
+class Who:
+    """What a caller insists on: the owner it is, the incarnation it opened, attributes, the offset."""
+
+    owner: str | None = None
+    born: int | None = None
+    expected_attrs: Mapping[str, str | None] = field(default_factory=dict)
+    expected_offset: int | None = None
+
+
+ANYBODY = Who()
+
+
+def check(state: State, path: str, who: Who = ANYBODY) -> Seg:
+    found = state.get(path)
+    if found is None or (who.born is not None and found.born != who.born):
+        raise Refused(FileNotFoundError)
+    if found.owner != who.owner:
+        raise Refused(FencedError)
+    if any(found.attrs.get(key) != value for key, value in who.expected_attrs.items()):
+        raise Refused(AttributeMismatchError)
+    if who.expected_offset not in (None, found.length):
+        raise Refused(BadOffsetError)
+    return found
+
+
+def put(state: State, path: str, seg: Seg | None) -> State:
+    rest = {name: other for name, other in state.items() if name != path}
+    return {**rest, path: seg} if seg is not None else rest
+
+
+def headed(seg: Seg, born: int, policy: RollingPolicy) -> Seg:
+    """The segment with a header: a plain file is adopted, under the policy of whoever does it."""
+    return replace(seg, plain=False, born=born, policy=policy) if seg.plain else seg
+
+
+def create(state: State, path: str, born: int, policy: RollingPolicy) -> Next:
+    if path in state:
+        raise Refused(FileExistsError)
+    return put(state, path, Seg(policy, born=born)), None
+
+
+def drop_in(state: State, path: str, data: bytes) -> Next:
+    """Somebody else writes a plain file where no segment is."""
+    return put(state, path, Seg(None, data=data, plain=True)), None
+
+
+def append(
+    state: State, path: str, born: int, policy: RollingPolicy, data: bytes, attrs: Mapping[str, str], who: Who
+) -> Next:
+    found = headed(check(state, path, who), born, policy)
+    if found.sealed:
+        raise Refused(SegmentSealedError)
+    return put(state, path, replace(found, data=found.data + data, attrs={**found.attrs, **attrs})), found.length
+
+
+def overwrite(
+    state: State, path: str, born: int, policy: RollingPolicy, data: bytes, attrs: Mapping[str, str], who: Who
+) -> Next:
+    old = state.get(path)
+    if old is None or old.plain:
+        if any(value is not None for value in who.expected_attrs.values()):
+            raise Refused(AttributeMismatchError)
+    else:
+        policy = check(state, path, who).policy or policy
+    return put(state, path, Seg(policy, data=data, attrs=dict(attrs), born=born)), None
+
+
+def seal(state: State, path: str, born: int, policy: RollingPolicy, who: Who) -> Next:
+    found = headed(check(state, path, who), born, policy)
+    return put(state, path, replace(found, sealed=True)), found.length
+
+
+def truncate(state: State, path: str, born: int, policy: RollingPolicy, offset: int, who: Who) -> Next:
+    found = headed(check(state, path, who), born, policy)
+    if not 0 <= offset <= found.length:
+        raise Refused(BadOffsetError)
+    start = max(offset, found.start)
+    return put(state, path, replace(found, start=start, data=found.data[start - found.start :])), None
+
+
+def acquire(state: State, path: str, born: int, policy: RollingPolicy, owner: str) -> Next:
+    if path not in state:
+        raise Refused(FileNotFoundError)
+    return put(state, path, replace(headed(state[path], born, policy), owner=owner)), None
+
+
+def release(state: State, path: str, who: Who) -> Next:
+    return put(state, path, replace(check(state, path, who), owner=None)), None
+
+
+def delete(state: State, path: str, who: Who) -> Next:
+    if path not in state or not state[path].plain:
+        check(state, path, who)
+    return put(state, path, None), None
+
+
+def look(state: State, path: str) -> Next:
+    """Whatever changes nothing that can be seen."""
+    return state, None
+
+
+def read(state: State, path: str, begin: int, end: int) -> Next:
+    if path not in state:
+        raise Refused(FileNotFoundError)
+    found = state[path]
+    if begin < found.start or end > found.length:
+        raise Refused(SegmentTruncatedError if begin < found.start else ValueError)
+    return state, found.data[begin - found.start : end - found.start]
+
+
+def concat(
+    state: State,
+    path: str,
+    born: int,
+    policy: RollingPolicy,
+    sources: Sequence[str],
+    attrs: Mapping[str, str],
+    who: Who,
+) -> Next:
+    if path in sources or len(set(sources)) < len(sources):
+        raise Refused(ValueError)
+    # which of several errors comes first is not promised
+    refusals = [error for call in _concat_checks(state, path, sources, who) for error in _refusal(call)]
+    if refusals:
+        raise Refused(*refusals)
+    found = headed(state[path], born, policy)
+    data = found.data + b"".join(state[source].data for source in sources)
+    rest = {name: seg for name, seg in state.items() if name not in sources}
+    return put(rest, path, replace(found, data=data, attrs={**found.attrs, **attrs})), found.length
+
+
+def _concat_checks(state: State, path: str, sources: Sequence[str], who: Who) -> Iterator[Callable[[], None]]:
+    def check_target() -> None:
+        if check(state, path, who).sealed:
+            raise Refused(SegmentSealedError)
+
+    def check_source(source: str) -> None:
+        if not check(state, source).sealed:
+            raise Refused(SegmentNotSealedError)
+
+    yield check_target
+    for source in sources:
+        yield lambda source=source: check_source(source)  # type: ignore[misc]
+
+
+def _refusal(call: Callable[[], Any]) -> set[type[Exception]]:
+    try:
+        call()
+    except Refused as refused:
+        return refused.errors
+    return set()
+
+
+def rename(state: State, path: str, born: int, policy: RollingPolicy, target: str) -> Next:
+    if path == target:
+        if path not in state:
+            raise Refused(FileNotFoundError)
+        return state, None
+    refusals = _refusal(lambda: check(state, path))
+    if target in state:
+        refusals |= _refusal(lambda: check(state, target))
+    if refusals:
+        raise Refused(*refusals)
+    moved = replace(headed(state[path], born, policy), born=born)
+    return put(put(state, path, None), target, moved), None
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation and its arguments."""
+
+    verb: Callable[..., Next]
+    path: str
+    args: Mapping[str, Any]
+    may_also: frozenset[type[Exception] | None] = frozenset()
+    """Errors that it may meet for reasons unknown to the model; None: it may succeed where nothing is left."""
+
+    def apply(self, state: State) -> Next:
+        return self.verb(state, self.path, **self.args)
+
+    def __str__(self) -> str:
+        return f"{self.verb.__name__} {self.path} {dict(self.args)}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the caller was told: a value, an error, that it did not take place, or nothing that helps."""
+
+    kind: str
+    """``ok``, ``error``, ``not done`` or ``unknown``."""
+    value: Any = None
+    error: BaseException | None = None
+
+    def follow(self, call: Call, state: State) -> list[State]:
+        """The states that a call with this outcome may have led to."""
+        try:
+            new, value = call.apply(state)
+        except Refused as refused:
+            wanted: set[type[Exception] | None] = {*refused.errors, *call.may_also}
+            fits = self.kind in ("unknown", "not done") or (self.value if self.kind == "error" else None) in wanted
+            return [state] if fits else []
+        if self.kind == "ok":
+            return [new] if value in (None, self.value) else []
+        if self.kind == "error":
+            return [state] if self.value in call.may_also else []
+        return [state] if self.kind == "not done" else [state, new]
+
+
+class Possible:
+    """Every state that the folder may be in."""
+
+    def __init__(self) -> None:
+        self.states: list[State] = [{}]
+
+    def happened(self, calls: Sequence[tuple[Call, Outcome]], within: tuple[Call, Outcome] | None = None) -> None:
+        """Calls that came one after another, and one, perhaps, that began before and ended after them."""
+        orders = [calls] if within is None else [[*calls[:at], within, *calls[at:]] for at in range(len(calls) + 1)]
+        states: list[State] = []
+        for order in orders:
+            reached = list(self.states)
+            for call, outcome in order:
+                reached = [new for state in reached for new in outcome.follow(call, state)]
+            states += [state for state in reached if state not in states]
+        told = "; ".join(f"{call} -> {outcome}" for call, outcome in [*calls, *filter(None, [within])])
+        assert states, f"the model cannot have gone through: {told}\nfrom {self.states}"
+        self.states = states
+
+    def seen(self, path: str, observed: Seg | None) -> None:
+        """Somebody who nobody disturbs has looked at a path."""
+        states = [new for state in self.states for new in _agree(state, path, observed)]
+        assert states, f"{path} is {observed}\nbut the model has {[state.get(path) for state in self.states]}"
+        self.states = states
+
+    def join(self) -> set[str]:
+        """Keep one of the states that look the same; the paths of which nobody can say when they were born."""
+        kept: dict[str, State] = {}
+        blurred = set()
+        for state in self.states:
+            key = str({path: replace(state[path], born=0) for path in sorted(state)})
+            other = kept.setdefault(key, state)
+            blurred |= {path for path in state if state[path].born != other[path].born}
+        self.states = list(kept.values())
+        return blurred
+
+
+def _agree(state: State, path: str, observed: Seg | None) -> list[State]:
+    """The state itself, if it shows what was observed; an adoption shows nothing but the policy."""
+    known = state.get(path)
+    if known is None or observed is None:
+        return [state] if known is observed else []
+    if known.plain and observed == replace(known, plain=False, policy=observed.policy, born=0):
+        return [put(state, path, replace(observed, born=next(_births)))]
+    return [state] if replace(known, born=0) == observed else []

@@ -1,0 +1,81 @@
+"""The rolling policy: what callers write, and what a header can hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollingfs.header import TAIL_BYTES_MAX
+from rollingfs.lines import format_policy, parse_policy
+from rollingfs.policy import INLINE_BYTES_MAX, MAX_AGE_S_MAX, RollingPolicy, parse_bytes, parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("64MiB", 2**26),
+        ("64 mib", 2**26),
+        (" 1.5 KB ", 1500),
+        ("0.5KiB", 512),
+        ("7", 7),
+        ("7B", 7),
+        (7, 7),
+        (7.0, 7),
+        ("2TiB", 2**41),
+    ],
+)
+def test_sizes_are_numbers_or_text_with_a_unit(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "64MB!", "1e3", "64 M", True, 1.5, float("nan"), float("inf")])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ValueError, match="is no size"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30min", 1800), ("12h", 43200), ("7d", 604800), ("1.5 s", 1.5), (3, 3), (0.25, 0.25)]
+)
+def test_times_are_seconds_or_text_with_a_unit(text, seconds):
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "-1", "1 week", True])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match="is no time"):
+        parse_seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"max_bytes": 0}, "at least 1 byte"),
+        ({"max_bytes": -5}, "at least 1 byte"),
+        ({"max_bytes": 2**63}, "at most 9223372036854775807"),
+        ({"inline_bytes": -1}, "0 to 1048576"),
+        ({"inline_bytes": "1.1MiB"}, "0 to 1048576"),
+        ({"max_age": 0}, "max_age is 0"),
+        ({"max_age": 0.0004}, "max_age is 0.0004"),
+        ({"max_age": -1}, "max_age is -1"),
+        ({"max_age": float("nan")}, "max_age is nan"),
+        ({"max_age": float("inf")}, "max_age is inf"),
+        ({"max_age": MAX_AGE_S_MAX + 1}, "max_age is"),
+    ],
+)
+def test_what_a_header_could_not_hold_is_refused_when_the_policy_is_made(options, why):
+    with pytest.raises(ValueError, match=why):
+        RollingPolicy(**options)
+
+
+def test_small_policies_are_valid_and_the_tail_never_outgrows_a_chunk():
+    assert RollingPolicy(100).tail_bytes_max == 100
+    assert RollingPolicy(100, None, 0).tail_bytes_max == 0
+    assert RollingPolicy(2**40).tail_bytes_max == 256 * 1024
+    assert RollingPolicy("64MiB", "1h", "256KiB") == RollingPolicy(2**26, 3600, 2**18)
+    assert INLINE_BYTES_MAX == TAIL_BYTES_MAX
+
+
+@given(st.integers(1, 2**63 - 1), st.none() | st.floats(0.001, MAX_AGE_S_MAX), st.integers(0, INLINE_BYTES_MAX))
+def test_every_policy_that_can_be_made_is_the_same_after_it_was_written_and_read(max_bytes, max_age, inline_bytes):
+    policy = RollingPolicy(max_bytes, max_age, inline_bytes)
+    assert parse_policy(format_policy(policy).split(" ")[1:]) == policy

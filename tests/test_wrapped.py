@@ -1,0 +1,49 @@
+"""Text and compression through `open`: only `close` commits."""
+
+import gc
+import gzip
+
+import fsspec
+import pytest
+
+
+@pytest.fixture
+def fs(tmp_path):
+    return fsspec.filesystem("rolling", target_protocol="file", sync=False)
+
+
+def test_compressed_writes_are_committed_by_close(fs, tmp_path):
+    path = f"{tmp_path}/x.gz"
+    with fs.open(path, "wb", compression="gzip") as file:
+        file.write(b"hello" * 1000)
+    assert gzip.decompress(fs.cat_file(path)) == b"hello" * 1000
+    with fs.open(path, "wt", compression="infer", encoding="utf-8") as text:
+        text.write("grüß")
+    with fs.open(path, "rt", compression="infer", encoding="utf-8") as text:
+        assert text.read() == "grüß"
+
+
+def write_and_fail(fs, path, options, data):
+    with fs.open(path, **options) as file:
+        file.write(data)
+        raise RuntimeError("mine")
+
+
+@pytest.mark.parametrize("options", [{"compression": "gzip"}, {"mode": "w"}, {"mode": "w", "compression": "gzip"}])
+def test_an_exception_or_garbage_collection_commits_nothing(fs, tmp_path, options):
+    path, options = f"{tmp_path}/x", {"mode": "wb", **options}
+    data = "text" if options["mode"] == "w" else b"bytes"
+    with pytest.raises(RuntimeError, match="mine"):
+        write_and_fail(fs, path, options, data)
+    assert not fs.exists(path)
+    fs.open(path, **options).write(data)
+    gc.collect()
+    assert not fs.exists(path)
+
+
+def test_text_is_appended(fs, tmp_path):
+    for word in ("one", "two"):
+        with fs.open(f"{tmp_path}/x", "a", newline="\n") as file:
+            file.write(word + "\n")
+    with fs.open(f"{tmp_path}/x", "r") as file:
+        assert file.readlines() == ["one\n", "two\n"]
