@@ -30,7 +30,7 @@ def _chunk(number: int, start: int, size: int, crc: int) -> Chunk:
 
 def page_counts(count: int) -> list[int]:
     """How many chunks each index page of a segment of `count` chunks holds, as appends would have left it."""
-    folded = max(0, count - LOOSE_CHUNKS_MAX) // PAGE_CHUNKS
+    folded = -(-max(0, count - LOOSE_CHUNKS_MAX) // PAGE_CHUNKS)
     large, small = divmod(folded, PAGES_JOINED)
     return [LARGE_PAGE_CHUNKS] * large + [PAGE_CHUNKS] * small
 

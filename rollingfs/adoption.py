@@ -13,7 +13,7 @@ from rollingfs.commit import Attempt, Committer
 from rollingfs.errors import ConflictError
 from rollingfs.header import Adopted, Header
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, modified_ms
+from rollingfs.lookup import Lookup, is_shadowed, modified_ms
 from rollingfs.policy import RollingPolicy
 
 ADOPTIONS_MAX = 8
@@ -66,6 +66,8 @@ class Adoption:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.live:
                 return None
+            if is_shadowed(base.header, plain):
+                raise ConflictError(f"{path}: the plain file was adopted by others and moved or deleted since")
             header = self.new(base.header, self.policy, plain)
             if stored is None:
                 return header

@@ -39,7 +39,7 @@ class Bridge:
         self._process = os.getpid()
         self._fork_lock = threading.Lock()  # taken in children only, so none is ever born with it held
 
-    def run(self, coroutine: Coroutine[Any, Any, T], *, commits: str | None = None) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T], *, commits: str | None = None, waits: bool = True) -> T:
         """Run a coroutine to its end, blocking the calling thread.
 
         Parameters
@@ -50,6 +50,8 @@ class Bridge:
         commits
             The segment that it commits to, if it does: then Ctrl-C waits up to `INTERRUPT_WAIT_S_MAX` seconds
             for the verdict. Without it Ctrl-C cancels the coroutine.
+        waits
+            Whether it may have to wait for the backend; if not, it is spared the hop.
 
         Raises
         ------
@@ -59,12 +61,12 @@ class Bridge:
             It is called on the loop on which the coroutine would have to run.
         """
         self.check_process()
-        if not self.is_async:
+        if not self.is_async or not waits:
             return self._drive(coroutine, commits)
         loop = self._other_loop(coroutine)
         call = _Call(coroutine)
         try:
-            asyncio.run_coroutine_threadsafe(call.run(), loop)
+            loop.call_soon_threadsafe(call.begin, loop)
             return wait(call.outcome)
         except AppendInterrupted:
             raise
@@ -143,7 +145,10 @@ def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
 def wait(future: concurrent.futures.Future[T]) -> T:
     """The result of something started, so waited for that Ctrl-C gets through."""
     while not future.done():
-        concurrent.futures.wait([future], WAIT_POLL_S)
+        try:
+            return future.result(WAIT_POLL_S)
+        except TimeoutError:  # ours, or its own outcome: then it is done
+            continue
     return future.result()
 
 
@@ -155,8 +160,11 @@ class _Call(Generic[T]):
         self._coroutine = coroutine
         self._task: asyncio.Task[Any] | None = None
 
-    async def run(self) -> None:
-        self._task = asyncio.current_task()
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start it; on its loop."""
+        self._task = loop.create_task(self._run())
+
+    async def _run(self) -> None:
         try:
             self.outcome.set_result(await self._coroutine)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, raised there

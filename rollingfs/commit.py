@@ -416,9 +416,11 @@ class Committer:
     async def _discard(self, attempt: Attempt) -> None:
         """Delete what this commit wrote and no attempt that was sent has named."""
         own = [*attempt.uploads.values(), *attempt.renewed.values()]
-        await self.chunks.discard(
-            [chunk for chunk in own if not chunk.staged and names.relate(attempt.path, chunk.path) not in attempt.named]
-        )
+        gone = [chunk for chunk in own if not chunk.staged and names.relate(attempt.path, chunk.path) not in attempt.named]
+        try:
+            await self.chunks.discard(gone)
+        except OSError as error:  # the outcome of the commit is what its caller must hear
+            logger.info("%s: uploads that were not committed are left to collect(): %s", attempt.path, error)
 
     # -- drops ---------------------------------------------------------------------------------------------
 

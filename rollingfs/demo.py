@@ -30,7 +30,8 @@ MONTHS = tuple(range(1, 13))
 QUARTER_MONTHS = 3
 APPENDS_PER_MONTH = 56
 PARQUET_APPENDS = 40
-CHUNKS_PER_YEAR = 48
+JSON_CHUNKS = 512
+PARQUET_CHUNKS = 48
 """Each segment rolls so often that a year of data has about so many chunks, however many rows are taken."""
 DIGEST_SHOWN = 16
 ROWS_MIN = 120
@@ -55,12 +56,6 @@ class Demo:
 
     def __post_init__(self) -> None:
         self.fs = fsspec.filesystem("rolling", target_protocol="file")
-
-    def create(self, name: str, data_bytes: int) -> RollingPolicy:
-        """Make a segment that rolls as suits a year of so many bytes."""
-        policy = RollingPolicy(max_bytes=max(data_bytes // CHUNKS_PER_YEAR, 1))
-        self.fs.create(self.path(name), policy)
-        return policy
 
     def path(self, name: str) -> str:
         """The path of a segment."""
@@ -163,17 +158,23 @@ def pieces(data: bytes, count: int, *, at_lines: bool) -> Iterator[bytes]:
 # -- JSON lines through the life of a segment ----------------------------------------------------------------
 
 
-def append_months(demo: Demo, folder: str, months: dict[int, bytes], count: int, *, at_lines: bool) -> None:
+def roll(data_bytes: int, chunks: int) -> RollingPolicy:
+    """A policy by which so many bytes roll to about so many chunks."""
+    return RollingPolicy(max_bytes=max(data_bytes // chunks, 1))
+
+
+def append_months(
+    demo: Demo, folder: str, months: dict[int, bytes], policy: RollingPolicy, count: int, *, at_lines: bool
+) -> None:
     """A segment for each month, by many appends, sealed when it is complete."""
     from rich.progress import Progress
 
-    total = sum(map(len, months.values()))
     with Progress(console=demo.console) as progress:
-        task = progress.add_task("   appending", total=total)
+        task = progress.add_task("   appending", total=sum(map(len, months.values())))
         appends = chunks = 0
         for month, data in months.items():
             path = demo.path(f"{folder}/{month_name(month)}")
-            policy = demo.create(f"{folder}/{month_name(month)}", total)
+            demo.fs.create(path, policy)
             for piece in pieces(data, count, at_lines=at_lines):
                 demo.fs.append(path, piece)
                 appends += 1
@@ -184,11 +185,11 @@ def append_months(demo: Demo, folder: str, months: dict[int, bytes], count: int,
     demo.say(f"   a segment rolls to a new chunk every {policy.max_bytes:,} bytes")
 
 
-def join_months(demo: Demo, folder: str, year: str, months: dict[int, bytes]) -> None:
+def join_months(demo: Demo, folder: str, year: str, months: dict[int, bytes], policy: RollingPolicy) -> None:
     """The months become one segment, and are gone; no byte of data moves."""
     source = b"".join(months.values())
     before = demo.disk_bytes()
-    demo.create(year, len(source))
+    demo.fs.create(demo.path(year), policy)
     demo.fs.concat(demo.path(year), [demo.path(f"{folder}/{month_name(month)}") for month in months])
     left = len(demo.fs.ls(demo.path(folder)))
     demo.say(f"   the disk holds {demo.disk_bytes() - before:+,} bytes; segments left of the months: {left}")
@@ -210,11 +211,12 @@ def live_json(demo: Demo, frames: dict[int, Any]) -> None:
     year = "flights-2013.jsonl"
     with demo.step("JSON lines: the source"):
         months = to_json(demo, frames)
+    policy = roll(sum(map(len, months.values())), JSON_CHUNKS)
     with demo.step("append by month, then seal"):
-        append_months(demo, "months", months, APPENDS_PER_MONTH, at_lines=True)
+        append_months(demo, "months", months, policy, APPENDS_PER_MONTH, at_lines=True)
         demo.map(f"months/{month_name(1)}")
     with demo.step("concat: twelve months become a year, without copying"):
-        join_months(demo, "months", year, months)
+        join_months(demo, "months", year, months, policy)
         demo.map(year)
     with demo.step("truncate the first quarter, collect"):
         drop_quarter(demo, year, months)
@@ -266,15 +268,17 @@ def live_parquet(demo: Demo, frames: dict[int, Any]) -> None:
     whole = pd.concat(list(frames.values()), ignore_index=True)
     name = "flights-2013.parquet"
     with demo.step(f"Parquet: pandas writes the year to {demo.url(name)}"):
-        demo.create(name, len(to_parquet(whole)))  # pandas replaces it, and its policy stays
+        # pandas replaces what is there, and its policy stays
+        demo.fs.create(demo.path(name), roll(len(to_parquet(whole)), PARQUET_CHUNKS))
         whole.to_parquet(demo.url(name), index=False)
         demo.map(name)
         read_parquet(demo, name, whole)
     year = "months-2013.parquet"
     months = {month: to_parquet(frame) for month, frame in frames.items()}
+    policy = roll(sum(map(len, months.values())), PARQUET_CHUNKS)
     with demo.step("Parquet: a file for each month, appended in pieces, joined to a log of twelve files"):
-        append_months(demo, "parquet", months, PARQUET_APPENDS, at_lines=False)
-        join_months(demo, "parquet", year, months)
+        append_months(demo, "parquet", months, policy, PARQUET_APPENDS, at_lines=False)
+        join_months(demo, "parquet", year, months, policy)
     with demo.step("truncate the first quarter, collect, read the nine files that are left"):
         drop_quarter(demo, year, months)
         demo.map(year)

@@ -11,7 +11,7 @@ from rollingfs.chunks import Staged
 from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
 from rollingfs.headers import Loaded
-from rollingfs.intake import Data, Intake
+from rollingfs.intake import Data, Intake, is_small
 from rollingfs.lookup import View
 from rollingfs.maintenance import Collected
 from rollingfs.policy import parse_seconds
@@ -184,7 +184,8 @@ class Segment(Upkeep):
         """
         guard = self._guard(expected_offset, expected_attrs)
         # uploads are a call of their own, which Ctrl-C cancels with nothing committed
-        taken = self._bridge.run(self._to_take(data, guard))
+        waits = not is_small(data)
+        taken = self._bridge.run(self._to_take(data, guard), waits=waits)
         return self._bridge.run(self._to_append(taken, attrs, guard), commits=self.path)
 
     async def _append(

@@ -264,6 +264,12 @@ def as_bytes(data: Data) -> memoryview | None:
     return memoryview(view.tobytes())
 
 
+def is_small(data: Data) -> bool:
+    """Whether data stays in memory, so that to take it waits for nothing."""
+    view = as_bytes(data)
+    return view is not None and len(view) <= SMALL_BYTES_MAX
+
+
 def pieces(data: Data) -> Iterator[memoryview | Staged | Stored]:
     """What a file object or an iterable yields, checked.
 

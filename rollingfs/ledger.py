@@ -15,7 +15,7 @@ from typing import Any
 from rollingfs import names
 from rollingfs.client import Client
 from rollingfs.cuts import StreamCut
-from rollingfs.errors import BadOffsetError, CommitTimeoutError, CorruptHeaderError
+from rollingfs.errors import BadOffsetError, CommitTimeoutError, ConflictError, CorruptHeaderError
 from rollingfs.lookup import View
 from rollingfs.policy import RollingPolicy
 from rollingfs.retention import KeptCut, RetentionPolicy
@@ -24,6 +24,8 @@ from rollingfs.transitions import Guard
 
 LEDGER_FORMAT = "rollingfs-stream"
 LEDGER_VERSION = 1
+LOOKS_MAX = 16
+"""How often a ledger that keeps being replaced is read."""
 POLICY = RollingPolicy()
 """Of the hidden segment, whatever that of the others is."""
 
@@ -162,7 +164,7 @@ class Ledgers:
 
     async def _load(self, path: str) -> tuple[Ledger, str | None]:
         """A ledger, and the incarnation of the segment that it lies in."""
-        while True:
+        for _ in range(LOOKS_MAX):
             loaded = await self.client.headers.load(path)
             if not loaded.live or loaded.header is None:
                 return Ledger(), None
@@ -172,6 +174,7 @@ class Ledgers:
             except FileNotFoundError:
                 continue  # replaced while it was read
             return (parse_ledger(data, path) if data else Ledger()), header.segment
+        raise ConflictError(f"{path}: it was replaced {LOOKS_MAX} times while it was read; try again")
 
     async def update(self, folder: str, change: Callable[[Ledger], Ledger]) -> Ledger:
         """Replace a ledger by what `change` makes of it; called again for each that is found.

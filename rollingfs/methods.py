@@ -13,6 +13,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.utils import stringify_path
 
 from rollingfs.bridge import Bridge
+from rollingfs.intake import is_small
 from rollingfs.twins import awaited, blocking
 from rollingfs.verbs import CREATE, OVERWRITE, Verbs
 
@@ -69,7 +70,8 @@ class Methods(AsyncFileSystem):
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         # uploads are a call of their own, which Ctrl-C cancels with nothing committed
-        taken = self._bridge.run(self._verbs.take_addition(path, data, expected_offset, expected_attrs))
+        waits = not is_small(data)
+        taken = self._bridge.run(self._verbs.take_addition(path, data, expected_offset, expected_attrs), waits=waits)
         verb = self._verbs.append(path, taken, expected_offset, attrs, expected_attrs)
         return self._bridge.run(verb, commits=self._verbs.strip(path))
 
@@ -82,7 +84,8 @@ class Methods(AsyncFileSystem):
         attrs: Mapping[str, str] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> None:
-        taken = self._bridge.run(self._verbs.take_replacement(path, data, expected_attrs))
+        waits = not is_small(data)
+        taken = self._bridge.run(self._verbs.take_replacement(path, data, expected_attrs), waits=waits)
         self._bridge.run(self._verbs.overwrite(path, taken, attrs, expected_attrs), commits=self._verbs.strip(path))
 
     overwrite.__doc__ = Verbs.overwrite.__doc__
@@ -92,7 +95,8 @@ class Methods(AsyncFileSystem):
             with self.open(path, "xb" if mode == CREATE else "wb") as file:
                 file.write(value)
             return
-        taken = self._bridge.run(self._verbs.take_replacement(path, value, create_only=mode == CREATE))
+        waits = not is_small(value)
+        taken = self._bridge.run(self._verbs.take_replacement(path, value, create_only=mode == CREATE), waits=waits)
         self._bridge.run(self._verbs.pipe_file(path, taken, mode), commits=self._verbs.strip(path))
 
     pipe_file.__doc__ = Verbs.pipe_file.__doc__

@@ -14,6 +14,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs import names
 from rollingfs.client import Client
+from rollingfs.errors import SegmentTruncatedError
 from rollingfs.folders import Folders
 from rollingfs.listing import Info, Listings
 from rollingfs.lookup import View
@@ -212,17 +213,32 @@ class Reading:
         paths = list(dict.fromkeys(path for path, _, _ in ranges))
         known = {path: view for path in paths if (view := self._known(path)) is not None}
         if not self.client.backend.is_async or len(known) < len(paths):
-            return await self._read_of(await self._views(paths), ranges)
+            views = await self._views(paths)
+            return await self._renewed(views, ranges, await self._read_of(views, ranges))
         calls: list[Callable[[], Awaitable[Any]]] = [
             partial(self._views, paths),
             partial(self._read_of, known, ranges),
         ]
-        views: dict[str, View | Exception]
         answers: list[bytes | Exception]
         views, answers = await self.listings.gather(calls)
-        if all(isinstance(view, View) and view.token == known[path].token for path, view in views.items()):
-            return answers
-        return await self._read_of(views, ranges)
+        if not all(isinstance(view, View) and view.token == known[path].token for path, view in views.items()):
+            answers = await self._read_of(views, ranges)
+        return await self._renewed(views, ranges, answers)
+
+    async def _renewed(
+        self, views: Mapping[str, View | Exception], ranges: Sequence[Range], answers: Sequence[bytes | Exception]
+    ) -> list[bytes | Exception]:
+        """The answers, those asked for again whose header was cached and has been replaced or truncated since."""
+        gone = (FileNotFoundError, SegmentTruncatedError)
+        pairs = zip(ranges, answers, strict=True)
+        old = {range_[0] for range_, answer in pairs if isinstance(answer, gone) and isinstance(views[range_[0]], View)}
+        if not old:
+            return list(answers)
+        for path in old:
+            self.client.headers.forget(path)
+        again = [range_ for range_ in ranges if range_[0] in old]
+        renewed = iter(await self._read_of(await self._views(list(old)), again))
+        return [next(renewed) if range_[0] in old else answer for range_, answer in zip(ranges, answers, strict=True)]
 
     def _known(self, path: str) -> View | None:
         seen = self.client.headers.seen(path)

@@ -138,7 +138,8 @@ class AsyncRuntime:
         return await asyncio.shield(task)
 
     async def limit(self, call: Awaitable[T], seconds: float) -> T:
-        return await asyncio.wait_for(call, max(seconds, 0.001))
+        async with asyncio.timeout(max(seconds, 0.001)):  # `wait_for` would make a task of each request
+            return await call
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

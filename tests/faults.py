@@ -187,6 +187,8 @@ class FaultBackend(BackendWrapper):
             return Fault.BEFORE
         if fault is Fault.BUSY and verb == "delete_if":
             return Fault.BEFORE
+        if fault is Fault.CONFLICT and verb == "delete_if":
+            return Fault.LOST  # sent again, it finds nothing, which is no conflict
         if fault is Fault.LATE and verb not in CHANGING:
             return Fault.LOST
         return fault
@@ -219,8 +221,6 @@ class FaultBackend(BackendWrapper):
             self.dead = True
             raise Crashed(what)
         if fault is Fault.CONFLICT:
-            if verb == "delete_if":
-                return False
             raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
         assert fault in (Fault.AFTER, Fault.PARTLY), (fault, answer)
         raise OSError(errno.EIO, what)

@@ -155,6 +155,12 @@ def look(state: State, path: str) -> Next:
     return state, None
 
 
+def collect(state: State, path: str) -> Next:
+    if path not in state:
+        raise Refused(FileNotFoundError)
+    return state, None
+
+
 def read(state: State, path: str, begin: int, end: int) -> Next:
     if path not in state:
         raise Refused(FileNotFoundError)

@@ -45,6 +45,11 @@ class Chooser:
         return self.number(0, 99) < percent if percent >= 50 else self.number(0, 99) >= 100 - percent
 
 
+def also(op: Op, outcome: type[Exception] | None) -> Op:
+    """Let an operation meet an error that the model cannot foresee; or, None, finish a delete that is under way."""
+    return replace(op, call=replace(op.call, may_also=op.call.may_also | {outcome}))
+
+
 class Rules:
     """Makes operations for a world.
 
@@ -114,7 +119,7 @@ class Rules:
         return who, Guard(incarnation, epoch, expected_offset, expected_attrs)
 
     def call(self, verb: Callable[..., Any], path: str, **args: Any) -> Call:
-        if verb in (model.create, model.look, model.read, model.release, model.delete, model.drop_in):
+        if verb in (model.create, model.look, model.collect, model.read, model.release, model.delete, model.drop_in):
             return Call(verb, path, args)
         return Call(verb, path, {"born": next(self._serial), "policy": self.world.policy, **args})
 
@@ -164,8 +169,8 @@ class Rules:
         expires = any(CLOCK.time() - began > AGE_S_MAX for _, _, began in chosen)
         verb = "append" if choose.often(75) else "overwrite"
         call = self.call(getattr(model, verb), path, data=joined, attrs={}, who=who)
-        call = replace(call, may_also=frozenset({StagedExpiredError} if expires else ()))
-        return Op(call, lambda client: getattr(client.segments, verb)(path, items, guard=guard))
+        op = Op(call, lambda client: getattr(client.segments, verb)(path, items, guard=guard))
+        return also(op, StagedExpiredError) if expires else op
 
     def overwrite(self, choose: Chooser) -> Op:
         path = self.path(choose, lambda seg: True)
@@ -194,9 +199,8 @@ class Rules:
         path = self.path(choose, lambda seg: seg is not None)
         who, guard = self.who(choose, path)
         call = self.call(model.delete, path, who=who)
-        if self.world.leftovers(path):
-            call = replace(call, may_also=frozenset({None}))  # a delete that was broken off is finished
-        return Op(call, lambda client: client.segments.delete(path, guard))
+        op = Op(call, lambda client: client.segments.delete(path, guard))
+        return also(op, None) if self.world.leftovers(path) else op
 
     def acquire(self, choose: Chooser) -> Op:
         lost = [path for path in PATHS if not self._may_write(path)]
@@ -238,7 +242,9 @@ class Rules:
 
     def concat(self, choose: Chooser) -> Op:
         path = self.path(choose, lambda seg: seg is not None and not seg.sealed and len(seg.data) < self.size_max)
-        sealed = [p for p in PATHS if p != path and p in self.state and self.state[p].sealed and not self.state[p].owner]
+        sealed = [
+            p for p in PATHS if p != path and p in self.state and self.state[p].sealed and not self.state[p].owner
+        ]
         if not sealed and choose.often(90):
             return self.seal(choose)
         if sealed and choose.often(92):
@@ -260,29 +266,17 @@ class Rules:
     # -- what changes nothing ------------------------------------------------------------------------------
 
     def collect(self, choose: Chooser, path: str | None = None) -> Op:
-        path = path or choose.pick(PATHS)
-
-        async def start(client: Client) -> None:
-            try:
-                await client.collector.collect(path)
-            except FileNotFoundError:
-                assert path not in self.state
-
-        return Op(self.call(model.look, path), start)
+        return self._collected(path or choose.pick(PATHS), None)
 
     def collect_all_at_once(self, choose: Chooser) -> Op:
         """With a grace of nothing: nobody writes, no request is under way, no receipt will be committed."""
         self.world.store.land()
         self.world.receipts.clear()
-        path = choose.pick(PATHS)
+        return self._collected(choose.pick(PATHS), 0.0)
 
-        async def start(client: Client) -> None:
-            try:
-                await client.collector.collect(path, grace_s=0)
-            except FileNotFoundError:
-                assert path not in self.state
-
-        return Op(self.call(model.look, path), start)
+    def _collected(self, path: str, grace_s: float | None) -> Op:
+        op = Op(self.call(model.collect, path), lambda client: client.collector.collect(path, grace_s=grace_s))
+        return also(op, None)  # it finds what is left of a segment that is gone
 
     def open(self, choose: Chooser) -> Op:
         """Bind a handle to an incarnation."""
@@ -374,6 +368,9 @@ class Driver:
             at = choose.number(0, 7)
             faults[at] = Fault.COMA
             others[at] = (self.rules.collect(choose, op.call.path), self._another(choose, index))
+            op = also(op, StagedExpiredError)  # whatever it had uploaded before it fell asleep
+        if others and op.call.verb is model.delete:
+            op = also(op, None)
         world.step(op, index, faults, always, others, answers_reads=choose.often(50))
 
     def _others(self, choose: Chooser, index: int) -> dict[int, tuple[Op, int]]:
@@ -382,6 +379,7 @@ class Driver:
         for _ in range(choose.number(1, 2)):
             inner = self.rules.operation(choose.pick([verb for verb in WEIGHTS if verb not in ALONE]), choose)
             if inner is not None and not self._revives(inner):
+                inner = also(inner, None) if inner.call.verb is model.delete else inner
                 others[choose.number(0, 9)] = (inner, self._another(choose, index))
         return others
 

@@ -119,7 +119,17 @@ class Scenario:
 
 SOME = (create(A), append(A, b"0123456789ab"), append(A, b"cd"), append(A, b"efghi"))
 MANY = (*SOME, *(append(A, b"%d, %d, " % (index, index)) for index in range(4)))
-SEALED = (*SOME, truncate(A, 7), create(B), append(B, b"=" * 12), seal(B), concat(A, B), seal(A), create(B), append(B, b"bb"))
+SEALED = (
+    *SOME,
+    truncate(A, 7),
+    create(B),
+    append(B, b"=" * 12),
+    seal(B),
+    concat(A, B),
+    seal(A),
+    create(B),
+    append(B, b"bb"),
+)
 
 SCENARIOS = {
     "create": Scenario((), create(A)),

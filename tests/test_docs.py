@@ -26,7 +26,7 @@ PAGES = ["README.md", *(path.relative_to(ROOT).as_posix() for path in sorted(ROO
 RUNS = "python"
 OPTED_OUT = re.compile(r"python not-run: \S.{9,}")
 OTHER_LANGUAGES = {"bash", "console", "ini", "json", "text", "toml", "yaml"}
-PROMISE = re.compile(r"^print\(.*\)  # (.+)$", re.MULTILINE)
+PROMISE = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ def problem(block: Block) -> str | None:
     """What is wrong with how a block declares itself."""
     if block.info == RUNS or block.info in OTHER_LANGUAGES or OPTED_OUT.fullmatch(block.info):
         return None
-    return f"{block.page}:{block.line}: a block declares {block.info!r}: use 'python', 'python not-run: <why>' or 'text'"
+    return (
+        f"{block.page}:{block.line}: a block declares {block.info!r}: use 'python', 'python not-run: <why>' or 'text'"
+    )
 
 
 def run(page: list[Block]) -> None:

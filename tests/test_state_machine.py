@@ -106,8 +106,8 @@ def test_fifty_thousand_operations_among_faults_agree_with_the_model(
     with capsys.disabled():
         print(
             f"\n{total} operations of {counts['worlds']} worlds: {counts['changed something'] / total:.0%} changed "
-            f"something, {counts['met a fault'] / total:.0%} met a fault, {counts['overlapped'] / total:.0%} overlapped "
-            f"another; {counts['ok']} succeeded, {counts['error']} were refused, {counts['not done']} did not take "
+            f"something, {counts['met a fault'] / total:.0%} met a fault, {counts['overlapped'] / total:.0%} overlapped"
+            f" another; {counts['ok']} succeeded, {counts['error']} were refused, {counts['not done']} did not take "
             f"place, {counts['unknown']} ended without an answer"
         )
         print("faults: " + ", ".join(f"{count} {fault.name.lower()}" for fault, count in faults.most_common()))

@@ -136,7 +136,7 @@ class World:
         self.counts["met a fault"] += bool(met)
         self.counts["overlapped"] += others
         self.counts[outcome.kind] += 1
-        self.counts[f"{verb} {outcome.kind} {outcome.value.__name__ if outcome.kind=='error' else ''}"] += 1
+        self.counts[f"{verb} {outcome.kind} {outcome.value.__name__ if outcome.kind == 'error' else ''}"] += 1
         self.counts["changed something"] += self.possible.states[0] != before
         met.clear()
 
@@ -265,4 +265,3 @@ class World:
 def _touched(call: Call) -> list[str]:
     paths = [call.path, *call.args.get("sources", ())]
     return [*paths, call.args["target"]] if "target" in call.args else paths
-

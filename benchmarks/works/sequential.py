@@ -128,10 +128,10 @@ def _write(job: Job, fs: Any, path: str, block_size: int | None = None) -> None:
     fs.rm(path)
 
 
-def _check_written(job: Job, read: Callable[[int, int], Any]) -> None:
+def _check_written(job: Job, read: Callable[..., Any]) -> None:
     for start in range(0, size_of(job), 16 * READ_BYTES):  # of what `_write` wrote, now and then a piece
         piece = start // READ_BYTES % 4 * READ_BYTES
-        data = read(start, start + READ_BYTES)
+        data = read(start=start, end=start + READ_BYTES)
         assert check(data, piece) == READ_BYTES
 
 

@@ -63,7 +63,7 @@ class Collector:
         self.surveyor = Surveyor(committer.backend, committer.headers, committer.pages)
 
     async def collect(
-        self, path: str, *, grace_s: float | None = None, dry_run: bool = False, seen: set[str] | None = None
+        self, path: str, *, grace_s: float | None = None, dry_run: bool = False, seen: dict[str, int] | None = None
     ) -> Collected:
         """Delete what nobody refers to in a segment's chunk folder and in the folders that its chunks lie in.
 
@@ -75,7 +75,8 @@ class Collector:
         dry_run
             Change nothing, say what would be deleted.
         seen
-            Chunk folders that were looked at already, by the same collection of many segments; gets this one's.
+            Chunk folders that were looked at already, by the same collection of many segments, with how much in
+            them was too young; gets this one's.
 
         Raises
         ------
@@ -92,17 +93,22 @@ class Collector:
         hints = {names.climb(names.parent(path), drop.file[:-1]): drop for drop in _foreign_hints(header)}
         lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
         result = Collected()
-        seen = set() if seen is None else seen
+        seen = {} if seen is None else seen
+        young = 0
         for folder in [own, *sorted({*hints, *lies_in} - {own})]:
-            if folder not in seen:
-                seen.add(folder)
-                result = result.plus(await self._folder(folder, grace_s, dry_run))
+            if folder in seen:
+                young += seen[folder]
+                continue
+            seen[folder] = 1  # until it is known: others may ask meanwhile
+            found = await self._folder(folder, grace_s, dry_run)
+            seen[folder] = found.young
+            result = result.plus(found)
         if header is None and not result.folders:
             await self.lookup.view(path, fresh=True)
         if header is not None:
             result = result.plus(await self._plain_file(path, header, grace_s, dry_run))
         if not dry_run and header is not None:
-            await self._clear_hints(path, header, hints, result)
+            await self._clear_hints(path, header, hints, result.young + young)
             if header.deleted:
                 result = result.plus(await self._tombstone(path, grace_s))
         return result
@@ -179,13 +185,15 @@ class Collector:
 
     # -- what is left of the segment itself ----------------------------------------------------------------
 
-    async def _clear_hints(self, path: str, header: Header, hints: dict[str, Drop], result: Collected) -> None:
-        """Forget hints at folders where nothing waits any more."""
-        done = [drop for drop in header.drops if drop.file == "./"] if not result.young else []
+    async def _clear_hints(self, path: str, header: Header, hints: dict[str, Drop], young: int) -> None:
+        """Forget hints at folders where nothing waits any more, and the merge marks that were settled."""
+        done = [drop for drop in header.drops if drop.file == "./"] if not young else []
         for folder, drop in hints.items():
-            if not await self._is_waiting(path, folder, result):
-                done.append(drop)
-        if not done:
+            if young or await self._is_waiting(path, folder):
+                continue
+            done.append(drop)
+        settled = header.deleted and (header.merges or header.aborts)  # a tombstone goes only without such lines
+        if not done and not settled:
             return
         self.committer.remember(path, drops=done)
 
@@ -194,10 +202,8 @@ class Collector:
 
         await self.committer.commit(path, step)
 
-    async def _is_waiting(self, path: str, folder: str, result: Collected) -> bool:
-        """Whether a foreign folder still has garbage too young to go, or a pin that names this segment."""
-        if result.young:
-            return True
+    async def _is_waiting(self, path: str, folder: str) -> bool:
+        """Whether a foreign folder still has a pin that names this segment."""
         try:
             survey = await self.surveyor.look(folder)
         except FileNotFoundError:

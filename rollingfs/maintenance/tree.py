@@ -67,7 +67,7 @@ class TreeCollector:
             There is neither a folder nor a segment of this name.
         """
         found = await self._segments(path)
-        seen: set[str] = set()
+        seen: dict[str, int] = {}
         calls = [partial(self._one, segment, grace_s, dry_run, progress, seen) for segment in found]
         results = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
         return _sum(found, results)
@@ -114,7 +114,7 @@ class TreeCollector:
         return folders
 
     async def _one(
-        self, path: str, grace_s: float | None, dry_run: bool, progress: Progress | None, seen: set[str]
+        self, path: str, grace_s: float | None, dry_run: bool, progress: Progress | None, seen: dict[str, int]
     ) -> Collected | Failure:
         try:
             collected = await self.client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, seen=seen)

@@ -113,3 +113,17 @@ def test_one_segment_is_a_tree_and_nothing_is_none(world):
     assert collect(world, "/empty").segments == ()
     with pytest.raises(FileNotFoundError):
         collect(world, "/nothing")
+
+
+def test_a_hint_at_a_folder_with_young_garbage_stays_until_that_is_old(world):
+    """The folder is looked at for its own segment first; the target must not forget it for that."""
+    world.create("/tree/target", [b"t" * 10])
+    world.create("/tree/a-source", [b"s" * 50, b"r" * 50])
+    world.seal("/tree/a-source")
+    drive(world.client.concats.concat("/tree/target", ["/tree/a-source"]))
+    world.truncate("/tree/target", 110)
+    collect(world)
+    assert world.header("/tree/target").waiting_bytes == 100
+    world.backend.shift_s = GRACE_S + 60
+    assert drive(world.client.collector.collect("/tree/target")).bytes > 100
+    assert [name for name in world.files("/tree/a-source") if name[0].isdigit()] == []
