@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from rollingfs import layout, transitions
 from rollingfs.chunks import Stored
 from rollingfs.commit import Attempt, Committer, Slot
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, RollingError
-from rollingfs.header import Chunk, Entry, Header
+from rollingfs.header import Chunk, Entry, Header, Page
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item, Spill
 from rollingfs.transitions import Guard
@@ -272,23 +272,27 @@ async def grow(
         pieces = iter(await _joint(committer, path, spills, policy.max_bytes, attempt))
         shared = [next(pieces) if isinstance(item, Spill) else item for item in placed]
         return transitions.extend(header, layout.place(shared, header.tail_start), tail, now_ms)
-    written = iter(await _each(committer, path, placed, header.tail_start, attempt))
+    written = iter(await _each(committer, path, header, placed, attempt))
     entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
     return transitions.extend(header, layout.place(entries, header.tail_start), tail, now_ms)
 
 
 async def _each(
-    committer: Committer, path: str, placed: Sequence[Spill | Entry], start: int, attempt: Attempt
+    committer: Committer, path: str, header: Header, placed: Sequence[Spill | Entry], attempt: Attempt
 ) -> list[Chunk]:
-    """Write each spill as a chunk of its own, several at a time."""
+    """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
     seen: Counter[bytes] = Counter()
-    calls = []
+    start = header.tail_start
+    calls: list[Callable[[], Awaitable[Chunk | None]]] = []
     for item in placed:
         if isinstance(item, Spill):
             seen[item.data] += 1
             calls.append(partial(_written, committer, path, item.data, seen[item.data], start, attempt))
         start += len(item.data) if isinstance(item, Spill) else item.length
-    return await committer.runtime.gather(calls, UPLOADS_MAX)
+    if placed and not any(isinstance(item, Page) for item in placed):
+        calls.append(partial(committer.pages.fold_ahead, path, header.entries, len(placed), attempt.pages))
+    written = await committer.runtime.gather(calls, UPLOADS_MAX)
+    return [chunk for chunk in written if chunk is not None]
 
 
 async def _joint(

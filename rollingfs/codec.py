@@ -15,6 +15,25 @@ from rollingfs.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry
 FORMAT = "rollingfs 1"
 
 
+TEXTS_KEPT_MAX = 32
+
+_texts: dict[int, tuple[tuple[Entry, ...], str]] = {}
+"""The text of entries, by their identity: one commit after another writes the very same tuple, often of hundreds."""
+
+
+def _entries_text(entries: tuple[Entry, ...]) -> str:
+    kept = _texts.get(id(entries))
+    if kept is not None and kept[0] is entries:
+        return kept[1]
+    text = "\n".join(
+        lines.format_chunk(entry) if isinstance(entry, Chunk) else lines.format_page(entry) for entry in entries
+    )
+    if len(_texts) >= TEXTS_KEPT_MAX:
+        _texts.clear()
+    _texts[id(entries)] = entries, text
+    return text
+
+
 def _lines(header: Header) -> Iterable[str]:
     yield FORMAT
     yield f"segment {header.segment}"
@@ -26,8 +45,8 @@ def _lines(header: Header) -> Iterable[str]:
     yield f"start {header.start}"
     if header.adopted is not None:
         yield f"Adopted {words.quote(header.adopted.token)} {words.format_time(header.adopted.modified_ms)}"
-    for entry in header.entries:
-        yield lines.format_chunk(entry) if isinstance(entry, Chunk) else lines.format_page(entry)
+    if header.entries:
+        yield _entries_text(header.entries)
     if header.tail:
         at = words.format_time(header.tail_at_ms)
         yield f"Inline {header.tail_start} {len(header.tail)} crc32c={words.crc32c(header.tail):08x} at={at}"
@@ -78,6 +97,10 @@ class _Parser:
         self.inline: tuple[int, int, int] | None = None
 
     def line(self, line: str) -> None:
+        entry = lines.parse_entry_line(line)
+        if entry is not None:
+            self.entries.append(entry)
+            return
         kind, *parts = line.split(" ")
         handler = getattr(self, f"_on_{kind}", None) if kind.isascii() and kind.isalpha() else None
         if handler is not None:

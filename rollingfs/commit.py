@@ -16,8 +16,9 @@ import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
-from rollingfs import names, transitions
+from rollingfs import layout, names, transitions
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import Abilities, probe
 from rollingfs.chunks import Chunks, Stored
@@ -33,7 +34,7 @@ from rollingfs.errors import (
 )
 from rollingfs.header import AGE_S_MAX, Drop, Entry, Header, Mark, Page
 from rollingfs.headers import Headers, Loaded
-from rollingfs.pages import PageGoneError, Pages
+from rollingfs.pages import PAGE_READS_MAX, PageGoneError, Pages
 from rollingfs.runtime import Lock, Runtime, backoff_s
 from rollingfs.transitions import Verdict
 
@@ -416,7 +417,9 @@ class Committer:
     async def _discard(self, attempt: Attempt) -> None:
         """Delete what this commit wrote and no attempt that was sent has named."""
         own = [*attempt.uploads.values(), *attempt.renewed.values()]
-        gone = [chunk for chunk in own if not chunk.staged and names.relate(attempt.path, chunk.path) not in attempt.named]
+        gone = [
+            chunk for chunk in own if not chunk.staged and names.relate(attempt.path, chunk.path) not in attempt.named
+        ]
         try:
             await self.chunks.discard(gone)
         except OSError as error:  # the outcome of the commit is what its caller must hear
@@ -437,12 +440,12 @@ class Committer:
         ]
         files: list[str] = []
         pages: list[str] = []
-        for drop in due:
-            if drop.is_page:
-                files += await self._dropped_from(path, drop)
-                pages += [drop.file] * drop.whole
-            elif not names.is_staged(drop.file):
-                files.append(drop.file)
+        of_pages = [drop for drop in due if drop.is_page]
+        calls = [partial(self._dropped_from, path, drop) for drop in of_pages]
+        for drop, of_page in zip(of_pages, await self.runtime.gather(calls, PAGE_READS_MAX), strict=True):
+            files += of_page
+            pages += [drop.file] * drop.whole
+        files += [drop.file for drop in due if not drop.is_page and not names.is_staged(drop.file)]
         for group in (files, pages):  # a page goes last: it alone names its chunks
             if group:
                 await self.backend.delete([names.resolve(path, file) for file in group])
@@ -455,7 +458,7 @@ class Committer:
             return []  # the page goes last, so its chunks are gone
         return [
             chunk.file
-            for chunk in chunks
+            for chunk in layout.overlapping(chunks, drop.start, drop.end)
             if drop.start < chunk.end <= drop.end and "/" not in chunk.file and not names.is_staged(chunk.file)
         ]
 

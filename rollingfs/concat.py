@@ -23,6 +23,7 @@ from rollingfs.headers import Loaded
 from rollingfs.layout import Item
 from rollingfs.lookup import is_shadowed, modified_ms
 from rollingfs.merges import SOURCES_AT_ONCE_MAX, Merges, is_merging
+from rollingfs.pages import PageGoneError
 from rollingfs.pins import Pin, format_pin, pin_path
 from rollingfs.runtime import backoff_s
 from rollingfs.segment import Segments
@@ -317,7 +318,11 @@ class Concats:
     async def _pin(self, source: Source, header: Header) -> None:
         # of the retained bytes alone: the target will have no trace of a folder that only dropped chunks lie in
         retained = [layout.clip(entry, header.start, entry.end) for entry in header.entries if entry.end > header.start]
-        for folder in sorted(await self.committer.pages.folders(source.path, retained)):
+        try:
+            folders = await self.committer.pages.folders(source.path, retained)
+        except PageGoneError as error:
+            raise MarkLostError(f"the merge of {source.path} was undone by another client") from error
+        for folder in sorted(folders):
             data = format_pin(Pin(source.txn, source.path, source.target), folder)
             await self.committer.backend.write(pin_path(folder, source.txn), [data])
 
@@ -346,10 +351,11 @@ class Concats:
             try:
                 header = (await self.committer.headers.load(source.path)).header
                 if header is not None and is_merging(header, source.txn):
-                    await self.merges.reset(source.path, source.txn)
-                    # nobody will ever refer by this transaction; with the target absent no collection could tell
+                    # nobody will ever refer by this transaction; with the target absent no collection could tell.
+                    # First the pins: if they stay, so does the mark, and whoever resolves it takes note of them
                     folders = await self.committer.pages.folders(source.path, header.entries)
                     await self.committer.backend.delete([pin_path(folder, source.txn) for folder in sorted(folders)])
+                    await self.merges.reset(source.path, source.txn)
             except OSError as error:
                 logger.warning("%s: its merge mark stays until somebody meets it: %s", source.path, error)
 

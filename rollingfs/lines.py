@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,36 @@ def format_chunk(chunk: Chunk) -> str:
     return " ".join(parts)
 
 
+_N, _CRC = "(0|[1-9][0-9]{0,17})", "([0-9a-f]{8})"
+_TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z)"
+_OWN_CHUNK = re.compile(rf"Chunk {_N} {_N} ((?:[0-9]{{20}}-|stage-)[0-9a-f]+) crc32c={_CRC} at={_TIME}", re.ASCII)
+_OWN_PAGE = re.compile(
+    rf"Page {_N} {_N} (index-[0-9a-f]+) crc32c={_CRC} count={_N} size={_N}(?: from={_N})?(?: foreign={_N})?", re.ASCII
+)
+
+
+def parse_entry_line(line: str) -> Chunk | Page | None:
+    """An entry in the form in which nearly all are written, several times as fast; None for any other line."""
+    if found := _OWN_PAGE.fullmatch(line):
+        start, length, file, crc, count, size, offset, foreign = found.groups("0")
+        return Page(int(start), int(length), file, int(count), int(crc, 16), int(size), int(offset), int(foreign))
+    if found := _OWN_CHUNK.fullmatch(line):
+        start, length, file, crc, at = found.groups()
+        return Chunk(int(start), int(length), file, int(crc, 16), words.parse_shaped_time(at))
+    return None
+
+
+def parse_chunk_line(line: str) -> Chunk:
+    """The inverse of `format_chunk`."""
+    found = parse_entry_line(line)
+    if isinstance(found, Chunk):
+        return found
+    kind, *parts = line.split(" ")
+    if kind != "Chunk":
+        raise words.Malformed(f"line kind {kind!r} is too new for this release: upgrade rollingfs to read it")
+    return parse_chunk(parts)
+
+
 def parse_chunk(parts: Sequence[str]) -> Chunk:
     fields = words.fields(
         parts[3:], {"crc32c": words.crc, "at": words.parse_time, "from": words.number, "size": words.number}
@@ -40,6 +71,7 @@ def parse_chunk(parts: Sequence[str]) -> Chunk:
     )
 
 
+@lru_cache(maxsize=4096)
 def format_page(page: Page) -> str:
     line = (
         f"Page {page.start} {page.length} {words.quote_reference(page.file)} crc32c={page.crc32c:08x} "

@@ -14,6 +14,7 @@ from rollingfs import names, transitions
 from rollingfs.commit import Attempt, Committer
 from rollingfs.header import Header, Mark, Phase
 from rollingfs.headers import Headers, Loaded
+from rollingfs.pages import PageGoneError
 
 logger = logging.getLogger("rollingfs")
 
@@ -64,6 +65,14 @@ class Merges:
         merge = header.merge
         assert merge is not None
 
+        async def pinned() -> list[str]:
+            try:
+                return await self.committer.pages.hints(source, header.entries, target)
+            except PageGoneError:
+                if is_merging((await self.headers.load(source)).header, merge.txn):
+                    raise
+                return []  # somebody else has resolved the mark, and noted the folders
+
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             nonlocal took_place
             found = base.header
@@ -75,8 +84,7 @@ class Merges:
                 # nothing is there that could carry the line: a rename's target, not made yet
                 found = Header(merge.target_segment, 1, phase=Phase.DELETED, created_ms=self.committer.now_ms())
             # the pins in these folders name it: its tombstone, when it becomes one, must stay until they are gone
-            hints = await self.committer.pages.hints(source, header.entries, target)
-            found = transitions.with_hints(found, hints, self.committer.now_ms())
+            found = transitions.with_hints(found, await pinned(), self.committer.now_ms())
             return transitions.with_aborted(found, mark)
 
         await self.committer.commit(target, step, fresh=True)

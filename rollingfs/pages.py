@@ -19,6 +19,8 @@ from rollingfs.words import crc32c
 
 CHUNKS_CACHED_MAX = 64 * 4096
 PAGE_READS_MAX = 8
+_AHEAD = Chunk(0, 1, "ahead", None, 0)
+"""Stands for a chunk that is being written."""
 
 
 class PageGoneError(FileNotFoundError):
@@ -31,7 +33,7 @@ class Pages:
     def __init__(self, backend: Backend, runtime: Runtime) -> None:
         self.backend = backend
         self.runtime = runtime
-        self._cache: OrderedDict[str, tuple[Chunk, ...]] = OrderedDict()
+        self._cache: OrderedDict[str, Sequence[Chunk]] = OrderedDict()
         self._count = 0
         self._lock = threading.Lock()
 
@@ -47,7 +49,7 @@ class Pages:
         """
         return layout.unfold(page, await self.raw(names.resolve(segment, page.file), page), segment)
 
-    async def raw(self, path: str, page: Page | None = None) -> tuple[Chunk, ...]:
+    async def raw(self, path: str, page: Page | None = None) -> Sequence[Chunk]:
         """A page's chunks as its file says them; checked against the header's line where it is known."""
         with self._lock:
             found = self._cache.get(path)
@@ -62,7 +64,7 @@ class Pages:
             self._keep(path, found)
         return found
 
-    def _keep(self, path: str, chunks: tuple[Chunk, ...]) -> None:
+    def _keep(self, path: str, chunks: Sequence[Chunk]) -> None:
         with self._lock:
             if path in self._cache:
                 return
@@ -128,6 +130,16 @@ class Pages:
                 return shed_drops(header, over)
             header = await self._fold_once(segment, header, squeeze, memo, now_ms)
         return header
+
+    async def fold_ahead(
+        self, segment: str, entries: tuple[Entry, ...], added: int, memo: dict[tuple[Entry, ...], Page]
+    ) -> None:
+        """Write the pages that `fold` will want once `added` chunks stand behind `entries`: beside their upload."""
+        while (plan := layout.plan_fold((*entries, *[_AHEAD] * added))) and plan.last <= len(entries):
+            folded = entries[plan.first : plan.last]
+            if folded not in memo:
+                memo[folded] = await self.write(segment, await self.unfold(segment, folded))
+            entries = (*entries[: plan.first], memo[folded], *entries[plan.last :])
 
     async def _fold_once(
         self, segment: str, header: Header, plan: layout.Fold, memo: dict[tuple[Entry, ...], Page], now_ms: int

@@ -8,10 +8,17 @@ from collections.abc import Callable
 
 from rollingfs.bridge import wait
 
-PREFETCH_RANGE_BYTES = 4 * 1024 * 1024
+PREFETCH_RANGE_BYTES = 8 * 1024 * 1024
 PREFETCH_RANGES_MAX = 32
-PREFETCH_BYTES_MAX = PREFETCH_RANGES_MAX * PREFETCH_RANGE_BYTES
-"""128 MiB; a read as large as that is fetched by itself."""
+PREFETCH_BYTES_MAX = 128 * 1024 * 1024
+"""What is on its way or waits to be taken; a read as large as that is fetched by itself."""
+READ_BYTES_MIN = 1024 * 1024
+READ_BYTES_MAX = 32 * 1024 * 1024
+
+
+def range_bytes(read_bytes: int) -> int:
+    """How much to fetch at a time for reads of so many bytes: as much, if that is sensible, so that none is copied."""
+    return read_bytes if READ_BYTES_MIN <= read_bytes <= READ_BYTES_MAX else PREFETCH_RANGE_BYTES
 
 
 class Window:
@@ -23,23 +30,31 @@ class Window:
         Starts to fetch a range.
     start, end
         What there is to fetch.
+    size
+        Of a range.
     ranges_max
-        How many ranges are on their way or waiting to be taken.
+        How many ranges may be on their way or waiting to be taken.
     """
 
     def __init__(
-        self, begin: Callable[[int, int], concurrent.futures.Future[bytes]], start: int, end: int, ranges_max: int
+        self,
+        begin: Callable[[int, int], concurrent.futures.Future[bytes]],
+        start: int,
+        end: int,
+        size: int,
+        ranges_max: int,
     ) -> None:
         self._begin = begin
         self._next = start
         self._end = end
-        self._ranges_max = ranges_max
+        self._size = size
+        self._ranges_max = min(ranges_max, PREFETCH_RANGES_MAX, PREFETCH_BYTES_MAX // size)
         self._ranges: deque[tuple[int, int, concurrent.futures.Future[bytes]]] = deque()
         self._fill()
 
     def _fill(self) -> None:
         while self._next < self._end and len(self._ranges) < self._ranges_max:
-            last = min(self._next + PREFETCH_RANGE_BYTES, self._end)
+            last = min(self._next + self._size, self._end)
             self._ranges.append((self._next, last, self._begin(self._next, last)))
             self._next = last
 

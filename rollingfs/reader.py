@@ -13,9 +13,10 @@ from fsspec.caching import caches
 
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
+from rollingfs.errors import SegmentTruncatedError
 from rollingfs.listing import info_of
 from rollingfs.lookup import View
-from rollingfs.prefetch import PREFETCH_BYTES_MAX, PREFETCH_RANGE_BYTES, PREFETCH_RANGES_MAX, Window
+from rollingfs.prefetch import PREFETCH_BYTES_MAX, PREFETCH_RANGE_BYTES, Window, range_bytes
 
 BLOCK_BYTES = 5 * 1024 * 1024
 """What `blocksize` says if nobody set it: how much a consumer that asks may read at once."""
@@ -86,6 +87,7 @@ class ReadFile(io.BufferedIOBase):
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._provisional = False
+        self._believed = False
         self._view = view or self._known() or bridge.run(client.lookup.view(path))
         if absolute:
             self._settle()
@@ -178,13 +180,42 @@ class ReadFile(io.BufferedIOBase):
             if size == 0:
                 return b""
             self._settle(size)
-            start, end = self._span(size)
-            if self.cache is not None:
-                data: bytes = self.cache._fetch(self.loc, self.loc + end - start)
-            else:
-                data = self._get(start, end)
+            try:
+                data = self._get_span(size)
+            except (SegmentTruncatedError, FileNotFoundError):
+                if not self._renewed():
+                    raise
+                data = self._get_span(size)
             self.loc += len(data)
+            self._believed = False
             return data
+
+    def _get_span(self, size: int) -> bytes:
+        start, end = self._span(size)
+        if self.cache is not None:
+            data: bytes = self.cache._fetch(self.loc, self.loc + end - start)
+            return data
+        return self._get(start, end)
+
+    def read_at(self, nbytes: int, offset: int) -> bytes:
+        """Read up to `nbytes` bytes from a position, and leave the file's own as it is; many threads at once may.
+
+        Raises
+        ------
+        ValueError
+            The position or the number of bytes is negative.
+        SegmentTruncatedError, FileNotFoundError, CorruptChunkError
+            As for `read`.
+        """
+        if nbytes < 0 or offset < 0:
+            raise ValueError(f"{self.path}: {nbytes} bytes at position {offset} cannot be read")
+        with self._held():
+            self._settle()
+            view, start = self._view, offset + self._base
+        end = min(start + nbytes, view.length)
+        if start >= end:
+            return b""
+        return self._bridge.run(self._client.fetcher.read(view, start, end))
 
     def read1(self, size: int = -1, /) -> bytes:
         """Read up to `size` bytes with at most one wait: what is in the buffer, else like `read`."""
@@ -212,6 +243,14 @@ class ReadFile(io.BufferedIOBase):
 
     def _line(self, limit: int) -> bytes:
         self._settle(LINE_BYTES if limit < 0 else min(limit, LINE_BYTES))
+        try:
+            return self._line_here(limit)
+        except (SegmentTruncatedError, FileNotFoundError):
+            if not self._renewed():
+                raise
+            return self._line_here(limit)
+
+    def _line_here(self, limit: int) -> bytes:
         start, end = self._span(limit)
         parts = []
         while start < end:
@@ -223,6 +262,7 @@ class ReadFile(io.BufferedIOBase):
             if found:
                 break
         self.loc = start - self._base
+        self._believed = False
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
@@ -265,10 +305,23 @@ class ReadFile(io.BufferedIOBase):
         """What this client knows of the segment, if that is recent or may be looked at again later."""
         headers = self._client.headers
         loaded = headers.recent(self.path)
+        self._believed = loaded is not None and loaded.live
         if loaded is None and self._bridge.is_async and headers.cache_s > 0:
             loaded = headers.seen(self.path)
             self._provisional = loaded is not None and loaded.live
         return View(self.path, loaded.header, loaded.token) if loaded is not None and loaded.live else None
+
+    def _renewed(self) -> bool:
+        """Take a new snapshot, if the first read met a change that the header cache did not know of."""
+        if not self._believed:
+            return False
+        self._believed = False
+        view = self._bridge.run(self._client.lookup.view(self.path, fresh=True))
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+        self._view, self._buffer, self._fetched_end = view, b"", view.start
+        return True
 
     def _settle(self, size: int = 0) -> None:
         """Make sure of the snapshot; the next `size` bytes (-1: all) are fetched beside the look."""
@@ -348,7 +401,7 @@ class ReadFile(io.BufferedIOBase):
             return
         sequential = self._streak + 1 if start == self._fetched_end else 0
         if self._window is None and self._bridge.is_async and sequential >= SEQUENTIAL_READS_MIN:
-            self._window = self._open_window(start) if end - start < PREFETCH_BYTES_MAX else None
+            self._window = self._open_window(start, end - start) if end - start < PREFETCH_BYTES_MAX else None
         if self._window is not None:
             ahead = self._from_window(start)
             if ahead is not None:
@@ -376,13 +429,13 @@ class ReadFile(io.BufferedIOBase):
                 self._window = None
         return found
 
-    def _open_window(self, start: int) -> Window:
+    def _open_window(self, start: int, size: int) -> Window:
         view, fetcher, bridge = self._view, self._client.fetcher, self._bridge
 
         def begin(first: int, last: int) -> concurrent.futures.Future[bytes]:
             return bridge.start(fetcher.read(view, first, last, range_bytes=PREFETCH_RANGE_BYTES))
 
-        return Window(begin, start, view.length, min(PREFETCH_RANGES_MAX, self._client.backend.requests_max))
+        return Window(begin, start, view.length, range_bytes(size), self._client.backend.requests_max)
 
 
 def _reopen(fs: Any, path: str, absolute: bool, block_size: int, loc: int) -> ReadFile:

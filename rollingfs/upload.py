@@ -9,13 +9,14 @@ from collections import deque
 import google_crc32c
 
 from rollingfs import names
-from rollingfs.backend.contract import Backend, Buffer, Upload
+from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.chunks import Stored
 from rollingfs.clock import Clock, Moment
 
 FINISHING_MAX = 8
 """How many full chunks may be on their way to an async store while the next one is written."""
 FINISHING_BYTES_MAX = 64 * 1024 * 1024
+COPY_BYTES = 4 * 1024 * 1024
 
 
 class ChunkWriter:
@@ -136,10 +137,13 @@ class _OpenChunk:
         self._crc = 0
 
     async def write(self, data: memoryview) -> None:
-        piece = data.obj if isinstance(data.obj, bytes) and len(data.obj) == len(data) else bytes(data)
-        self._crc = google_crc32c.extend(self._crc, piece)
-        await self.upload.write(piece)
-        self.size += len(piece)
+        is_frozen = isinstance(data.obj, bytes) and len(data.obj) == len(data)
+        step = len(data) if is_frozen else COPY_BYTES  # the checksum takes nothing but bytes
+        for start in range(0, len(data), step):
+            piece = frozen(data[start : start + step])
+            self._crc = google_crc32c.extend(self._crc, piece)
+            await self.upload.write(piece)
+            self.size += len(piece)
 
     async def finish(self) -> None:
         await self.upload.finish()

@@ -64,11 +64,16 @@ def parse_time(word: str) -> int:
     """The inverse of `format_time`."""
     if not _TIME.fullmatch(word):
         raise Malformed(f"{word!r} is no time")
+    return parse_shaped_time(word)
+
+
+def parse_shaped_time(word: str) -> int:
+    """`parse_time` of what is known to have the shape of a time."""
     try:
-        moment = datetime.fromisoformat(word)
+        since = datetime.fromisoformat(word) - _EPOCH
     except ValueError as error:
         raise Malformed(f"{word!r} is no time") from error
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
 
 
 def number(word: str) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from fsspec.core import OpenFile
 
 from rollingfs import names, transitions
+from rollingfs.backend.contract import frozen
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
 from rollingfs.errors import FencedError, SegmentSealedError
@@ -187,7 +188,7 @@ class WriteFile(io.IOBase):
         if view is None:
             raise TypeError(f"cannot write {type(data).__name__}: give bytes")
         if self._pieces_bytes + len(view) < PIECE_BYTES:
-            self._pieces.append(bytes(view))
+            self._pieces.append(frozen(view))
             self._pieces_bytes += len(view)
         else:
             self._send()

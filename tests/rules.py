@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from rollingfs.client import Client
 from rollingfs.errors import StagedExpiredError
 from rollingfs.header import AGE_S_MAX, GRACE_S
+from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.policy import RollingPolicy
 from rollingfs.transitions import Guard
 from tests import model
@@ -260,8 +261,8 @@ class Rules:
     def rename(self, choose: Chooser) -> Op:
         path = self.path(choose, lambda seg: seg is not None and seg.owner is None)
         target = self.path(choose, lambda seg: seg is None or seg.owner is None)
-        call = self.call(model.rename, path, target=target)
-        return Op(call, lambda client: client.concats.rename(path, target))
+        op = Op(self.call(model.rename, path, target=target), lambda client: client.concats.rename(path, target))
+        return also(op, None) if path == target else op  # that only reads, as `read` does
 
     # -- what changes nothing ------------------------------------------------------------------------------
 
@@ -277,6 +278,14 @@ class Rules:
     def _collected(self, path: str, grace_s: float | None) -> Op:
         op = Op(self.call(model.collect, path), lambda client: client.collector.collect(path, grace_s=grace_s))
         return also(op, None)  # it finds what is left of a segment that is gone
+
+    def consolidate(self, choose: Chooser) -> Op:
+        path = self.path(choose, lambda seg: seg is not None and len(seg.data) > 9)
+        op = Op(
+            self.call(model.collect, path),
+            lambda client: Consolidator(client.committer, client.fetcher).consolidate(path),
+        )
+        return also(op, FileNotFoundError)  # a plain file, or another incarnation by now
 
     def open(self, choose: Chooser) -> Op:
         """Bind a handle to an incarnation."""
@@ -314,7 +323,7 @@ ALONE = {"collect_all_at_once", "drop_in", "open", "read", "stage"}
 """What does not overlap others here: it is no single moment, or says that there are no others."""
 
 WEIGHTS: Mapping[str, int] = {
-    "append": 26,
+    "append": 32,
     "append_large": 5,
     "stage": 3,
     "append_staged": 5,
@@ -329,6 +338,7 @@ WEIGHTS: Mapping[str, int] = {
     "release": 4,
     "drop_in": 3,
     "collect": 3,
+    "consolidate": 3,
     "collect_all_at_once": 1,
     "open": 1,
     "read": 3,

@@ -148,7 +148,7 @@ def page_of(*lines):
 )
 def test_an_index_page_that_is_malformed_is_refused_with_its_reason(data, why):
     with pytest.raises(CorruptHeaderError, match=f"^index-a.*{why}"):
-        parse_page(data, None, "index-a")
+        tuple(parse_page(data, None, "index-a"))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_index_page_that_is_malformed_is_refused_with_its_reason(data, why):
     ],
 )
 def test_an_index_page_that_is_not_the_one_the_header_means_is_refused(line, why):
-    assert parse_page(PAGE, LINE, "index-a") == LISTED
+    assert tuple(parse_page(PAGE, LINE, "index-a")) == LISTED
     with pytest.raises(CorruptHeaderError, match=why):
         parse_page(PAGE, line, "index-a")
 

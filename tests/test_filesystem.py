@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+import fsspec
 import pytest
 from fsspec.callbacks import Callback
 
@@ -775,3 +776,15 @@ def test_a_forked_child_is_another_writer_on_the_same_segment(place):
     assert fs.cat_file(path) == b"parent child parent"
     header = fs._bridge.run(fs._client.headers.load(path)).header
     assert len({line.writer for line in header.commits}) == 2
+
+
+@pytest.mark.parametrize("read", [lambda file: file.read(), lambda file: b"".join(file.readlines())])
+def test_a_file_opened_from_a_cached_header_begins_where_another_client_truncated_to(tmp_path, read):
+    options = {"target_protocol": "file", "sync": False, "max_bytes": 10, "inline_bytes": 0}
+    mine, other = (fsspec.filesystem("rolling", **options, header_cache_s=seconds) for seconds in (100, 0))
+    path = f"{tmp_path}/x"
+    other.pipe_file(path, b"0123456789" * 5)
+    assert mine.cat_file(path) == b"0123456789" * 5
+    other.truncate(path, 25)
+    with mine.open(path) as file:
+        assert read(file) == b"56789" + b"0123456789" * 2

@@ -151,6 +151,6 @@ def test_a_machine_of_all_operations_agrees_with_the_model() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Machine,
         settings=settings(
-            max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

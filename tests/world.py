@@ -12,7 +12,7 @@ from rollingfs import names, transitions
 from rollingfs.chunks import Staged
 from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
-from rollingfs.header import Chunk, Header, Phase
+from rollingfs.header import GRACE_S, Chunk, Header, Phase
 from rollingfs.headers import Loaded
 from rollingfs.pins import parse_pin
 from rollingfs.policy import RollingPolicy
@@ -222,7 +222,7 @@ class World:
 
     def finish(self) -> None:
         """Let somebody come later, resolve all marks and collect all garbage: what is left is what is needed."""
-        self.store.lapse(60.0)
+        self.store.lapse(2 * GRACE_S)
         self.look()
         for _ in range(ROUNDS_MAX):
             self.store.lapse(1.0)

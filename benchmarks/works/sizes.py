@@ -67,17 +67,18 @@ def at_count(nth: int, job: Job) -> None:
         extra[f"{name}_requests"] = sum((job.rig.requests() - before).values()) / len(calls)
         return walls
 
-    def read(file: Any, chunk: int) -> None:
-        file.seek(chunk * CHUNK_BYTES + 100)
-        assert file.read(READ_BYTES) == chunk_data(chunk, CHUNK_BYTES)[100 : 100 + READ_BYTES]
+    def read(file: Any, chunk: int, nth: int) -> None:
+        at = 1000 + nth * 2 * READ_BYTES  # never where another read has been
+        file.seek(chunk * CHUNK_BYTES + at)
+        assert file.read(READ_BYTES) == chunk_data(chunk, CHUNK_BYTES)[at : at + READ_BYTES]
 
     with job.measured():
         fresh = [rolling(job) for _ in range(5)]
         timed("open", [partial(one.open, path, "rb") for one in fresh])
         regions = _regions(count)
         with fs.open(path, "rb") as file:
-            timed("first_read", [partial(read, file, chunk) for chunk in regions])
-            timed("read", [partial(read, file, chunk + 1) for chunk in regions])
+            timed("first_read", [partial(read, file, chunk, nth) for nth, chunk in enumerate(regions)])
+            timed("read", [partial(read, file, chunk + 1, nth) for nth, chunk in enumerate(regions)])
         data = bytes(APPEND_BYTES)
         timed("append", [partial(fs.append, path, data)] * job.pick(50, 20))
         fs.truncate(path, CHUNK_BYTES)  # of a page's first chunk: reads the page

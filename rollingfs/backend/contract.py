@@ -13,6 +13,14 @@ from dataclasses import dataclass
 Buffer = bytes | bytearray | memoryview
 
 
+def frozen(data: Buffer) -> bytes:
+    """Bytes that nobody will change: the very object that a buffer is all of, else a copy."""
+    whole = data.obj if isinstance(data, memoryview) else data
+    if isinstance(whole, bytes) and len(whole) == memoryview(data).nbytes:
+        return whole
+    return bytes(data)
+
+
 @dataclass(frozen=True, slots=True)
 class FileInfo:
     """One file or folder as the store shows it."""
@@ -55,6 +63,18 @@ class Part:
     path: str
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingUpload:
+    """A file that somebody began to write, and that the store keeps in parts until it is finished or aborted."""
+
+    path: str
+    """Of the file that it would become."""
+    began: float
+    """Seconds since 1970 by the store's clock."""
+    id: str
+    """The store's own name for it."""
 
 
 class Upload(abc.ABC):
@@ -103,6 +123,8 @@ class Backend(abc.ABC):
     """Whether empty folders exist (a disk) or a folder is but a prefix (an object store)."""
     join_part_bytes_min: int = 0
     """The smallest part but the last that `join` takes on the server."""
+    can_list_uploads: bool = False
+    """Whether `list_uploads` finds what others left unfinished."""
     requests_max: int = 32
     """How many requests at once make sense."""
 
@@ -128,6 +150,15 @@ class Backend(abc.ABC):
 
         ``0 <= start < end`` is the caller's duty.
         """
+
+    async def read_into(self, path: str, start: int, target: memoryview) -> int:
+        """Fill `target` from byte `start` of a file on; returns how many bytes there were.
+
+        For adapters that can spare the copy that this one makes.
+        """
+        data = await self.read_range(path, start, start + len(target))
+        target[: len(data)] = data
+        return len(data)
 
     @abc.abstractmethod
     async def stat(self, path: str) -> FileInfo:
@@ -233,6 +264,22 @@ class Backend(abc.ABC):
         OSError
             Some could not be deleted; the message names the first.
         """
+
+    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
+        """The unfinished uploads of files directly in a folder, whoever began them; none, where a store has no such.
+
+        Collection has those aborted that are older than the grace.
+
+        Raises
+        ------
+        PermissionError
+            The store does not let this client know.
+        """
+        return ()
+
+    async def abort_upload(self, upload: PendingUpload) -> None:
+        """Have the store forget an unfinished upload and its parts; one that is gone is no error."""
+        raise NotImplementedError(f"{type(self).__name__} has no unfinished uploads")
 
     @abc.abstractmethod
     async def make_folder(self, path: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from s3fs import S3FileSystem
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, PendingUpload, Upload
 from rollingfs.backend.s3_client import (
     CLIENT_ERRORS,
     S3Client,
@@ -35,6 +35,7 @@ from rollingfs.backend.s3_upload import (
     S3Upload,
     abort_after,
     join,
+    pending,
 )
 from rollingfs.errors import ConflictError
 
@@ -64,6 +65,7 @@ class S3Backend(Backend):
     can_copy = True
     can_join = True
     can_delete_if = True
+    can_list_uploads = True
     has_folders = False
     join_part_bytes_min = JOIN_PART_BYTES_MIN
 
@@ -118,6 +120,18 @@ class S3Backend(Backend):
                     return b""
                 raise
         return data if "ContentRange" in answer else data[start:end]  # a store may ignore a range, and say so
+
+    async def read_into(self, path: str, start: int, target: memoryview) -> int:
+        """One GetObject with Range, received in place."""
+        span = f"bytes={start}-{start + len(target) - 1}"
+        with _errors("reading", path):
+            try:
+                count = await self._client.get_into(target, **self._object(path), Range=span)
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 416:
+                    return 0
+                raise
+        return await super().read_into(path, start, target) if count is None else count
 
     async def stat(self, path: str) -> FileInfo:
         """One HeadObject."""
@@ -323,6 +337,21 @@ class S3Backend(Backend):
             number = errno.EACCES if code == "AccessDenied" else errno.EIO
             text = f"{len(errors)} of {len(keys)} files could not be deleted: {code}, {errors[0].get('Message')}"
             raise OSError(number, text, first)
+
+    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
+        """ListMultipartUploads, as many as there are pages.
+
+        MinIO lists only those of one exact key, so none here; it forgets uploads by itself after 24 hours.
+        """
+        bucket, key = self._split(folder)
+        with _errors("listing unfinished uploads in", folder):
+            return await pending(self._client, bucket, key + "/" if key else "")
+
+    async def abort_upload(self, upload: PendingUpload) -> None:
+        """One AbortMultipartUpload."""
+        target = self._object(upload.path)
+        with _errors("aborting the upload of", upload.path):
+            await Multipart(self._client, upload.path, target["Bucket"], target["Key"], upload.id).abort()
 
     async def make_folder(self, path: str) -> None:
         """HeadBucket, and CreateBucket if it is missing."""

@@ -8,7 +8,7 @@ Who would send a request again, and what is done about it:
 - botocore, 4 times: off (``retries``) in the clone.
 - s3fs, 5 times: its ``_call_s3`` is not used.
 - aiohttp, once, for PUT, DELETE and GET whose connection broke before an answer came. There is no public switch,
-  but a body that can be sent once only is not sent again: conditional PUTs get such a body. A conditional DELETE has
+  but a body that can be sent once only is not sent again: all PUTs get such a body. A conditional DELETE has
   no body and may be sent twice: "it was gone" is a success of that verb anyway.
 - `S3Client.retrying`, ours: `TRIES_MAX` tries with jitter, for requests that may be repeated. Never conditional writes.
 
@@ -20,10 +20,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import inspect
+import io
 import os
 import random
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from typing import Any, TypeVar
@@ -55,6 +56,9 @@ REQUESTS_MAX = 32
 TRIES_MAX = 5
 RETRY_DELAY_MAX_S = 5.0
 RETRY_DELAY_FIRST_S = 0.1
+SEND_BYTES = 256 * 1024
+RECEIVE_BYTES = 256 * 1024
+"""What asyncio takes from a socket at once."""
 
 HOOK_ID = "rollingfs"
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
@@ -90,14 +94,55 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class _BodyOnce:
-    """A request body that can be sent once: aiohttp does not repeat a request whose body it cannot rewind."""
+class Pieces(io.RawIOBase):
+    """A request body that lies in several pieces, which nobody copies together."""
 
-    def __init__(self, source: BytesIO) -> None:
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        super().__init__()
+        self.pieces = pieces
+        self.size = sum(map(len, pieces))
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
+        self._at = origin + offset
+        return self._at
+
+    def readinto(self, target: Any, /) -> int:
+        start = 0
+        for piece in self.pieces:
+            if self._at < start + len(piece):
+                data = memoryview(piece)[self._at - start :][: len(target)]
+                target[: len(data)] = data
+                self._at += len(data)
+                return len(data)
+            start += len(piece)
+        return 0
+
+
+class _BodyOnce:
+    """A request body that can be sent once: aiohttp does not repeat a request whose body it cannot rewind.
+
+    It is sent in larger steps than aiohttp's own, each of which costs a turn of the event loop.
+    """
+
+    def __init__(self, source: BytesIO | Pieces) -> None:
         self._source = source
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._source.read()
+    async def __aiter__(self) -> AsyncIterator[memoryview]:
+        pieces = self._source.pieces if isinstance(self._source, Pieces) else [self._source.getbuffer()]
+        for piece in map(memoryview, pieces):
+            for start in range(0, len(piece), SEND_BYTES):
+                yield piece[start : start + SEND_BYTES]
 
     def seek(self, offset: int) -> int:
         """For botocore, which rewinds when S3 names another region, and then makes a new request."""
@@ -110,8 +155,8 @@ def _drop_expect(request: Any, **_: object) -> None:
 
 
 def _send_once(request: Any, **_: object) -> None:
-    conditional = "If-Match" in request.headers or "If-None-Match" in request.headers
-    if conditional and isinstance(request.body, BytesIO):
+    # what may be repeated is repeated by `retrying`, with a body of its own
+    if isinstance(request.body, BytesIO | Pieces):
         request.body = _BodyOnce(request.body)
 
 
@@ -147,9 +192,9 @@ class S3Client:
         client = await self.fs.get_s3(bucket)
         if client not in self._hooked:
             events = client.meta.events
-            events.register("before-send.s3.PutObject", _drop_expect, unique_id=f"{HOOK_ID}-expect")
-            events.register("before-send.s3.UploadPart", _drop_expect, unique_id=f"{HOOK_ID}-expect-part")
-            events.register("before-send.s3.PutObject", _send_once, unique_id=f"{HOOK_ID}-once")
+            for verb in ("PutObject", "UploadPart"):
+                events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
+                events.register(f"before-send.s3.{verb}", _send_once, unique_id=f"{HOOK_ID}-once-{verb}")
             self._hooked.add(client)
         return client
 
@@ -178,7 +223,23 @@ class S3Client:
         async def once() -> tuple[dict[str, Any], bytes]:
             answer = await self.call("get_object", **arguments)
             async with answer["Body"] as body:
-                return answer, await body.read()
+                size = answer["ContentLength"]
+                if size < RECEIVE_BYTES:
+                    return answer, await body.read()
+                whole = BytesIO(bytes(size))  # filled in place: aiohttp would join what it received
+                with whole.getbuffer() as target:
+                    await _receive(body, target)
+                return answer, whole.getvalue()
+
+        return await self.retrying(once)
+
+    async def get_into(self, target: memoryview, **arguments: Any) -> int | None:
+        """GetObject of a range, straight into its place; None if the store does not do ranges. May be repeated."""
+
+        async def once() -> int | None:
+            answer = await self.call("get_object", **arguments)
+            async with answer["Body"] as body:
+                return await _receive(body, target) if "ContentRange" in answer else None
 
         return await self.retrying(once)
 
@@ -197,6 +258,14 @@ class S3Client:
             delay_max_s = min(RETRY_DELAY_MAX_S, RETRY_DELAY_FIRST_S * 2**attempt)
             await asyncio.sleep(random.uniform(0, delay_max_s))
         return await request()
+
+
+async def _receive(body: Any, target: memoryview) -> int:
+    at = 0
+    while data := await body.read(RECEIVE_BYTES):
+        target[at : at + len(data)] = data
+        at += len(data)
+    return at
 
 
 def _clone(fs: S3FileSystem, forked: bool = False) -> S3FileSystem:

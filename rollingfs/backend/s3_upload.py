@@ -8,26 +8,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from rollingfs.backend.contract import Buffer, Part, Upload
-from rollingfs.backend.s3_client import CLIENT_ERRORS, S3Client, as_os_error, at_once, code_of
+from rollingfs.backend.contract import Buffer, Part, PendingUpload, Upload, frozen
+from rollingfs.backend.s3_client import CLIENT_ERRORS, Pieces, S3Client, as_os_error, at_once, code_of, status_of
 
 UPLOAD_PART_BYTES = 16 * 2**20
 UPLOAD_PARTS_IN_FLIGHT_MAX = 4
 """One upload keeps at most this many parts and one more in memory: 80 MiB."""
 PARTS_MAX = 10_000
 JOIN_PART_BYTES_MIN = 5 * 2**20
+UNSUPPORTED_STATUSES = frozenset({405, 501})
 COPY_PART_BYTES_MAX = 2**30
 """A fifth of what S3 takes: a server that says nothing while it copies must answer within the read timeout."""
 
 
 class Multipart:
-    """One multipart upload: its parts in any order, then `complete` or `abort`."""
+    """One multipart upload: its parts in any order, then `complete` or `abort`; with an `id`, one that has begun."""
 
-    def __init__(self, client: S3Client, path: str, bucket: str, key: str) -> None:
+    def __init__(self, client: S3Client, path: str, bucket: str, key: str, id: str | None = None) -> None:
         self.path = path
         self._client = client
         self._target = {"Bucket": bucket, "Key": key}
-        self._id: str | None = None
+        self._id = id
         self._etags: dict[int, str] = {}
 
     @property
@@ -40,9 +41,13 @@ class Multipart:
         answer = await self._client.repeatable("create_multipart_upload", **self._target)
         self._id = answer["UploadId"]
 
-    async def put(self, number: int, data: bytes) -> None:
+    async def put(self, number: int, data: Sequence[bytes]) -> None:
         """Upload part `number`, from 1."""
-        answer = await self._client.repeatable("upload_part", PartNumber=number, Body=data, **self._of_upload())
+
+        async def once() -> dict[str, Any]:
+            return await self._client.call("upload_part", PartNumber=number, Body=Pieces(data), **self._of_upload())
+
+        answer = await self._client.retrying(once)
         self._etags[number] = answer["ETag"]
 
     async def copy(self, number: int, part: Part, source: dict[str, str], token: str | None = None) -> None:
@@ -87,6 +92,25 @@ class Multipart:
     def _of_upload(self) -> dict[str, Any]:
         assert self._id is not None, f"no upload of {self.path!r} has begun"
         return {**self._target, "UploadId": self._id}
+
+
+async def pending(client: S3Client, bucket: str, prefix: str) -> list[PendingUpload]:
+    """The unfinished uploads of objects directly below a prefix; none from a store that does not list them."""
+    found: list[PendingUpload] = []
+    arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+    while True:
+        try:
+            page = await client.repeatable("list_multipart_uploads", **arguments)
+        except CLIENT_ERRORS as error:
+            if status_of(error) in UNSUPPORTED_STATUSES:
+                return []
+            raise
+        for upload in page.get("Uploads", []):
+            began = upload["Initiated"].timestamp()
+            found.append(PendingUpload(f"{bucket}/{upload['Key']}", began, upload["UploadId"]))
+        if not page.get("IsTruncated"):
+            return found
+        arguments |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
 async def join(multipart: Multipart, copies: Sequence[Callable[[int], Awaitable[None]]], requests_max: int) -> None:
@@ -140,7 +164,7 @@ class S3Upload(Upload):
         view = memoryview(data).cast("B")
         while len(view):
             piece = view[: self._part_bytes - self._pieces_bytes]
-            self._pieces.append(bytes(piece))
+            self._pieces.append(frozen(piece))
             self._pieces_bytes += len(piece)
             view = view[len(piece) :]
             # A full part waits for the next byte: what is exactly one part is still a single PutObject.
@@ -151,7 +175,7 @@ class S3Upload(Upload):
         """Send the rest; the object is there when this returns."""
         self._check_open()
         if not self._multipart.begun:  # at most one part
-            await self._put_whole(self._take())
+            await self._put_whole(b"".join(self._take()))
         else:
             await self._send_part()
             await self._wait(0)
@@ -178,10 +202,9 @@ class S3Upload(Upload):
         if self._closed:
             raise ValueError(f"the upload of {self._multipart.path!r} is finished or aborted")
 
-    def _take(self) -> bytes:
-        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces, self._pieces_bytes = [], 0
-        return data
+    def _take(self) -> list[bytes]:
+        pieces, self._pieces, self._pieces_bytes = self._pieces, [], 0
+        return pieces
 
     async def _send_part(self) -> None:
         if self._parts == PARTS_MAX:

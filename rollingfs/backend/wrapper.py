@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, PendingUpload, Upload
 
 _ABILITIES = (
     "is_async",
@@ -14,6 +14,7 @@ _ABILITIES = (
     "can_copy",
     "can_join",
     "can_delete_if",
+    "can_list_uploads",
     "has_folders",
     "join_part_bytes_min",
     "requests_max",
@@ -117,6 +118,13 @@ class BackendWrapper(Backend):
 
     async def delete(self, paths: Sequence[str]) -> None:
         await self.call("delete", paths)
+
+    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
+        uploads: Sequence[PendingUpload] = await self.call("list_uploads", folder)
+        return uploads
+
+    async def abort_upload(self, upload: PendingUpload) -> None:
+        await self.call("abort_upload", upload)
 
     async def make_folder(self, path: str) -> None:
         await self.call("make_folder", path)

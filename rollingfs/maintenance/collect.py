@@ -7,10 +7,10 @@ age of its chunks; and only then are unreferenced files older than the grace del
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Set
 
 from rollingfs import names, transitions
 from rollingfs.backend.contract import FileInfo
@@ -19,37 +19,16 @@ from rollingfs.errors import ConflictError
 from rollingfs.header import GRACE_S, Drop, Header, Phase
 from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, is_shadowed
+from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, report
 from rollingfs.maintenance.survey import Survey, Surveyor
 from rollingfs.merges import Merges
+from rollingfs.pages import PageGoneError
 from rollingfs.runtime import backoff_s
 
 logger = logging.getLogger("rollingfs")
 
 LOOKS_MAX = 16
 """How often a folder that keeps changing is looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What a collection deleted (in a dry run: would delete)."""
-
-    files: tuple[str, ...] = ()
-    """Paths on the backend: chunks, pages, pins, plain files that were adopted, tombstones."""
-    bytes: int = 0
-    """Their sizes, together."""
-    young: int = 0
-    """Files that nobody refers to, but that are younger than the grace."""
-    folders: tuple[str, ...] = ()
-    """Chunk folders that were looked at."""
-
-    def plus(self, other: Collected) -> Collected:
-        """Both together."""
-        return Collected(
-            self.files + other.files,
-            self.bytes + other.bytes,
-            self.young + other.young,
-            self.folders + other.folders,
-        )
 
 
 class Collector:
@@ -73,7 +52,8 @@ class Collector:
             Leave files younger than this alone, in seconds; by default the format's 24 hours. Less is the
             caller's word that nobody else writes.
         dry_run
-            Change nothing, say what would be deleted.
+            Change nothing, say what would be deleted. It may name a plain file or a tombstone that stays, because the
+            store turns out to have no conditional delete.
         seen
             Chunk folders that were looked at already, by the same collection of many segments, with how much in
             them was too young; gets this one's.
@@ -88,11 +68,9 @@ class Collector:
         grace_s = GRACE_S if grace_s is None else grace_s
         if grace_s < 0:
             raise ValueError(f"grace is {grace_s} s: it must be at least 0")
-        header = await self._settled(path, dry_run)
+        header, lies_in, result = await self._settled_map(path, dry_run)
         own = names.chunks_folder(path)
         hints = {names.climb(names.parent(path), drop.file[:-1]): drop for drop in _foreign_hints(header)}
-        lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
-        result = Collected()
         seen = {} if seen is None else seen
         young = 0
         for folder in [own, *sorted({*hints, *lies_in} - {own})]:
@@ -109,42 +87,69 @@ class Collector:
             result = result.plus(await self._plain_file(path, header, grace_s, dry_run))
         if not dry_run and header is not None:
             await self._clear_hints(path, header, hints, result.young + young)
-            if header.deleted:
-                result = result.plus(await self._tombstone(path, grace_s))
+        if header is not None and header.deleted:
+            result = result.plus(await self._tombstone(path, grace_s, set(result.files) if dry_run else None))
         return result
 
-    async def _settled(self, path: str, dry_run: bool) -> Header | None:
-        """The header, after merges and drops under way are finished."""
+    async def _settled_map(self, path: str, dry_run: bool) -> tuple[Header | None, set[str], Collected]:
+        """The settled header, the chunk folders that its entries lie in, and what settling it deleted."""
+        result = Collected()
+        for count in range(1, LOOKS_MAX + 1):
+            header, dropped = await self._settled(path, dry_run)
+            result = result.plus(dropped)
+            try:
+                lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
+                return header, lies_in, result
+            except PageGoneError:  # it went with the header that named it
+                await self.committer.runtime.sleep(backoff_s(count))
+        raise ConflictError(f"{path}: its map changed {LOOKS_MAX} times; nothing was deleted, try again")
+
+    async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
+        """The header, after merges and drops under way are finished, and what was dropped."""
         header = (await self.committer.headers.load(path)).header
         if dry_run:
-            return header
+            return header, Collected()
         while header is not None and header.phase is Phase.MERGING:
             await self.merges.resolve(path, header)
             header = (await self.committer.headers.load(path)).header
         if header is not None and (header.merges or header.aborts):
             await self.merges.settle(path)
-        if header is not None and header.drops:
-            await self.committer.finish_drops(path, header)
-        return header
+        if header is None or not header.drops:
+            return header, Collected()
+        dropped = await self.surveyor.dropped(path, header, self.committer.now_ms())
+        await self.committer.finish_drops(path, header)
+        return header, report(dropped, DROPPED)
 
     # -- one folder ----------------------------------------------------------------------------------------
 
     async def _folder(self, folder: str, grace_s: float, dry_run: bool) -> Collected:
+        uploads = await self.surveyor.uploads(folder)
         for count in range(1, LOOKS_MAX + 1):
             try:
                 survey = await self.surveyor.look(folder)
+                dropped = await self._to_drop(survey) if dry_run else []
+                garbage = survey.garbage(grace_s, uploads)
+                if dry_run:
+                    return garbage.without(dropped).report(folder).plus(report(dropped, DROPPED))
+                if not garbage:
+                    return garbage.report(folder)
+                agrees = survey.agrees_with(await self.surveyor.look(folder))
             except FileNotFoundError:
                 if not await self._exists(folder):
                     return Collected()
-                continue  # a page went with the header that named it
-            garbage, young = _garbage(survey, grace_s)
-            if dry_run or not garbage:
-                return _report(garbage, young, folder)
-            if survey.agrees_with(await self.surveyor.look(folder)) and await self._renew(folder, survey):
+                continue  # a page went with the header that named it, or another collection took a pin
+            if agrees and await self._renew(folder, survey):
                 await self._delete(garbage)
-                return _report(garbage, young, folder)
+                return garbage.report(folder)
             await self.committer.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{folder}: who refers to it changed {LOOKS_MAX} times; nothing was deleted, try again")
+
+    async def _to_drop(self, survey: Survey) -> list[FileInfo]:
+        """What its own collection deletes in a folder before it looks at anything, however young."""
+        header = survey.own.header
+        if header is None or header.phase is Phase.MERGING:
+            return []
+        return await self.surveyor.dropped(survey.segment, header, self.committer.now_ms())
 
     async def _exists(self, folder: str) -> bool:
         try:
@@ -174,14 +179,26 @@ class Collector:
         await self.committer.commit(segment, step)
         return agrees
 
-    async def _delete(self, garbage: Iterable[FileInfo]) -> None:
+    async def _delete(self, garbage: Garbage) -> None:
         """Chunks first, then pages and pins: what names others goes last."""
-        files = [info.path for info in garbage]
+        files = [info.path for info in garbage.files if not info.is_folder]
         last = [file for file in files if _is_last(file)]
         first = [file for file in files if not _is_last(file)]
         for group in (first, last):
             if group:
                 await self.backend.delete(group)
+        for info in garbage.files:
+            if info.is_folder:
+                await self._remove_folder(info.path)
+        for upload in garbage.uploads:
+            await self.backend.abort_upload(upload)
+
+    async def _remove_folder(self, folder: str) -> None:
+        """Remove the folder of a probe, with what it left in it."""
+        with contextlib.suppress(FileNotFoundError):  # somebody else collected it
+            entries = (await self.backend.list(folder)).entries
+            await self.backend.delete([info.path for info in entries if not info.path.endswith(f"/{names.LOCK_NAME}")])
+            await self.backend.remove_folder(folder)
 
     # -- what is left of the segment itself ----------------------------------------------------------------
 
@@ -226,10 +243,13 @@ class Collector:
             abilities = await self.committer.abilities(path)
             if not abilities.delete_if or not await self.backend.delete_if(path, header.adopted.token):
                 return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
-        return Collected((path,), info.size)
+        return report([info], PLAIN)
 
-    async def _tombstone(self, path: str, grace_s: float) -> Collected:
-        """Delete a tombstone that nothing needs any more: old, and no file or pin is left of the segment."""
+    async def _tombstone(self, path: str, grace_s: float, would_go: set[str] | None) -> Collected:
+        """Delete a tombstone that nothing needs any more: old, and no file or pin is left of the segment.
+
+        In a dry run, `would_go` are the files that would be gone before.
+        """
         file = names.header_path(path)
         folder = names.chunks_folder(path)
         loaded = await self.committer.headers.load(path)
@@ -239,13 +259,17 @@ class Collector:
         if any(drop.is_hint for drop in found.drops):
             return Collected()  # pins elsewhere still name it
         plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted is not None else None
-        if plain is not None and is_shadowed(found, plain):
+        if plain is not None and is_shadowed(found, plain) and path not in (would_go or ()):
             return Collected()  # it still says that this plain file is dead
-        if not (await self.committer.abilities(path)).delete_if or not await self._is_empty(folder):
+        # a dry run does not probe, because that writes
+        can = self.backend.can_delete_if if would_go is not None else (await self.committer.abilities(path)).delete_if
+        if not can or not await self._is_empty(folder, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)
         if await self.backend.now() - info.modified < grace_s:
             return Collected()
+        if would_go is not None:
+            return report([info], TOMBSTONE)
         if not await self.backend.delete_if(file, loaded.token):
             return Collected()
         self.committer.headers.forget(path)
@@ -254,14 +278,14 @@ class Collector:
                 await self.backend.remove_folder(folder)
             except OSError as error:
                 logger.debug("%s stays: %s", folder, error)  # gone, or somebody begins a segment of this name
-        return Collected((file,), info.size)
+        return report([info], TOMBSTONE)
 
-    async def _is_empty(self, folder: str) -> bool:
+    async def _is_empty(self, folder: str, but: Set[str]) -> bool:
         try:
             listing = await self.backend.list(folder)
         except FileNotFoundError:
             return True
-        return all(info.path.rpartition("/")[2] == names.LOCK_NAME for info in listing.entries)
+        return all(info.path.rpartition("/")[2] == names.LOCK_NAME or info.path in but for info in listing.entries)
 
 
 def _foreign_hints(header: Header | None) -> list[Drop]:
@@ -270,16 +294,3 @@ def _foreign_hints(header: Header | None) -> list[Drop]:
 
 def _is_last(file: str) -> bool:
     return file.rpartition("/")[2].startswith((names.INDEX_PREFIX, names.PIN_PREFIX))
-
-
-def _garbage(survey: Survey, grace_s: float) -> tuple[list[FileInfo], int]:
-    """Files to delete, and how many more are only too young."""
-    blocked = survey.blocked_until()
-    loose = [info for info in survey.files if info.path not in survey.named and info.modified > blocked]
-    loose += survey.discharged()
-    old = [info for info in loose if survey.now - info.modified >= grace_s]
-    return old, len(loose) - len(old)
-
-
-def _report(garbage: list[FileInfo], young: int, folder: str) -> Collected:
-    return Collected(tuple(info.path for info in garbage), sum(info.size for info in garbage), young, (folder,))

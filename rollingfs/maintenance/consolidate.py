@@ -321,7 +321,7 @@ def _as_chunks(entries: Iterable[Entry]) -> list[Chunk]:
 
 def _is_same(found: Sequence[Chunk], run: Sequence[Chunk], *, is_first: bool) -> bool:
     """Whether these are the chunks of a run, whose head may have been truncated before the run was planned."""
-    if len(found) != len(run) or not found or found[0].start > run[0].start:
+    if len(found) != len(run) or not found or not found[0].start <= run[0].start < found[0].end:
         return False
     head = found[0] if not is_first else _clipped(found[0], run[0].start)
     return (head, *found[1:]) == tuple(run)

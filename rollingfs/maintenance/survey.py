@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rollingfs import names
-from rollingfs.backend.contract import Backend, FileInfo
+from rollingfs.backend.contract import Backend, FileInfo, PendingUpload
 from rollingfs.header import Drop, Header, Phase
 from rollingfs.headers import Headers, Loaded
+from rollingfs.maintenance.collected import Garbage
 from rollingfs.pages import Pages
 from rollingfs.pins import Pin, parse_pin
+
+logger = logging.getLogger("rollingfs")
 
 _OURS = re.compile(
     rf"[0-9]{{{names.OFFSET_DIGITS}}}-.+|({names.INDEX_PREFIX}|{names.STAGED_PREFIX}|{names.PROBE_PREFIX}"
@@ -78,6 +82,15 @@ class Survey:
             and (found.pin.target == self.segment or not known[found.pin.target].files)
         ]
 
+    def garbage(self, grace_s: float, uploads: Sequence[PendingUpload] = ()) -> Garbage:
+        """What nobody refers to and is older than the grace; of unfinished uploads, those as old."""
+        blocked = self.blocked_until()
+        loose = [info for info in self.files if info.path not in self.named and info.modified > blocked]
+        loose += self.discharged()
+        old = tuple(info for info in loose if self.now - info.modified >= grace_s)
+        abandoned = tuple(upload for upload in uploads if self.now - upload.began >= grace_s)
+        return Garbage(old, abandoned, len(loose) - len(old) + len(uploads) - len(abandoned))
+
     def blocked_until(self) -> float:
         """Files as old as this (seconds since 1970) may be named by a pinned target that cannot be found."""
         known = {referrer.path: referrer for referrer in self.referrers}
@@ -113,8 +126,34 @@ class Surveyor:
         for path in paths:
             if path != segment:
                 referrers.append(await self._referrer(folder, path, await self.headers.load(path)))
-        files = tuple(info for info in listing.entries if not info.is_folder and _is_ours(info))
+        files = tuple(info for info in listing.entries if _is_ours(info))
         return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
+
+    async def uploads(self, folder: str) -> tuple[PendingUpload, ...]:
+        """The unfinished uploads in a folder, as far as the store lets us know."""
+        if not self.backend.can_list_uploads:
+            return ()
+        try:
+            return tuple(await self.backend.list_uploads(folder))
+        except PermissionError as error:
+            logger.info("%s: whether there are unfinished uploads is not known: %s", folder, error)
+            return ()
+
+    async def dropped(self, path: str, header: Header, now_ms: int) -> list[FileInfo]:
+        """The files in a segment's own folder that its drop lines name, and that need not stay for readers."""
+        found: list[str] = []
+        for drop in header.drops:
+            if not drop.is_hint and drop.after_ms <= now_ms:
+                found += await self._listed(path, drop) if drop.is_page else []
+                found += [drop.file] if drop.whole or not drop.is_page else []
+        paths = {names.resolve(path, file) for file in found if "/" not in file and not names.is_staged(file)}
+        if not paths:
+            return []
+        try:
+            listing = await self.backend.list(names.chunks_folder(path))
+        except FileNotFoundError:
+            return []
+        return [info for info in listing.entries if info.path in paths]
 
     async def _pin(self, folder: str, info: FileInfo) -> PinFile:
         blob = await self.backend.read(info.path)
@@ -157,4 +196,7 @@ def _has(info: FileInfo, prefix: str) -> bool:
 
 
 def _is_ours(info: FileInfo) -> bool:
-    return _OURS.fullmatch(info.path.rpartition("/")[2]) is not None
+    name = info.path.rpartition("/")[2]
+    if info.is_folder:  # on a disk, of a probe that was broken off
+        return name.startswith(names.PROBE_PREFIX) and name.endswith(names.CHUNKS_SUFFIX) and info.modified > 0
+    return _OURS.fullmatch(name) is not None

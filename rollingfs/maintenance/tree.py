@@ -11,7 +11,7 @@ from rollingfs import names
 from rollingfs.client import Client
 from rollingfs.errors import RollingError
 from rollingfs.listing import Listings
-from rollingfs.maintenance.collect import Collected
+from rollingfs.maintenance.collected import Collected
 
 logger = logging.getLogger("rollingfs")
 
@@ -137,5 +137,11 @@ def _sum(paths: Iterable[str], results: Iterable[Collected | Failure]) -> Collec
         else:
             total = total.plus(result)
     return CollectedTree(
-        total.files, total.bytes, total.young, total.folders, segments=tuple(paths), failures=tuple(failures)
+        total.files,
+        total.bytes,
+        total.young,
+        total.folders,
+        total.reasons,
+        segments=tuple(paths),
+        failures=tuple(failures),
     )

@@ -1,11 +1,25 @@
 """Collection of a tree: all garbage below a folder, and no more."""
 
+import uuid
+
 import pytest
 
 from rollingfs import RollingPolicy, names
+from rollingfs.backend.local import LocalBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.header import GRACE_S, Phase
+from rollingfs.maintenance.collected import (
+    CHUNK,
+    DROPPED,
+    LEFTOVER,
+    PIN,
+    PLAIN,
+    PROBE,
+    STAGED,
+    TOMBSTONE,
+)
 from rollingfs.maintenance.tree import TreeCollector
+from rollingfs.pins import Pin, format_pin
 from rollingfs.runtime import drive
 from tests.life.support import World, private_store
 
@@ -53,10 +67,12 @@ def test_a_tree_is_rid_of_all_garbage_older_than_the_grace_and_of_no_more(world)
     before = files(world)
     dry = collect(world, dry_run=True)
     assert set(dry.files) >= set(orphans)
+    assert set(dry.reasons) == set(dry.files)
     assert files(world) == before
     told = {}
     result = collect(world, progress=lambda path, collected: told.setdefault(path, collected.bytes))
     assert set(orphans) <= set(result.files)
+    assert {path: result.reasons[path] for path in dry.files} == dict(dry.reasons)
     assert not set(orphans) & files(world)
     assert outside in files(world)
     assert {path: world.content(path) for path in contents} == contents
@@ -127,3 +143,48 @@ def test_a_hint_at_a_folder_with_young_garbage_stays_until_that_is_old(world):
     world.backend.shift_s = GRACE_S + 60
     assert drive(world.client.collector.collect("/tree/target")).bytes > 100
     assert [name for name in world.files("/tree/a-source") if name[0].isdigit()] == []
+
+
+def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
+    path = world.create("/tree/a", [b"a" * 50, b"b" * 50, b"c" * 50])
+    folder = names.chunks_folder(path)
+    expected = {f"{folder}/tmp-1": LEFTOVER, f"{folder}/probe-1$header": PROBE, f"{folder}/pin-1": PIN}
+    expected |= {orphan(world, path): CHUNK, "/tree/plain": PLAIN, "/tree/removed$header": TOMBSTONE}
+    for file in (f"{folder}/tmp-1", f"{folder}/probe-1$header", "/tree/plain"):
+        drive(world.backend.write(file, [b"x"]))
+    pin = Pin(str(uuid.uuid4()), "/tree/removed", path)
+    drive(world.backend.write(f"{folder}/pin-1", [format_pin(pin, folder)]))
+    expected[drive(world.client.segments.stage(path, b"s" * 20)).chunks[0].path] = STAGED
+    drive(world.client.segments.delete(world.create("/tree/removed", [b"r"])))
+    world.append("/tree/plain", b"more")
+    world.backend.shift_s = GRACE_S + 60
+    dying = World(world.backend, SMALL, world.clock)
+    dying.client.backend = dying.client.committer.backend = Undeleting(world.backend)
+    dying.truncate(path, 100)
+    expected |= {names.resolve(path, drop.file): DROPPED for drop in world.header(path).drops}
+    assert collect(world, dry_run=True).reasons == expected
+    result = collect(world)
+    assert result.reasons == expected
+    assert sorted(result.files) == sorted(expected)
+    assert not set(result.files) & files(world)
+    assert world.content(path) == b"c" * 50
+
+
+class Undeleting(BackendWrapper):
+    """The way of a client that dies before it deletes anything."""
+
+    async def delete(self, paths):
+        pass
+
+
+def test_what_an_interrupted_probe_left_on_a_disk_goes(tmp_path):
+    world = World(BackendWrapper(LocalBackend(sync=False)), SMALL)
+    path = world.create(f"{tmp_path}/a", [b"a"])
+    left = f"{names.chunks_folder(path)}/probe-1$chunks"
+    for name in (names.LOCK_NAME, "tmp-1"):
+        drive(world.backend.write(f"{left}/{name}", [b"x"]))
+    assert collect(world, str(tmp_path)).young == 1
+    world.backend.shift_s = GRACE_S + 60
+    assert left in collect(world, str(tmp_path), dry_run=True).files
+    assert left in collect(world, str(tmp_path)).files
+    assert not drive(world.backend.is_folder(left))

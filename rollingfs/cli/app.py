@@ -1,0 +1,53 @@
+"""The command line as a whole: every group of commands, and what they have in common."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from typing import Annotated
+
+import typer
+
+from rollingfs.cli import changing, looking, reading, streaming, upkeep
+from rollingfs.cli.command import Commands
+
+EPILOG = "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 verify found damage, 130 interrupted."
+
+app = typer.Typer(
+    name="rollingfs",
+    help="Append, seal, truncate and zero-copy concat for logs on any store. "
+    "A PATH is s3://…, file:///…, rolling::… or a local path.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rollingfs {importlib.metadata.version('rollingfs')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which release this is.")
+    ] = False,
+) -> None:
+    """Take what stands before the command."""
+
+
+for _module in (looking, reading, changing, streaming, upkeep):
+    _commands: Commands = _module.commands
+    _commands.add_to(app)
+
+
+def run() -> None:
+    """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a command
+    app(prog_name="rollingfs")

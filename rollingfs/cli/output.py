@@ -1,0 +1,101 @@
+"""Standard output: bytes, JSON, or tables for people; and what goes to standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rollingfs.cli.errors import ReaderGone
+from rollingfs.cuts import StreamCut
+
+WIDTH_PIPED = 1_000_000
+"""Columns where nobody looks at a terminal: nothing is folded or cut off."""
+CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE})
+
+
+class _Screen(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise ReaderGone
+
+
+@contextlib.contextmanager
+def _to_reader() -> Iterator[None]:
+    """Tell a closed standard output from all other errors."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in CLOSED:
+            raise
+        raise ReaderGone from error
+
+
+def write(data: bytes) -> None:
+    """Write bytes to standard output, as they are."""
+    with _to_reader():
+        sys.stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """Hand on what was written."""
+    with _to_reader():
+        sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """Write one line for people to standard output."""
+    with _to_reader():
+        print(visible(text))
+
+
+def complain(text: str) -> None:
+    """Write one line to standard error."""
+    print(f"rollingfs: {visible(text)}", file=sys.stderr)
+
+
+def write_json(value: Any) -> None:
+    """Write one JSON value on a line of its own."""
+    with _to_reader():
+        print(json.dumps(value, default=_as_json))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, StreamCut):
+        return json.loads(str(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def visible(text: str) -> str:
+    """The text with control characters escaped: a file's name must not steer a terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def screen() -> Console:
+    """The console for tables and pictures; as wide as they are where it is no terminal."""
+    return _Screen(width=None if sys.stdout.isatty() else WIDTH_PIPED, highlight=False, markup=False, emoji=False)
+
+
+def show(*shown: Table | Text) -> None:
+    """Print tables and text."""
+    console = screen()
+    for one in shown:
+        console.print(one, no_wrap=True, crop=False, overflow="ignore" if isinstance(one, Text) else "fold")
+
+
+def silence() -> None:
+    """Point standard output at nothing, so that Python does not complain about it when it ends."""
+    with contextlib.suppress(OSError, ValueError):  # a stand-in without a descriptor needs none of this
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,129 @@
+"""`Session`: what one run of a command knows, whichever command it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rollingfs.cli import errors, output
+from rollingfs.cli.errors import ReaderGone, WrongUsage
+from rollingfs.cli.stores import open_store, parse_options, split
+from rollingfs.errors import AppendInterrupted
+
+if TYPE_CHECKING:
+    from rollingfs.filesystem import RollingFileSystem
+
+Advance = Callable[[int], None]
+"""Tells a progress bar that so much more is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path on a store."""
+
+    fs: RollingFileSystem
+    path: str
+
+
+@dataclass
+class Session:
+    """The options that every command has, and its exit code.
+
+    Parameters
+    ----------
+    option
+        Texts ``name=value``.
+    json
+        Whether the output is for machines.
+    debug
+        Whether errors come with their tracebacks.
+    """
+
+    option: Sequence[str] = ()
+    json: bool = False
+    debug: bool = False
+    code: int = errors.DONE
+    interrupted: str = ""
+    """What to say after Ctrl-C, where the library says nothing of its own."""
+    _stores: dict[str, RollingFileSystem] = field(default_factory=dict)
+
+    def place(self, text: str) -> Place:
+        """The store and path that a text on the command line means."""
+        protocol, path = split(text)
+        if protocol not in self._stores:
+            self._stores[protocol] = open_store(protocol, parse_options(self.option, os.environ))
+        return Place(self._stores[protocol], path)
+
+    def places(self, texts: Sequence[str]) -> tuple[RollingFileSystem, list[str]]:
+        """Several paths, which must lie on one store."""
+        found = [self.place(text) for text in texts]
+        if any(place.fs is not found[0].fs for place in found):
+            raise WrongUsage(f"{', '.join(texts)} lie on different stores: this is done within one")
+        return found[0].fs, [place.path for place in found]
+
+    def report(self, value: dict[str, Any], line: str) -> None:
+        """Say what was done: the value to a machine, the line to people."""
+        if self.json:
+            output.write_json(value)
+        else:
+            output.say(line)
+
+    # -- progress ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def progress(
+        self, what: str, total: int | None = None, *, of_bytes: bool = False, shown: bool = True
+    ) -> Iterator[Advance]:
+        """Show on standard error how far something has come, if people look at it.
+
+        Parameters
+        ----------
+        total
+            None where it is not known.
+        of_bytes
+            Whether bytes are counted; else things.
+        shown
+            False where it would stand in the way of something else on the terminal.
+        """
+        if self.json or not shown or not sys.stderr.isatty():
+            yield _nothing
+            return
+        from rollingfs.cli.render import progress_bar
+
+        bar = progress_bar(of_bytes=of_bytes, counted=of_bytes or total is not None)
+        with bar:
+            task = bar.add_task(output.visible(what), total=total)
+            yield lambda done: bar.advance(task, done)
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def run(self, body: Callable[[], None]) -> int:
+        """Run a command's body; returns its exit code, after whatever it ended with."""
+        try:
+            body()
+            output.flush()
+        except ReaderGone:
+            output.silence()
+        except KeyboardInterrupt as interrupt:
+            said = str(interrupt) if isinstance(interrupt, AppendInterrupted) else self.interrupted
+            if said:
+                output.complain(said)
+            return errors.INTERRUPTED
+        except WrongUsage as error:
+            output.complain(errors.in_one_line(error))
+            return errors.WRONG_USAGE
+        except Exception as error:  # noqa: BLE001 - the last frame: any error of any store becomes its one line
+            if self.debug:
+                traceback.print_exc()
+            output.complain(errors.in_one_line(error))
+            return errors.FAILED
+        return self.code
+
+
+def _nothing(done: int) -> None:
+    """Advance no bar."""

@@ -1,0 +1,194 @@
+"""Commands that keep segments healthy: ``consolidate``, ``collect``, ``verify``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rollingfs import names
+from rollingfs.cli import errors, output
+from rollingfs.cli.command import Commands
+from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.looking import Paths
+from rollingfs.cli.session import Session
+from rollingfs.cli.text import count_text
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.maintenance import Collected
+from rollingfs.maintenance.tree import CollectedTree
+from rollingfs.maintenance.verify import Verified, damaged
+from rollingfs.policy import parse_seconds
+
+if TYPE_CHECKING:
+    from rollingfs.filesystem import RollingFileSystem
+
+commands = Commands()
+
+Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="All segments at or below the path.")]
+
+
+@commands("consolidate")
+def consolidate(
+    session: Session,
+    path: Paths,
+    grace: Annotated[
+        str, typer.Option(metavar="TIME", help="Keep the old files so long for readers that opened it before.")
+    ] = "10min",
+) -> None:
+    """Join small neighbouring chunks into chunks of the segment's max_bytes.
+
+    With --json: name, replaced, written, joined_bytes and copied_bytes of each, on a line of its own.
+    """
+    seconds = _seconds("--grace", grace)
+    session.interrupted = "interrupted; what was joined stays joined, the rest is as it was"
+    for text in path:
+        place = session.place(text)
+        segment = place.fs.segment(place.path)
+        with session.progress(f"consolidating {text}"):
+            did = segment.consolidate(grace=seconds)
+        moved = f"{did.joined_bytes:,} bytes joined by the store, {did.copied_bytes:,} through this client"
+        session.report(
+            {"name": segment.path, **dataclasses.asdict(did)},
+            f"{text}: {count_text(did.replaced, 'chunk')} became {did.written:,}; {moved}",
+        )
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise WrongUsage(f"{option}: {error}") from error
+
+
+@commands("collect")
+def collect(
+    session: Session,
+    path: Paths,
+    recursive: Recursive = False,
+    grace: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Leave younger files alone (24h); less is your word that nobody writes."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, say what would be deleted.")] = False,
+) -> None:
+    """Delete the files that nobody refers to any more.
+
+    With --json: name, files, bytes, young, folders, reasons and failures of each, on a line of its own.
+    """
+    seconds = None if grace is None else _seconds("--grace", grace)
+    session.interrupted = "interrupted; what was deleted was garbage, run it again for the rest"
+    for text in path:
+        place = session.place(text)
+        with session.progress(f"collecting {text}"):
+            did = place.fs.collect(place.path, grace=seconds, dry_run=dry_run, recursive=recursive)
+        _report_collected(session, text, place.fs._strip(place.path), did, dry_run)
+
+
+def _report_collected(session: Session, text: str, name: str, did: Collected, dry_run: bool) -> None:
+    failures = did.failures if isinstance(did, CollectedTree) else ()
+    if dry_run and not session.json:
+        for file in did.files:
+            output.say(f"{file}: {did.reasons.get(file, 'nobody refers to it')}")
+    young = f"; {did.young:,} more are younger than the grace" if did.young else ""
+    done = "would be deleted" if dry_run else "deleted"
+    session.report(
+        {
+            "name": name,
+            "files": did.files,
+            "bytes": did.bytes,
+            "young": did.young,
+            "folders": did.folders,
+            "reasons": dict(did.reasons),
+            "failures": failures,
+            "dry_run": dry_run,
+        },
+        f"{text}: {count_text(len(did.files), 'file')}, {did.bytes:,} bytes, {done}{young}",
+    )
+    for failure in failures:
+        session.code = errors.FAILED
+        output.complain(f"{failure.path} is not collected: {failure.reason}")
+
+
+@commands("verify")
+def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
+    """Read every chunk and say what is wrong with it; ends with exit code 3 if something is.
+
+    With --json: name, ok, error and chunks (a row each) of each segment, on a line of its own.
+    """
+    for text in path:
+        place = session.place(text)
+        found = list(_segments_below(place.fs, place.fs._strip(place.path))) if recursive else [place.path]
+        with session.progress(f"verifying {text}", len(found)) as advance:
+            for one in found:
+                _verify_one(session, place.fs, one)
+                advance(1)
+
+
+def _verify_one(session: Session, fs: RollingFileSystem, path: str) -> None:
+    name = fs._strip(path)
+    rows: Sequence[Verified] = ()
+    error = None
+    try:
+        rows = fs.segment(path).verify()
+    except CorruptHeaderError as corrupt:
+        error = errors.in_one_line(corrupt)
+    bad = damaged(rows)
+    if bad or error:
+        session.code = errors.DAMAGED
+    if session.json:
+        chunks = [dataclasses.asdict(row) for row in rows]
+        output.write_json({"name": name, "ok": not bad and not error, "error": error, "chunks": chunks})
+        return
+    for row in bad:
+        output.say(f"{name}: bytes {row.start:,} to {row.start + row.length:,}: {row.file} is {row.state}{_sizes(row)}")
+    if error:
+        output.say(f"{name}: {error}")
+    elif not bad:
+        output.say(f"{name}: {count_text(len(rows), 'chunk')}, all there and whole")
+
+
+def _sizes(row: Verified) -> str:
+    if row.found_size is None or row.found_size == row.size:
+        return ""
+    return f": {row.found_size:,} bytes rather than {row.size:,}"
+
+
+def _segments_below(fs: RollingFileSystem, path: str) -> Iterator[str]:
+    """The segments at or below a path, by their files: a header that cannot be read must not hide the others.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is neither a segment nor a folder.
+    """
+    headers = [path] if _has_header(fs, path) else []
+    folders = [path] if fs._bridge.run(fs._backend.is_folder(path)) else []
+    if not headers and not folders:
+        fs.info(path)  # says so
+        yield path
+    while folders:
+        for entry in fs._bridge.run(fs._backend.list(folders.pop())).entries:
+            name = entry.path.rpartition("/")[2]
+            if entry.is_folder and not name.endswith(names.CHUNKS_SUFFIX):
+                folders.append(entry.path)
+            elif not entry.is_folder and name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
+                headers.append(names.segment_of_header(entry.path))
+    yield from (header for header in sorted(headers) if not _is_tombstone(fs, header))
+
+
+def _has_header(fs: RollingFileSystem, path: str) -> bool:
+    try:
+        fs._bridge.run(fs._backend.stat(names.header_path(path)))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_tombstone(fs: RollingFileSystem, path: str) -> bool:
+    try:
+        header: Any = fs._bridge.run(fs._client.headers.load(path)).header
+    except CorruptHeaderError:
+        return False
+    return header is None or header.deleted

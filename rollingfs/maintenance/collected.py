@@ -1,0 +1,93 @@
+"""What a collection finds to delete, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rollingfs import names
+from rollingfs.backend.contract import FileInfo, PendingUpload
+
+CHUNK = "unreferenced chunk"
+STAGED = "staged chunk that nobody committed"
+PAGE = "unreferenced index page"
+LEFTOVER = "leftover of a write that was broken off"
+PROBE = "leftover of a probe of the store"
+PIN = "stale pin"
+DROPPED = "dropped"
+PLAIN = "plain file that its segment shadows"
+TOMBSTONE = "tombstone"
+UPLOAD = "unfinished upload"
+
+_BY_PREFIX = {
+    names.STAGED_PREFIX: STAGED,
+    names.INDEX_PREFIX: PAGE,
+    names.TEMPORARY_PREFIX: LEFTOVER,
+    names.PROBE_PREFIX: PROBE,
+    names.PIN_PREFIX: PIN,
+}
+
+
+def why(path: str) -> str:
+    """Why a file in a chunk folder, to which nobody refers, is garbage."""
+    name = path.rpartition("/")[2]
+    return next((reason for prefix, reason in _BY_PREFIX.items() if name.startswith(prefix)), CHUNK)
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection deleted (in a dry run: would delete)."""
+
+    files: tuple[str, ...] = ()
+    """Paths on the backend: chunks, pages, pins, plain files that were adopted, tombstones, unfinished uploads."""
+    bytes: int = 0
+    """Their sizes, together; unfinished uploads count as none."""
+    young: int = 0
+    """Files that nobody refers to, but that are younger than the grace."""
+    folders: tuple[str, ...] = ()
+    """Chunk folders that were looked at."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """For each of the files, why it goes: ``"unreferenced chunk"``, ``"dropped"``, ``"stale pin"``, ..."""
+
+    def plus(self, other: Collected) -> Collected:
+        """Both together."""
+        return Collected(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.young + other.young,
+            self.folders + other.folders,
+            {**self.reasons, **other.reasons},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What may go of one chunk folder."""
+
+    files: tuple[FileInfo, ...] = ()
+    """On a disk also the folders that a probe of the store has left."""
+    uploads: tuple[PendingUpload, ...] = ()
+    young: int = 0
+    """How much more there is that is only too young."""
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.uploads)
+
+    def without(self, files: Iterable[FileInfo]) -> Garbage:
+        """All but these files."""
+        paths = {info.path for info in files}
+        return replace(self, files=tuple(info for info in self.files if info.path not in paths))
+
+    def report(self, folder: str) -> Collected:
+        """What is said of it."""
+        reasons = {info.path: why(info.path) for info in self.files}
+        reasons |= {upload.path: UPLOAD for upload in self.uploads}
+        size = sum(info.size for info in self.files)
+        return Collected(tuple(reasons), size, self.young, (folder,), reasons)
+
+
+def report(files: Iterable[FileInfo], reason: str) -> Collected:
+    """What is said of files that all go for one reason."""
+    several = tuple(files)
+    paths = tuple(info.path for info in several)
+    return Collected(paths, sum(info.size for info in several), reasons=dict.fromkeys(paths, reason))

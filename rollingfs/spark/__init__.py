@@ -1,0 +1,6 @@
+"""Segments in Spark: a Hadoop filesystem for URLs like ``rolling+s3://bucket/events``, and what it needs."""
+
+from rollingfs.spark.configure import configure
+from rollingfs.spark.doctor import doctor
+
+__all__ = ["configure", "doctor"]

@@ -1,0 +1,172 @@
+"""What a new Spark session needs for segments: our jar, its classes, and for S3 the connector and its options."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rollingfs.spark import jar
+
+Builder = TypeVar("Builder")
+
+S3A_SETS = {
+    "3.5.0": (
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+        "software.amazon.awssdk:sts:2.35.4",
+        "software.amazon.awssdk:netty-nio-client:2.35.4",
+        "software.amazon.awssdk:apache-client:2.35.4",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    )
+}
+"""For each Hadoop, its S3 connector with just the parts of the AWS SDK that it uses: 18 MB instead of 686."""
+S3A_EXCLUDES = ("software.amazon.awssdk:bundle",)
+
+_S3A = "spark.hadoop.fs.s3a."
+_CREDENTIALS = "org.apache.hadoop.fs.s3a."
+_NAMES = {
+    "key": "access.key",
+    "username": "access.key",
+    "secret": "secret.key",
+    "password": "secret.key",
+    "token": "session.token",
+    "endpoint_url": "endpoint",
+    "requester_pays": "requester.pays.enabled",
+    "use_ssl": "connection.ssl.enabled",
+}
+_NESTED = {
+    ("client_kwargs", "endpoint_url"): "endpoint",
+    ("client_kwargs", "region_name"): "endpoint.region",
+    ("config_kwargs", "max_pool_connections"): "connection.maximum",
+    ("s3_additional_kwargs", "ServerSideEncryption"): "encryption.algorithm",
+    ("s3_additional_kwargs", "SSEKMSKeyId"): "encryption.key",
+}
+_ENCRYPTIONS = {"aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS", "AES256": "SSE-S3"}
+
+
+def configure(builder: Builder, storage_options: Mapping[str, Any] | None = None) -> Builder:
+    """Prepare the builder of a new Spark session for ``rolling+file://`` and ``rolling+s3://``.
+
+    Parameters
+    ----------
+    builder : pyspark.sql.SparkSession.Builder
+        Its own ``spark.jars``, ``spark.jars.packages`` and ``spark.jars.excludes``, and those of
+        ``spark-defaults.conf``, are kept.
+    storage_options
+        Those of s3fs, flat or nested under ``"s3"``; they become options of Hadoop's S3 connector. With them (be they
+        ``{}``, for the credentials of the environment) the connector itself is added, unless it is there already.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession.Builder
+        The same.
+
+    Raises
+    ------
+    FileNotFoundError
+        rollingfs was installed without its jar, or there is no Spark.
+    ValueError
+        A storage option has no counterpart in the S3 connector, or which connector this Hadoop needs is not known.
+    """
+    known = {**_defaults(), **_options(builder)}
+    settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
+    for scheme in jar.SCHEMES:
+        settings[f"spark.hadoop.fs.{scheme}.impl"] = jar.FILE_SYSTEM
+        settings[f"spark.hadoop.fs.AbstractFileSystem.{scheme}.impl"] = jar.ABSTRACT_FILE_SYSTEM
+    if storage_options is not None:
+        settings |= s3a_options(storage_options)
+        if not _has_s3a(known):
+            packages, excludes = known.get("spark.jars.packages"), known.get("spark.jars.excludes")
+            settings["spark.jars.packages"] = _joined(packages, s3a_packages())
+            settings["spark.jars.excludes"] = _joined(excludes, S3A_EXCLUDES)
+    for key, value in settings.items():
+        builder.config(key, value)  # type: ignore[attr-defined]
+    return builder
+
+
+def s3a_packages() -> tuple[str, ...]:
+    """The Maven coordinates of the S3 connector for Spark's own Hadoop; with `S3A_EXCLUDES`.
+
+    Raises
+    ------
+    ValueError
+        They are not known for that Hadoop.
+    """
+    version = jar.hadoop_version()
+    if version not in S3A_SETS:
+        raise ValueError(
+            f"which S3 connector Hadoop {version} needs is not known here: put org.apache.hadoop:hadoop-aws:{version} "
+            "into spark.jars.packages yourself"
+        )
+    return S3A_SETS[version]
+
+
+def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
+    """Options of s3fs as options of a Spark session for Hadoop's S3 connector.
+
+    Raises
+    ------
+    ValueError
+        One has no counterpart.
+    """
+    options = dict(storage_options.get("s3", storage_options))
+    found: dict[str, str] = {}
+    if options.pop("anon", False):
+        found[_S3A + "aws.credentials.provider"] = _CREDENTIALS + "AnonymousAWSCredentialsProvider"
+    for key, value in options.items():
+        for name, one in _counterparts(key, value):
+            found[_S3A + name] = str(one).lower() if isinstance(one, bool) else str(one)
+    if _S3A + "session.token" in found:
+        found[_S3A + "aws.credentials.provider"] = _CREDENTIALS + "TemporaryAWSCredentialsProvider"
+    if endpoint := found.get(_S3A + "endpoint"):
+        found[_S3A + "path.style.access"] = "true"
+        found.setdefault(_S3A + "connection.ssl.enabled", str(not endpoint.startswith("http://")).lower())
+        found.setdefault(_S3A + "endpoint.region", "us-east-1")
+    return found
+
+
+def _counterparts(key: str, value: Any) -> Iterable[tuple[str, Any]]:
+    if value is None:
+        return
+    if key in _NAMES:
+        yield _NAMES[key], value
+        return
+    nested = dict(value) if isinstance(value, Mapping) else {}
+    for inner, one in nested.items():
+        if (key, inner) not in _NESTED:
+            raise ValueError(f"storage option {key}[{inner!r}] has no counterpart in Hadoop's S3 connector")
+        yield _NESTED[key, inner], _ENCRYPTIONS.get(one, one) if inner == "ServerSideEncryption" else one
+    if not isinstance(value, Mapping):
+        raise ValueError(f"storage option {key!r} has no counterpart in Hadoop's S3 connector")
+
+
+def _options(builder: Any) -> dict[str, str]:
+    """What the builder was told already."""
+    return dict(getattr(builder, "_options", {}))
+
+
+def _defaults() -> dict[str, str]:
+    """What ``spark-defaults.conf`` says; a builder's own option would hide it."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    path = Path(folder) if folder else jar.spark_jars().parent / "conf"
+    try:
+        text = (path / "spark-defaults.conf").read_text()
+    except FileNotFoundError:
+        return {}
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _has_s3a(known: Mapping[str, str]) -> bool:
+    named = f"{known.get('spark.jars', '')},{known.get('spark.jars.packages', '')}"
+    return "hadoop-aws" in named or any(jar.spark_jars().glob("hadoop-aws-*.jar"))
+
+
+def _joined(old: str | None, new: Iterable[str]) -> str:
+    """A comma-separated list with some more, each once."""
+    parts = [part.strip() for part in (old or "").split(",") if part.strip()]
+    return ",".join(dict.fromkeys([*parts, *new]))

@@ -1,0 +1,1 @@
+"""The Hadoop filesystem, in Java (`src`), and what compiles it."""

@@ -1,0 +1,162 @@
+"""Compiles the Hadoop filesystem into its jar; the same sources, compiler and Hadoop give the same bytes.
+
+Used by the build hook, by tests, and by hand in a checkout (``python rollingfs/spark/hadoop/compile.py``). It imports
+nothing of the package, because the build hook runs where that is not installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+JAR = Path(__file__).with_name("rollingfs-hadoop.jar")
+SOURCES = Path(__file__).with_name("src")
+JAVA_RELEASE = 17
+HADOOP_API = "hadoop-client-api"
+HADOOP_VERSION = "3.5.0"
+"""Compiled against where no PySpark is installed; it runs on any Hadoop from 3.4.1 on."""
+MAVEN_S_MAX = 180
+JAVAC_S_MAX = 300
+MANIFEST = "META-INF/MANIFEST.MF"
+DIGEST_KEY = "Sources-SHA-256"
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The date of every entry, the first that a zip file can hold."""
+
+
+class CannotCompileError(RuntimeError):
+    """The JDK or Hadoop's client API is not to be had here; the message says what is missing."""
+
+
+def sources() -> list[Path]:
+    """The Java files, sorted."""
+    return sorted(SOURCES.rglob("*.java"))
+
+
+def digest() -> str:
+    """What identifies the sources."""
+    found = hashlib.sha256()
+    for path in sources():
+        found.update(
+            f"{path.relative_to(SOURCES).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
+        )
+    return found.hexdigest()
+
+
+def is_current(jar: Path = JAR) -> bool:
+    """Whether a jar is there that was made from these sources."""
+    if not jar.exists():
+        return False
+    with zipfile.ZipFile(jar) as archive:
+        return f"{DIGEST_KEY}: {digest()}" in _unfolded(archive.read(MANIFEST).decode())
+
+
+def ensure(jar: Path = JAR) -> Path:
+    """The jar, compiled if there is none from these sources.
+
+    Raises
+    ------
+    CannotCompileError
+        It would have to be compiled, and cannot be here.
+    """
+    return jar if is_current(jar) else build(jar)
+
+
+def build(jar: Path = JAR) -> Path:
+    """Compile the jar.
+
+    Raises
+    ------
+    CannotCompileError
+        There is no JDK, or no Hadoop client API.
+    """
+    javac = shutil.which("javac")
+    if javac is None:
+        raise CannotCompileError(f"there is no `javac` on the PATH: install a JDK {JAVA_RELEASE}")
+    with tempfile.TemporaryDirectory() as folder:
+        # -proc:none and no warnings: Hadoop's annotations are not among its client API
+        options = ["--release", str(JAVA_RELEASE), "-proc:none", "-nowarn", "-Xlint:none", "-encoding", "UTF-8"]
+        command = [javac, *options, "-classpath", str(hadoop_api()), "-d", folder, *map(str, sources())]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=JAVAC_S_MAX)
+        if done.returncode:
+            raise CannotCompileError(f"javac failed:\n{done.stderr}")
+        _pack(Path(folder), jar)
+    return jar
+
+
+def hadoop_api() -> Path:
+    """Hadoop's client API: of an installed PySpark, else fetched by Maven into the cache.
+
+    Raises
+    ------
+    CannotCompileError
+        Neither is there.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        found = sorted((Path(spec.origin).parent / "jars").glob(f"{HADOOP_API}-*.jar"))
+        if found:
+            return found[-1]
+    cache = Path(os.environ.get("ROLLINGFS_CACHE") or Path.home() / ".cache" / "rollingfs")
+    cached = cache / f"{HADOOP_API}-{HADOOP_VERSION}.jar"
+    return cached if cached.exists() else _fetch(cached)
+
+
+def _fetch(target: Path) -> Path:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise CannotCompileError("Hadoop's client API is not here: install pyspark, or Maven, which fetches it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        artifact = f"org.apache.hadoop:{HADOOP_API}:{HADOOP_VERSION}"
+        command = [maven, "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_S_MAX, cwd=folder)
+        except subprocess.TimeoutExpired as error:
+            raise CannotCompileError(f"Maven did not fetch {artifact} within {MAVEN_S_MAX} s") from error
+        if done.returncode:
+            raise CannotCompileError(f"Maven could not fetch {artifact}:\n{done.stdout}{done.stderr}")
+        os.replace(Path(folder) / target.name, target)
+    return target
+
+
+def _pack(classes: Path, jar: Path) -> None:
+    """Write the jar: sorted, undated, uncompressed, because the bytes of a compressor differ between its versions."""
+    manifest = f"Manifest-Version: 1.0\r\n{_folded(f'{DIGEST_KEY}: {digest()}')}\r\n\r\n"
+    entries = {MANIFEST: manifest.encode()}
+    for path in sorted(classes.rglob("*.class")):
+        entries[path.relative_to(classes).as_posix()] = path.read_bytes()
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    temporary = jar.with_name(f"{jar.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            for name, data in entries.items():
+                info = zipfile.ZipInfo(name, EPOCH)
+                info.create_system = 3  # the same on Windows
+                info.external_attr = 0o644 << 16
+                archive.writestr(info, data)
+        os.replace(temporary, jar)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _folded(line: str) -> str:
+    """A manifest's line has at most 72 bytes; a blank begins what goes on."""
+    return line[:70] + "".join(f"\r\n {line[start : start + 69]}" for start in range(70, len(line), 69))
+
+
+def _unfolded(manifest: str) -> str:
+    return manifest.replace("\r\n ", "")
+
+
+if __name__ == "__main__":
+    try:
+        print(ensure())
+    except CannotCompileError as error:
+        sys.exit(str(error))

@@ -1,0 +1,298 @@
+package rollingfs.hadoop;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URI;
+import java.util.EnumSet;
+import java.util.concurrent.CompletableFuture;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.CreateFlag;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FsServerDefaults;
+import org.apache.hadoop.fs.FsStatus;
+import org.apache.hadoop.fs.Options.OpenFileOptions;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.impl.AbstractFSBuilderImpl;
+import org.apache.hadoop.fs.impl.OpenFileParameters;
+import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.util.LambdaUtils;
+import org.apache.hadoop.util.Progressable;
+import rollingfs.hadoop.Segments.View;
+
+/**
+ * Segments as files, over another Hadoop filesystem: {@code rolling+s3://bucket/x} over {@code s3a://bucket/x},
+ * {@code rolling+file:///x} over the local disk, {@code rolling+X} over {@code X}.
+ *
+ * <p>What it creates is a plain file of the filesystem below, for a plain file is a segment of one chunk. Segments that
+ * have a header are read, replaced, appended to, renamed and deleted by header.
+ */
+public class RollingFileSystem extends FileSystem {
+    private static final String SCHEME_PREFIX = "rolling+";
+    private URI uri;
+    private Store store;
+    private Segments segments;
+    private Folders folders;
+    private Path workingDirectory;
+
+    @Override
+    public void initialize(URI name, Configuration conf) throws IOException {
+        super.initialize(name, conf);
+        String scheme = name.getScheme();
+        if (scheme == null || !scheme.startsWith(SCHEME_PREFIX)) {
+            throw new IOException("the URL of a segment begins with rolling+, as in rolling+s3://bucket/key; found "
+                    + name);
+        }
+        setConf(conf);
+        String below = scheme.substring(SCHEME_PREFIX.length());
+        if (below.equals("file")) {
+            FileSystem raw = new RawLocalFileSystem(); // the checked one would believe stale .crc files
+            raw.initialize(URI.create("file:///"), conf);
+            store = new DiskStore(raw);
+            uri = URI.create(scheme + ":///");
+        } else {
+            String authority = name.getAuthority();
+            if (authority == null) {
+                throw new IOException(name + " names no bucket or host");
+            }
+            store = new ObjectStore(FileSystem.get(
+                    URI.create((below.equals("s3") ? "s3a" : below) + "://" + authority), conf));
+            uri = URI.create(scheme + "://" + authority);
+        }
+        segments = new Segments(store);
+        folders = new Folders(segments, this::statusOf);
+        workingDirectory = wrap(store.fs.getWorkingDirectory());
+    }
+
+    // -- names -----------------------------------------------------------------------------------------------
+
+    @Override
+    public String getScheme() {
+        return uri.getScheme();
+    }
+
+    @Override
+    public URI getUri() {
+        return uri;
+    }
+
+    /** The store's own path for one of ours. */
+    private String own(Path path) {
+        Path absolute = path.isAbsolute() ? path : new Path(workingDirectory, path);
+        checkPath(absolute);
+        String key = absolute.toUri().getPath();
+        if (store.hasFolders()) {
+            return key;
+        }
+        return key.equals("/") ? uri.getAuthority() : uri.getAuthority() + key;
+    }
+
+    /** Our path for one of the store's. */
+    private Path ours(String path) {
+        String key = store.hasFolders() ? path : path.substring(uri.getAuthority().length());
+        return new Path(uri.getScheme(), uri.getAuthority(), key.isEmpty() ? "/" : key);
+    }
+
+    private Path wrap(Path below) {
+        return new Path(uri.getScheme(), uri.getAuthority(), below.toUri().getPath());
+    }
+
+    private Path below(String path) {
+        return store.hadoopPath(path);
+    }
+
+    @Override
+    public Path getWorkingDirectory() {
+        return workingDirectory;
+    }
+
+    @Override
+    public void setWorkingDirectory(Path path) {
+        workingDirectory = path.isAbsolute() ? path : new Path(workingDirectory, path);
+    }
+
+    @Override
+    public Path getHomeDirectory() {
+        return wrap(store.fs.getHomeDirectory());
+    }
+
+    private static void checkName(String path) throws IOException {
+        if (Names.isReserved(path)) {
+            throw new IOException(path + " is no name for a file or folder: '$header' at the end, '$chunks' anywhere "
+                    + "and the name '$removed' are reserved");
+        }
+    }
+
+    // -- reading ---------------------------------------------------------------------------------------------
+
+    @Override
+    public FSDataInputStream open(Path path, int bufferSize) throws IOException {
+        return open(path, null);
+    }
+
+    @Override
+    protected CompletableFuture<FSDataInputStream> openFileWithOptions(Path path, OpenFileParameters how)
+            throws IOException {
+        AbstractFSBuilderImpl.rejectUnknownMandatoryKeys(how.getMandatoryKeys(),
+                OpenFileOptions.FS_OPTION_OPENFILE_STANDARD_OPTIONS, "for " + path);
+        return LambdaUtils.eval(new CompletableFuture<>(), () -> open(path, how));
+    }
+
+    private FSDataInputStream open(Path path, OpenFileParameters how) throws IOException {
+        String own = own(path);
+        View view = segments.view(own);
+        if (view.header() != null) {
+            return new FSDataInputStream(new SegmentInput(segments, own, view.header(), how));
+        }
+        if (!view.isFile()) {
+            throw new FileNotFoundException(path + (view.isNothing() ? " does not exist" : " is a folder"));
+        }
+        return store.openPlain(view.plain(), how);
+    }
+
+    @Override
+    public FileStatus getFileStatus(Path path) throws IOException {
+        String own = own(path);
+        View view = segments.view(own);
+        if (view.isNothing() || (view.isFolder() && !folders.isAlive(own))) {
+            throw new FileNotFoundException("No such segment, file or folder: " + path);
+        }
+        return statusOf(own, view);
+    }
+
+    /** A view as Hadoop shows it; a segment has its retained size. */
+    private FileStatus statusOf(String own, View view) {
+        Path path = ours(own);
+        if (view.isFolder()) {
+            return new FileStatus(0, true, 1, 0, view.plain().modifiedMs(), 0, view.plain().mode(), null, null, path);
+        }
+        long block = store.fs.getDefaultBlockSize(below(own));
+        if (view.header() != null) {
+            return new FileStatus(view.header().size(), false, 1, block, view.header().modifiedMs, 0, null, null, null,
+                    path);
+        }
+        return new FileStatus(view.plain().size(), false, 1, block, view.plain().modifiedMs(), 0, view.plain().mode(),
+                null, null, path);
+    }
+
+    @Override
+    public FileStatus[] listStatus(Path path) throws IOException {
+        String own = own(path);
+        View view = segments.view(own);
+        if (view.isFile()) {
+            return new FileStatus[] {statusOf(own, view)};
+        }
+        if (view.isNothing()) {
+            throw new FileNotFoundException("No such segment, file or folder: " + path);
+        }
+        return folders.list(own);
+    }
+
+    @Override
+    public long getDefaultBlockSize(Path path) {
+        return store.fs.getDefaultBlockSize(below(own(path)));
+    }
+
+    @Override
+    public FsServerDefaults getServerDefaults(Path path) throws IOException {
+        return store.fs.getServerDefaults(below(own(path)));
+    }
+
+    @Override
+    public FsStatus getStatus(Path path) throws IOException {
+        return store.fs.getStatus(path == null ? null : below(own(path)));
+    }
+
+    // -- writing ---------------------------------------------------------------------------------------------
+
+    @Override
+    public FSDataOutputStream create(Path path, FsPermission permission, boolean overwrite, int bufferSize,
+            short replication, long blockSize, Progressable progress) throws IOException {
+        String own = own(path);
+        checkName(own);
+        Header header = segments.header(own, null);
+        if (header != null && !header.deleted()) {
+            if (!overwrite) {
+                throw new FileAlreadyExistsException("The segment is there already: " + path);
+            }
+            return new FSDataOutputStream(new SegmentOutput(segments, own, header, false), null);
+        }
+        boolean isHidden = header != null && header.adopted != null && segments.view(own).isNothing();
+        if (overwrite || isHidden) {
+            store.clear(own);
+        }
+        folders.unmark(Names.parent(own));
+        // the signature without a permission: with one, the local filesystem forks a process for each file
+        return store.fs.create(below(own), overwrite || isHidden, bufferSize, replication, blockSize, progress);
+    }
+
+    @Override
+    public FSDataOutputStream createNonRecursive(Path path, FsPermission permission, EnumSet<CreateFlag> flags,
+            int bufferSize, short replication, long blockSize, Progressable progress) throws IOException {
+        Path parent = path.getParent();
+        if (parent != null && !getFileStatus(parent).isDirectory()) {
+            throw new org.apache.hadoop.fs.ParentNotDirectoryException(parent + " is not a folder");
+        }
+        return create(path, permission, flags.contains(CreateFlag.OVERWRITE), bufferSize, replication, blockSize,
+                progress);
+    }
+
+    @Override
+    public FSDataOutputStream append(Path path, int bufferSize, Progressable progress) throws IOException {
+        String own = own(path);
+        checkName(own);
+        Header header = segments.openForAppend(own);
+        return new FSDataOutputStream(new SegmentOutput(segments, own, header, true), null, header.size());
+    }
+
+    @Override
+    public boolean mkdirs(Path path, FsPermission permission) throws IOException {
+        String own = own(path);
+        checkName(own);
+        if (segments.view(own).isFile()) {
+            throw new FileAlreadyExistsException("A file of this name is there already: " + path);
+        }
+        boolean isMade = store.fs.mkdirs(below(own));
+        folders.unmark(own);
+        return isMade;
+    }
+
+    @Override
+    public boolean rename(Path source, Path target) throws IOException {
+        checkName(own(source));
+        checkName(own(target));
+        return folders.rename(own(source), own(target));
+    }
+
+    @Override
+    public boolean delete(Path path, boolean recursive) throws IOException {
+        return folders.delete(own(path), recursive);
+    }
+
+    // -- attributes: a segment has none of its own -----------------------------------------------------------
+
+    @Override
+    public void setPermission(Path path, FsPermission permission) throws IOException {
+        if (segments.view(own(path)).header() == null) {
+            store.fs.setPermission(below(own(path)), permission);
+        }
+    }
+
+    @Override
+    public void setOwner(Path path, String user, String group) throws IOException {
+        if (segments.view(own(path)).header() == null) {
+            store.fs.setOwner(below(own(path)), user, group);
+        }
+    }
+
+    @Override
+    public void setTimes(Path path, long modified, long accessed) throws IOException {
+        if (segments.view(own(path)).header() == null) {
+            store.fs.setTimes(below(own(path)), modified, accessed);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+package rollingfs.hadoop;
+
+import java.io.EOFException;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.function.IntFunction;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSExceptionMessages;
+import org.apache.hadoop.fs.FSInputStream;
+import org.apache.hadoop.fs.FileRange;
+import org.apache.hadoop.fs.StreamCapabilities;
+import org.apache.hadoop.fs.impl.OpenFileParameters;
+import rollingfs.hadoop.Header.Chunk;
+import rollingfs.hadoop.Header.Entry;
+import rollingfs.hadoop.Header.Page;
+
+/**
+ * Reads one snapshot of a segment; position 0 is its first retained byte.
+ *
+ * <p>A chunk that is gone means that the map has changed: it is looked at again, and the reading goes on if the bytes
+ * are still those of the same incarnation.
+ */
+final class SegmentInput extends FSInputStream implements StreamCapabilities {
+    private static final int STREAMS_MAX = 4;
+    private final Segments segments;
+    private final String path;
+    private final OpenFileParameters how;
+    private final long origin;
+    private final long size;
+    private Header header;
+    private long position;
+    private boolean isClosed;
+    private Page pageSeen;
+    private List<Chunk> chunksSeen;
+    /** Chunk files that are open, the one used last at the end. */
+    private final LinkedHashMap<String, FSDataInputStream> streams = new LinkedHashMap<>(8, 0.75f, true);
+    /** Those from which vectored reads may still be under way. */
+    private final Map<String, FSDataInputStream> vectored = new HashMap<>();
+
+    /** A run of bytes of one chunk file, or (without a file) of the inline tail. */
+    private record Piece(String file, long fileSize, long at, int length) {}
+
+    /** Something that is done with the chunk files; it may meet one that is gone. */
+    private interface Reading<T> {
+        T go() throws IOException;
+    }
+
+    SegmentInput(Segments segments, String path, Header header, OpenFileParameters how) {
+        this.segments = segments;
+        this.path = path;
+        this.header = header;
+        this.how = how;
+        this.origin = header.start;
+        this.size = header.size();
+    }
+
+    // -- one position ----------------------------------------------------------------------------------------
+
+    @Override
+    public synchronized void seek(long target) throws IOException {
+        checkOpen();
+        if (target < 0) {
+            throw new EOFException(FSExceptionMessages.NEGATIVE_SEEK);
+        }
+        if (target > size) {
+            throw new EOFException(FSExceptionMessages.CANNOT_SEEK_PAST_EOF);
+        }
+        position = target;
+    }
+
+    @Override
+    public synchronized long getPos() {
+        return position;
+    }
+
+    @Override
+    public boolean seekToNewSource(long target) {
+        return false;
+    }
+
+    @Override
+    public synchronized int available() throws IOException {
+        checkOpen();
+        return (int) Math.min(size - position, Integer.MAX_VALUE);
+    }
+
+    @Override
+    public synchronized int read() throws IOException {
+        byte[] one = new byte[1];
+        return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+    }
+
+    @Override
+    public synchronized int read(byte[] buffer, int start, int count) throws IOException {
+        int found = read(position, buffer, start, count);
+        position += Math.max(found, 0);
+        return found;
+    }
+
+    @Override
+    public synchronized int read(long at, byte[] buffer, int start, int count) throws IOException {
+        checkOpen();
+        validatePositionedReadArgs(at, buffer, start, count);
+        if (count == 0) {
+            return 0;
+        }
+        if (at >= size) {
+            return -1;
+        }
+        return retrying(at, () -> readSome(at, buffer, start, (int) Math.min(count, size - at)));
+    }
+
+    /** As many bytes as one piece gives. */
+    private int readSome(long at, byte[] buffer, int start, int count) throws IOException {
+        Piece piece = piece(at, count);
+        if (piece.file() == null) {
+            System.arraycopy(header.tail, (int) piece.at(), buffer, start, piece.length());
+            return piece.length();
+        }
+        FSDataInputStream stream = stream(piece);
+        if (stream.getPos() != piece.at()) {
+            stream.seek(piece.at());
+        }
+        int found = stream.read(buffer, start, piece.length());
+        if (found < 0) {
+            throw new RollingException.Corrupt(piece.file() + " ends before byte " + piece.at()
+                    + ", which the header of " + path + " names");
+        }
+        return found;
+    }
+
+    @Override
+    public synchronized void readFully(long at, byte[] buffer, int start, int count) throws IOException {
+        validatePositionedReadArgs(at, buffer, start, count);
+        for (int done = 0; done < count;) {
+            int found = read(at + done, buffer, start + done, count - done);
+            if (found < 0) {
+                throw new EOFException(FSExceptionMessages.EOF_IN_READ_FULLY);
+            }
+            done += found;
+        }
+    }
+
+    // -- many ranges -----------------------------------------------------------------------------------------
+
+    @Override
+    public synchronized void readVectored(List<? extends FileRange> ranges, IntFunction<ByteBuffer> allocate)
+            throws IOException {
+        checkOpen();
+        for (FileRange range : ranges) {
+            if (range.getOffset() < 0 || range.getLength() < 0) {
+                throw new IllegalArgumentException("a range is negative: " + range);
+            }
+            if (range.getOffset() + range.getLength() > size) {
+                throw new EOFException(path + ": " + range + " ends beyond its " + size + " bytes");
+            }
+        }
+        long first = ranges.stream().mapToLong(FileRange::getOffset).min().orElse(0);
+        List<Join> joins = retrying(first, () -> plan(ranges));
+        Map<String, List<FileRange>> byFile = new LinkedHashMap<>();
+        for (Join join : joins) {
+            join.parts.forEach(part -> byFile.computeIfAbsent(part.file(), file -> new ArrayList<>()).add(part.range()));
+        }
+        for (Map.Entry<String, List<FileRange>> entry : byFile.entrySet()) {
+            if (entry.getKey() == null) {
+                entry.getValue().forEach(part -> part.setData(CompletableFuture.completedFuture(
+                        ByteBuffer.wrap(header.tail, (int) part.getOffset(), part.getLength()).slice())));
+            } else {
+                vectored.get(entry.getKey()).readVectored(entry.getValue(), allocate);
+            }
+        }
+        joins.forEach(join -> join.range.setData(data(join, allocate)));
+    }
+
+    /** A part of a range: within one chunk file, or (without a file) in the inline tail. */
+    private record Part(String file, FileRange range) {}
+
+    /** A range and the parts that it is read in. */
+    private record Join(FileRange range, List<Part> parts) {
+        CompletableFuture<?> done() {
+            return CompletableFuture.allOf(
+                    parts.stream().map(part -> part.range().getData()).toArray(CompletableFuture[]::new));
+        }
+    }
+
+    /** A range's bytes; if a part of it fails, it is read again by itself, which looks at the map again. */
+    private CompletableFuture<ByteBuffer> data(Join join, IntFunction<ByteBuffer> allocate) {
+        return join.done().handle((done, failure) -> {
+            if (failure == null && join.parts.size() == 1 && join.parts.get(0).file() != null) {
+                return join.parts.get(0).range().getData().join();
+            }
+            ByteBuffer whole = allocate.apply(join.range.getLength());
+            if (failure == null) {
+                join.parts.forEach(part -> whole.put(part.range().getData().join()));
+            } else {
+                byte[] bytes = new byte[join.range.getLength()];
+                try {
+                    readFully(join.range.getOffset(), bytes, 0, bytes.length);
+                } catch (IOException error) {
+                    throw new CompletionException(error);
+                }
+                whole.put(bytes);
+            }
+            whole.flip();
+            return whole;
+        });
+    }
+
+    /** How the ranges are to be read; the chunk files for it are open then. */
+    private List<Join> plan(List<? extends FileRange> ranges) throws IOException {
+        List<Join> joins = new ArrayList<>();
+        for (FileRange range : ranges) {
+            List<Part> parts = new ArrayList<>();
+            for (int done = 0; done < range.getLength();) {
+                Piece piece = piece(range.getOffset() + done, range.getLength() - done);
+                parts.add(new Part(piece.file(), FileRange.createFileRange(piece.at(), piece.length())));
+                if (piece.file() != null && !vectored.containsKey(piece.file())) {
+                    vectored.put(piece.file(), segments.store.openChunk(piece.file(), how, piece.fileSize()));
+                }
+                done += piece.length();
+            }
+            joins.add(new Join(range, parts));
+        }
+        return joins;
+    }
+
+    @Override
+    public boolean hasCapability(String capability) {
+        return StreamCapabilities.VECTOREDIO.equalsIgnoreCase(capability);
+    }
+
+    // -- the map ---------------------------------------------------------------------------------------------
+
+    /** The piece that holds a position, of at most so many bytes. */
+    private Piece piece(long at, int count) throws IOException {
+        long offset = origin + at;
+        if (offset >= header.tailStart()) {
+            int from = (int) (offset - header.tailStart());
+            return new Piece(null, -1, from, Math.min(count, header.tail.length - from));
+        }
+        Entry entry = header.entries.get(Layout.find(header.entries, offset));
+        if (entry instanceof Page page) {
+            if (!page.equals(pageSeen)) {
+                chunksSeen = segments.committer.pages.chunks(path, page);
+                pageSeen = page;
+            }
+            entry = chunksSeen.get(Layout.find(chunksSeen, offset));
+        }
+        long within = offset - entry.start();
+        return new Piece(Names.resolve(path, entry.file()), ((Chunk) entry).size(), entry.offset() + within,
+                (int) Math.min(count, entry.length() - within));
+    }
+
+    /** The open stream of a chunk file; few stay open. */
+    private FSDataInputStream stream(Piece piece) throws IOException {
+        FSDataInputStream found = streams.get(piece.file());
+        if (found == null) {
+            found = segments.store.openChunk(piece.file(), how, piece.fileSize());
+            streams.put(piece.file(), found);
+            if (streams.size() > STREAMS_MAX) {
+                String eldest = streams.keySet().iterator().next();
+                streams.remove(eldest).close();
+            }
+        }
+        return found;
+    }
+
+    /** Do something, again with the map as it is now if it meets a file that is gone. */
+    private <T> T retrying(long at, Reading<T> reading) throws IOException {
+        while (true) {
+            try {
+                return reading.go();
+            } catch (FileNotFoundException gone) {
+                closeAll(streams);
+                lookAgain(origin + at, gone);
+            }
+        }
+    }
+
+    private void lookAgain(long offset, FileNotFoundException gone) throws IOException {
+        Header now = segments.header(path, null);
+        if (now == null || now.deleted()) {
+            throw new FileNotFoundException(path + " was deleted after it was opened");
+        }
+        if (!now.segment.equals(header.segment)) {
+            throw new RollingException(path + ": another segment has taken the name of the one that was opened");
+        }
+        if (offset < now.start) {
+            throw new RollingException.Truncated(path + ": offset " + offset
+                    + " was truncated away; what is left is " + now.start + " to " + now.length());
+        }
+        if (now.version == header.version) {
+            throw new RollingException.Corrupt(path + ": a file that its header names is missing: "
+                    + gone.getMessage());
+        }
+        header = now;
+        pageSeen = null;
+    }
+
+    // -- open and closed -------------------------------------------------------------------------------------
+
+    private void checkOpen() throws IOException {
+        if (isClosed) {
+            throw new IOException(FSExceptionMessages.STREAM_IS_CLOSED);
+        }
+    }
+
+    @Override
+    public synchronized void close() throws IOException {
+        isClosed = true;
+        closeAll(streams);
+        closeAll(vectored);
+    }
+
+    private static void closeAll(Map<String, FSDataInputStream> some) throws IOException {
+        IOException failure = null;
+        for (FSDataInputStream stream : some.values()) {
+            try {
+                stream.close();
+            } catch (IOException error) {
+                failure = error;
+            }
+        }
+        some.clear();
+        if (failure != null) {
+            throw failure;
+        }
+    }
+}

@@ -1,0 +1,253 @@
+package rollingfs.hadoop;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.CodingErrorAction;
+import java.nio.charset.StandardCharsets;
+import java.time.DateTimeException;
+import java.time.Instant;
+import java.time.LocalDateTime;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.time.format.ResolverStyle;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.regex.Pattern;
+import java.util.zip.CRC32C;
+
+/** The words that header lines are made of: numbers, times, names, {@code key=value} fields. Pure. */
+final class Words {
+    private static final Pattern NUMBER = Pattern.compile("0|[1-9][0-9]{0,18}");
+    private static final Pattern HEX8 = Pattern.compile("[0-9a-f]{8}");
+    private static final Pattern UUID = Pattern.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
+    private static final Pattern TIME =
+            Pattern.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z");
+    private static final DateTimeFormatter TIME_FORMAT =
+            DateTimeFormatter.ofPattern("uuuu-MM-dd'T'HH:mm:ss.SSS'Z'").withResolverStyle(ResolverStyle.STRICT);
+    private static final int YEAR_MAX = 9999;
+    private static final byte[] END = "\nend crc32c=".getBytes(StandardCharsets.US_ASCII);
+    private static final int END_BYTES = END.length + 8 + 2;
+
+    private Words() {}
+
+    /** The lines between the first and the end line, and how many bytes the text has. */
+    record Text(List<String> lines, int bytes) {}
+
+    static int crc32c(byte[] data, int start, int end) {
+        CRC32C crc = new CRC32C();
+        crc.update(data, start, end - start);
+        return (int) crc.getValue();
+    }
+
+    static int crc32c(byte[] data) {
+        return crc32c(data, 0, data.length);
+    }
+
+    static String hex(int crc) {
+        return String.format("%08x", crc);
+    }
+
+    /** Escape what would end a word or a line: percent signs, blanks and control characters. */
+    static String quote(String text) {
+        StringBuilder quoted = null;
+        for (int index = 0; index < text.length(); index++) {
+            char found = text.charAt(index);
+            if (found == '%' || found <= 0x20 || found == 0x7f) {
+                if (quoted == null) {
+                    quoted = new StringBuilder(text.length() + 8).append(text, 0, index);
+                }
+                quoted.append(String.format("%%%02x", (int) found));
+            } else if (quoted != null) {
+                quoted.append(found);
+            }
+        }
+        return quoted == null ? text : quoted.toString();
+    }
+
+    /** The inverse of {@link #quote}; nothing else may be escaped, so that a text has one form. */
+    static String unquote(String word) {
+        if (word.indexOf('%') < 0) {
+            return word;
+        }
+        StringBuilder text = new StringBuilder(word.length());
+        for (int index = 0; index < word.length(); index++) {
+            char found = word.charAt(index);
+            if (found != '%') {
+                text.append(found);
+                continue;
+            }
+            String digits = word.substring(index + 1, Math.min(index + 3, word.length()));
+            if (!digits.matches("[01][0-9a-f]|20|25|7f")) {
+                throw new Malformed("has a '%' that escapes nothing");
+            }
+            text.append((char) Integer.parseInt(digits, 16));
+            index += 2;
+        }
+        return text.toString();
+    }
+
+    /** Milliseconds since 1970 as ISO 8601 in UTC. */
+    static String formatTime(long atMs) {
+        LocalDateTime moment = LocalDateTime.ofInstant(Instant.ofEpochMilli(atMs), ZoneOffset.UTC);
+        if (moment.getYear() < 1 || moment.getYear() > YEAR_MAX) {
+            throw new Malformed(atMs + " ms since 1970 is no time that a header can hold");
+        }
+        return TIME_FORMAT.format(moment);
+    }
+
+    static long parseTime(String word) {
+        if (TIME.matcher(word).matches() && !word.startsWith("0000")) {
+            try {
+                return LocalDateTime.parse(word, TIME_FORMAT).toInstant(ZoneOffset.UTC).toEpochMilli();
+            } catch (DateTimeException error) {
+                throw new Malformed("'" + word + "' is no time");
+            }
+        }
+        throw new Malformed("'" + word + "' is no time");
+    }
+
+    static long number(String word) {
+        if (NUMBER.matcher(word).matches()) {
+            try {
+                return Long.parseLong(word);
+            } catch (NumberFormatException error) {
+                throw new Malformed("'" + word + "' is no number");
+            }
+        }
+        throw new Malformed("'" + word + "' is no number");
+    }
+
+    static int crc(String word) {
+        if (!HEX8.matcher(word).matches()) {
+            throw new Malformed("'" + word + "' is no checksum of 8 hexadecimal digits");
+        }
+        return Integer.parseUnsignedInt(word, 16);
+    }
+
+    static String uuid(String word) {
+        if (!UUID.matcher(word).matches()) {
+            throw new Malformed("'" + word + "' is no uuid");
+        }
+        return word;
+    }
+
+    static String reference(String word) {
+        String found = unquote(word);
+        checkReference(found, found);
+        return found;
+    }
+
+    /** Escape a reference that can be read again; one that cannot must not get into a header. */
+    static String quoteReference(String reference) {
+        checkReference(reference, reference.endsWith(Names.CHUNKS_SUFFIX + "/") ? reference + "x" : reference);
+        return quote(reference);
+    }
+
+    private static void checkReference(String shown, String reference) {
+        try {
+            Names.checkReference(reference);
+        } catch (Malformed error) {
+            throw new Malformed("reference '" + shown + "' " + error.getMessage());
+        }
+    }
+
+    /** The words of a line, of which there must be so many. */
+    static List<String> exactly(List<String> words, int count) {
+        if (words.size() != count) {
+            throw new Malformed("has " + words.size() + " words where " + count + " belong");
+        }
+        return words;
+    }
+
+    /** A word that must be there. */
+    static String word(List<String> words, int index) {
+        if (index >= words.size()) {
+            throw new Malformed("parts are missing");
+        }
+        return words.get(index);
+    }
+
+    /** The {@code key=value} words of a line from some word on; an unknown key changes what a strict line means. */
+    static Map<String, String> fields(List<String> words, int first, Set<String> known, boolean strict) {
+        Map<String, String> found = new HashMap<>();
+        for (String word : words.subList(Math.min(first, words.size()), words.size())) {
+            int equals = word.indexOf('=');
+            if (equals < 0 || found.containsKey(word.substring(0, equals))) {
+                throw new Malformed("word '" + word + "' is not key=value, or comes twice");
+            }
+            String key = word.substring(0, equals);
+            if (known.contains(key)) {
+                found.put(key, word.substring(equals + 1));
+            } else if (strict) {
+                throw new Malformed("field '" + key + "' is unknown: written by a newer rollingfs? upgrade to read it");
+            }
+        }
+        return found;
+    }
+
+    static String need(Map<String, String> fields, String key) {
+        String found = fields.get(key);
+        if (found == null) {
+            throw new Malformed("lacks " + key + "=");
+        }
+        return found;
+    }
+
+    /** Add the end line, whose checksum covers everything before it. */
+    static byte[] sealText(String text) {
+        byte[] body = text.getBytes(StandardCharsets.UTF_8);
+        byte[] end = ("end crc32c=" + hex(crc32c(body)) + "\n\n").getBytes(StandardCharsets.US_ASCII);
+        byte[] sealed = Arrays.copyOf(body, body.length + end.length);
+        System.arraycopy(end, 0, sealed, body.length, end.length);
+        return sealed;
+    }
+
+    /** The lines of a text that begins with this one, checked by its end line. */
+    static Text splitText(byte[] data, String first) {
+        checkFirst(data, first);
+        int end = find(data, END);
+        if (end < 0 || data.length < end + END_BYTES) {
+            throw new Malformed("it is truncated: the end line is missing");
+        }
+        String sum = new String(data, end + END.length, 8, StandardCharsets.ISO_8859_1);
+        boolean isClosed = data[end + END_BYTES - 2] == '\n' && data[end + END_BYTES - 1] == '\n';
+        if (!isClosed || crc(sum) != crc32c(data, 0, end + 1)) {
+            throw new Malformed("the text does not have the checksum that its end line says");
+        }
+        String[] lines = decode(data, end + 1).split("\n", -1);
+        return new Text(Arrays.asList(lines).subList(1, lines.length - 1), end + END_BYTES);
+    }
+
+    private static void checkFirst(byte[] data, String first) {
+        String line = new String(data, 0, Math.min(data.length, 40), StandardCharsets.UTF_8).split("\n", -1)[0];
+        if (line.equals(first) && data.length > first.length()) {
+            return;
+        }
+        if (line.split(" ", -1)[0].equals(first.split(" ", -1)[0])) {
+            throw new Malformed("format '" + line + "' is too new for this release, which reads '" + first
+                    + "': upgrade rollingfs");
+        }
+        throw new Malformed("it begins with '" + line + "' where '" + first + "' belongs");
+    }
+
+    private static String decode(byte[] data, int end) {
+        try {
+            return StandardCharsets.UTF_8.newDecoder().onMalformedInput(CodingErrorAction.REPORT)
+                    .decode(ByteBuffer.wrap(data, 0, end)).toString();
+        } catch (CharacterCodingException error) {
+            throw new Malformed("it is not UTF-8");
+        }
+    }
+
+    private static int find(byte[] data, byte[] wanted) {
+        for (int start = 0; start + wanted.length <= data.length; start++) {
+            if (data[start] == wanted[0] && Arrays.equals(data, start, start + wanted.length, wanted, 0, wanted.length)) {
+                return start;
+            }
+        }
+        return -1;
+    }
+}

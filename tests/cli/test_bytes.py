@@ -1,0 +1,177 @@
+"""Reading and writing by the command line: binary-safe, in bounded memory, all or nothing."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from rollingfs.cli.reading import PEEK_BYTES
+from tests.cli.support import COMMAND, EXPECT_S_MAX, Run, done, environment
+from tests.servers import new_bucket
+
+RANDOM = random.Random(6).randbytes(300_000)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    return f"{tmp_path}/folder/log"
+
+
+@pytest.fixture
+def store():
+    return fsspec.filesystem("rolling", target_protocol="file", header_cache_s=0)
+
+
+def test_append_makes_a_segment_and_cat_gives_the_very_bytes(log):
+    first = done("append", log, "--json", "--option", "max_bytes=100kB", stdin=RANDOM)
+    assert first.json == {"name": log, "offset": 0, "size": 300_000}
+    assert done("append", log, "--json", stdin=b"\r\n\x00").json["offset"] == 300_000
+    assert done("cat", log).out == RANDOM + b"\r\n\x00"
+    assert done("cat", log, f"file://{log}", f"rolling::file://{log}").out == (RANDOM + b"\r\n\x00") * 3
+    assert done("info", log, "--json").json["chunks"] == 3
+
+
+def test_an_append_that_must_not_create_or_expects_another_offset_writes_nothing(log):
+    missing = Run("append", log, "--no-create", stdin=b"x")
+    assert (missing.code, missing.err) == (1, f"rollingfs: {log}: No such segment or file\n")
+    done("append", log, "--expected-offset", 0, stdin=b"12345")
+    late = Run("append", log, "--expected-offset", 4, stdin=b"x")
+    assert late.code == 1
+    assert late.err.count("\n") == 1
+    assert "4" in late.err
+    assert "5" in late.err
+    done("append", log, "--expected-offset", 5, stdin=b"6")
+    assert done("cat", log).out == b"123456"
+
+
+def test_an_empty_append_makes_an_empty_segment(log):
+    done("append", log, stdin=b"")
+    assert done("info", log, "--json").json["size"] == 0
+
+
+def test_json_of_cat_and_tail_has_segment_offsets_to_go_on_from(log):
+    done("append", log, stdin=b"0123456789")
+    done("truncate", log, 4)
+    (piece,) = done("cat", log, "--json").lines
+    assert piece == {"name": log, "offset": 4, "size": 6, "base64": base64.b64encode(b"456789").decode()}
+    (piece,) = done("tail", log, "--json", "--offset", 7).lines
+    assert (piece["offset"], base64.b64decode(piece["base64"])) == (7, b"789")
+    gone = Run("tail", log, "--offset", 3)
+    assert gone.code == 1
+    assert "truncated" in gone.err
+
+
+LINES = [b"line %d\n" % number for number in range(40)]
+LONG = [b"a" * (PEEK_BYTES - 1) + b"\n", b"b" * PEEK_BYTES + b"\n", b"\n", b"c" * (2 * PEEK_BYTES)]
+
+
+@pytest.mark.parametrize("lines", [LINES, LINES[:3], [*LINES, b"no end"], LONG, [b"\n"] * 12, []])
+@pytest.mark.parametrize("count", [None, 0, 1, 2, 3, 1000])
+def test_head_and_tail_count_lines_as_the_usual_tools_do(log, lines, count):
+    done("append", log, stdin=b"gone" + b"".join(lines))
+    done("truncate", log, 4)
+    words = [] if count is None else ["-n", count]
+    wanted = 10 if count is None else count
+    assert done("head", log, *words).out == b"".join(lines[:wanted])
+    assert done("tail", log, *words).out == b"".join(lines[max(0, len(lines) - wanted) :])
+
+
+def test_head_and_tail_count_bytes(log):
+    done("append", log, stdin=RANDOM)
+    assert done("head", "-c", 10, log).out == RANDOM[:10]
+    assert done("tail", "-c", 10, log).out == RANDOM[-10:]
+    assert done("tail", "-c", 10**9, log).out == done("head", "-c", 10**9, log).out == RANDOM
+    assert Run("tail", "-c", 1, "-n", 1, log).code == 2
+
+
+def test_following_ends_with_the_seal(log):
+    done("append", log, stdin=b"a\nb\n")
+    done("seal", log)
+    assert done("tail", "-f", "-n", 1, log).out == b"b\n"
+
+
+def test_a_reader_that_goes_away_ends_cat_quietly(log):
+    done("append", log, stdin=RANDOM * 20)
+    cat = subprocess.Popen([*COMMAND, "cat", log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    assert cat.stdout.read(10) == RANDOM[:10]
+    cat.stdout.close()
+    assert cat.stderr.read() == b""
+    cat.stderr.close()
+    assert cat.wait(EXPECT_S_MAX) == 0
+
+
+def test_memory_stays_bounded_whatever_the_size(log):
+    resource = pytest.importorskip("resource", reason="the high-water mark of memory is read on Unix only")
+    megabytes = 192
+    script = (
+        "import resource, runpy, sys\n"
+        "try:\n"
+        "    runpy.run_module('rollingfs.cli', run_name='__main__')\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+    )
+    unit = 1024 if os.uname().sysname == "Linux" else 1
+    del resource
+    path = Path(log).parent.parent / "input"
+    with path.open("wb") as file:
+        file.truncate(megabytes << 20)
+    for words, source in ((["append", log, "--option", "sync=false"], str(path)), (["cat", log], os.devnull)):
+        with open(source, "rb") as stdin, open(os.devnull, "wb") as stdout:
+            command = [COMMAND[0], "-c", script, *words]
+            found = subprocess.run(command, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, env=environment())
+        assert int(found.stderr) * unit < megabytes * 2**20 * 0.8, words
+    assert done("info", log, "--json").json["size"] == megabytes << 20
+
+
+def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
+    """The library reads a file in a thread there, which Ctrl-C could not wake; the command line must not."""
+    bucket = new_bucket(moto)
+    url = f"s3://{bucket}/log"
+    settings = {
+        "ROLLINGFS_OPTION_MAX_BYTES": "1MiB",
+        "ROLLINGFS_OPTION_CLIENT_KWARGS__ENDPOINT_URL": moto["endpoint_url"],
+    }
+    words = ["append", url, "--option", f"key={moto['key']}", "--option", f"secret={moto['secret']}"]
+    plain = fsspec.filesystem("s3", **moto)
+    append = subprocess.Popen(
+        [*COMMAND, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(PYTHONWARNINGS="default", **settings),
+    )
+    try:
+        append.stdin.write(b"x" * (6 << 20))
+        append.stdin.flush()
+        deadline_s = time.monotonic() + EXPECT_S_MAX
+        while not _chunks(plain, bucket):
+            assert append.poll() is None, append.stderr.read()
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        append.send_signal(signal.SIGINT)
+        code = append.wait(EXPECT_S_MAX)
+        said = append.stderr.read().decode()
+    finally:
+        append.kill()
+        append.wait()
+        for pipe in (append.stdin, append.stdout, append.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+    assert (code, said) == (130, f"rollingfs: {url}: interrupted; the append is not committed\n")
+    assert _chunks(plain, bucket) == []
+    assert not plain.exists(f"{bucket}/log$header")
+
+
+def _chunks(plain, bucket):
+    plain.invalidate_cache()
+    return [path for path in plain.find(bucket) if "$chunks/0" in path]

@@ -1,0 +1,358 @@
+"""Every command does what its verb does, speaks JSON, and ends with its exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import fsspec
+import pytest
+
+from rollingfs import StreamCut, cli
+from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.stores import parse_options, split
+from tests.cli.support import COMMAND, Run, done, environment
+
+SMALL = ("--option", "max_bytes=1000", "--option", "inline_bytes=100")
+
+
+@pytest.fixture
+def store():
+    return fsspec.filesystem("rolling", target_protocol="file", header_cache_s=0)
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> str:
+    """A folder of two segments of 2,050 bytes: two chunks, and 50 bytes inline."""
+    folder = f"{tmp_path}/stream"
+    for name in ("a", "b"):
+        done("append", f"{folder}/{name}", *SMALL, stdin=b"%s lines\n" % name.encode() * 250)
+        done("append", f"{folder}/{name}", stdin=b"%s lines\n" % name.encode() * 6 + b"\n\n")
+    return folder
+
+
+def failed(*words: object, code: int = 1) -> str:
+    """Run a command that must fail; returns its one line on standard error."""
+    found = Run(*words)
+    assert found.code == code
+    assert found.out == b""
+    assert found.err.startswith("rollingfs: ")
+    assert found.err.count("\n") == 1
+    return found.err
+
+
+# -- looking ---------------------------------------------------------------------------------------------------
+
+
+def test_info_and_ls_have_the_names_of_fsspec(stream, store):
+    assert done("info", f"{stream}/a", "--json").json == store.info(f"{stream}/a")
+    assert done("info", stream, "--json").json == store.info(stream)
+    assert done("ls", stream, "--json").json == store.ls(stream, detail=True)
+    assert done("ls", stream).text == "a\nb\n"
+    store.seal(f"{stream}/b")
+    store.mkdir(f"{stream}/deeper")
+    rows = [line.split() for line in done("ls", "-l", stream).text.splitlines()]
+    assert rows[0] == ["state", "chunks", "start", "size", "modified", "name"]
+    assert [(row[0], row[-1]) for row in rows[1:]] == [("open", "a"), ("sealed", "b"), ("folder", "deeper/")]
+    assert rows[1][1:4] == ["2", "0", "2,050"]
+    shown = done("info", f"{stream}/a").text
+    assert "max_bytes=1,000 max_age=never inline_bytes=100" in shown
+
+
+def test_names_cannot_steer_the_terminal(tmp_path):
+    (tmp_path / "red\x1b[31m").write_bytes(b"")
+    for words in (["ls"], ["ls", "-l"], ["info", f"{tmp_path}/red\x1b[31m"]):
+        text = done(*words, *([tmp_path] if words[0] == "ls" else [])).text
+        assert "\x1b" not in text
+        assert "red\\x1b[31m" in text
+
+
+def test_the_map_shows_all_parts_of_a_segment(stream):
+    path = f"{stream}/a"
+    done("truncate", path, 500)
+    chunks = Path(f"{path}$chunks")
+    (chunks / "00000000000000000000-000000000000").write_bytes(b"g" * 300)
+    lines = done("map", path).text.splitlines()
+    assert "open, version" in lines[0]
+    assert "start 500, length 2,050: 1,550 bytes in 2 chunks, 50 inline" in lines[0]
+    bar = lines[1].strip("[]")
+    assert [bar.count(mark) > 0 for mark in "·█▄░"] == [True, True, True, True]
+    assert abs(bar.count("·") - len(bar) * 500 / 2050) <= 1
+    shown = "\n".join(lines[2:])
+    assert "500 B truncated, up to offset 500" in shown
+    assert "2 chunks, 1.5 KiB, age < 1 min" in shown
+    assert "1 file, 300 B, that nobody refers to" in shown
+    found = done("map", path, "--json").json
+    assert [(chunk["start"], chunk["end"], chunk["file_size"]) for chunk in found["chunks"]] == [
+        (500, 1000, 1000),
+        (1000, 2000, 1000),
+    ]
+    assert found["inline"] == {"start": 2000, "end": 2050}
+    assert found["garbage"] == {"files": 1, "bytes": 300}
+
+
+def test_the_map_of_an_empty_segment_and_of_a_plain_file_can_be_drawn(tmp_path):
+    done("append", tmp_path / "empty", stdin=b"")
+    (tmp_path / "plain").write_bytes(b"x" * 10)
+    assert "0 bytes in 0 chunks" in done("map", tmp_path / "empty").text
+    assert "10 bytes in 1 chunk" in done("map", tmp_path / "plain").text
+    for name in ("empty", "plain"):
+        for suffix in ("svg", "png"):
+            done("map", tmp_path / name, "--output", tmp_path / f"{name}.{suffix}")
+
+
+def test_the_picture_is_a_file_that_others_can_read(stream, tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="PNG needs Pillow")
+    path = f"{stream}/a"
+    done("truncate", path, 500)
+    done("map", path, "-o", tmp_path / "map.svg")
+    done("map", path, "-o", tmp_path / "map.png")
+    root = ElementTree.parse(tmp_path / "map.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    boxes = [box.attrib for box in root.iter(f"{space}rect")]
+    gone, *_ = [float(box["width"]) for box in boxes if box["fill"] == "#d0d7de"]
+    assert gone == pytest.approx(960 * 500 / 2050, abs=2)
+    assert {"#2da44e", "#d4a72c"} <= {box["fill"] for box in boxes}
+    assert path in [text.text for text in root.iter(f"{space}text")]
+    with image.open(tmp_path / "map.png") as picture:
+        assert picture.format == "PNG"
+        assert picture.getpixel((30, 100)) == (0xD0, 0xD7, 0xDE)
+        assert picture.getpixel((600, 150)) == (0x2D, 0xA4, 0x4E)
+    assert "--output" in failed("map", path, "-o", tmp_path / "map.gif", code=2)
+    assert not (tmp_path / "map.gif").exists()
+
+
+# -- changing --------------------------------------------------------------------------------------------------
+
+
+def test_the_life_of_segments(stream, store):
+    a, b, year = f"{stream}/a", f"{stream}/b", f"{stream}/year"
+    assert done("truncate", a, 1000, "--json").json == {"name": a, "start_offset": 1000, "waiting": 0}
+    assert "not sealed" in failed("concat", year, a, b, "--create")
+    assert not store.exists(year)
+    assert done("seal", a, b, "--json").lines == [{"name": a, "length": 2050}, {"name": b, "length": 2050}]
+    assert "sealed" in failed("append", a)
+    assert done("concat", year, a, b, "--create", "--json").json == {"name": year, "offset": 0, "sources": 2}
+    assert store.ls(stream, detail=False) == [year]
+    assert store.info(year)["size"] == 1050 + 2050
+    done("mv", year, f"{stream}/deep/decade")
+    assert done("ls", f"{stream}/deep").text == "decade\n"
+    assert "give -r" in failed("rm", f"{stream}/deep")
+    done("rm", "-r", f"{stream}/deep")
+    assert "No such" in failed("info", f"{stream}/deep/decade")
+    assert "No such" in failed("concat", year, a)
+
+
+def test_several_segments_move_into_a_folder_under_their_names(stream, store):
+    done("mv", f"{stream}/a", f"{stream}/b", f"{stream}/in/")
+    assert store.ls(f"{stream}/in", detail=False) == [f"{stream}/in/a", f"{stream}/in/b"]
+    assert "different stores" in failed("mv", f"{stream}/in/a", "memory://x", code=2)
+
+
+# -- streams ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_is_a_text_that_trim_takes(stream, store, tmp_path):
+    cut = done("cut", stream)
+    assert StreamCut.parse(cut.text) == {f"{stream}/a": 2050, f"{stream}/b": 2050}
+    assert done("cut", stream, "--json").json["segments"] == StreamCut.parse(cut.text)
+    aligned = StreamCut.parse(done("cut", stream, "--align", r"lines\n").text)
+    assert aligned[f"{stream}/a"] == 2048
+    earlier = StreamCut.parse(done("cut", stream, "--at", "2001-01-01T00:00:00Z").text)
+    assert earlier[f"{stream}/a"] == 0
+    done("seal", f"{stream}/b")
+    (tmp_path / "cut").write_bytes(cut.out)
+    found = done("trim", stream, tmp_path / "cut", "--json").json
+    assert (found["bytes"], found["deleted"]) == (4100, [f"{stream}/b"])
+    assert done("trim", stream, "--json", stdin=cut.out).json["bytes"] == 0
+    assert done("trim", stream, cut.text, "--json").json["bytes"] == 0
+    assert store.ls(stream, detail=False) == [f"{stream}/a"]
+    assert "no stream cut" in failed("trim", stream, "{}")
+    assert "--at" in failed("cut", stream, "--at", "yesterday", code=2)
+
+
+def test_retain_stores_a_policy_and_runs_it(stream, store):
+    assert "--by-size" in failed("retain", stream)
+    first = done("retain", stream, "--by-size", "1kB", "--every", "0s", "--json").json
+    assert first["bytes"] == 0
+    assert first["taken"]["segments"] == {f"{stream}/a": 2050, f"{stream}/b": 2050}
+    done("append", f"{stream}/a", stdin=b"x" * 1500)
+    dry = done("retain", stream, "--dry-run", "--json").json
+    assert (dry["bytes"], dry["size"], dry["dry_run"]) == (4100, 1500, True)
+    assert store.stream(stream).size() == 5600
+    assert "dropped 4,100 bytes, 1,500 left" in done("retain", stream).text
+    assert store.stream(stream).size() == 1500
+    assert [StreamCut.parse(line) for line in done("cut", stream, "--kept").text.splitlines()]
+    for words in (
+        ["--max", "1"],
+        ["--by-size", "1", "--by-time", "1"],
+        ["--by-size", "x"],
+        ["--by-size", "1", "--dry-run"],
+    ):
+        failed("retain", stream, *words, code=2)
+
+
+# -- upkeep ----------------------------------------------------------------------------------------------------
+
+
+def test_consolidate_joins_what_small_appends_made(tmp_path):
+    path = f"{tmp_path}/log"
+    for _ in range(4):
+        done("append", path, "--option", "inline_bytes=0", stdin=b"x" * 100)
+    found = done("consolidate", path, "--json", "--grace", "0").json
+    assert (found["replaced"], found["written"], found["joined_bytes"]) == (4, 1, 400)
+    assert done("cat", path).out == b"x" * 400
+    assert "--grace" in failed("consolidate", path, "--grace", "soon", code=2)
+
+
+def test_collect_says_what_it_would_delete_and_deletes_it(stream):
+    garbage = Path(f"{stream}/a$chunks/00000000000000000000-000000000000")
+    garbage.write_bytes(b"g" * 300)
+    assert done("collect", f"{stream}/a", "--json").json["young"] == 1
+    shown = done("collect", stream, "-r", "--dry-run", "--grace", "0").text
+    assert f"{garbage}: unreferenced chunk" in shown
+    assert "1 file, 300 bytes, would be deleted" in shown
+    assert garbage.exists()
+    found = done("collect", "-r", stream, "--grace", "0s", "--json").json
+    assert (found["files"], found["bytes"], found["failures"]) == ([str(garbage)], 300, [])
+    assert not garbage.exists()
+
+
+def test_collect_names_segments_that_it_cannot_read_and_ends_with_1(stream):
+    Path(f"{stream}/b$header").write_bytes(b"rubbish")
+    found = Run("collect", "-r", stream, "--json")
+    assert found.code == 1
+    assert f"{stream}/b is not collected" in found.err
+    assert [failure["path"] for failure in found.lines[0]["failures"]] == [f"{stream}/b"]
+
+
+def test_verify_ends_with_3_where_it_finds_damage(stream):
+    assert "2 chunks, all there and whole" in done("verify", f"{stream}/a").text
+    assert [found["ok"] for found in done("verify", "-r", stream, "--json").lines] == [True, True]
+    chunk = sorted(Path(f"{stream}/a$chunks").glob("0*"))[0]
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+    Path(f"{stream}/b$header").write_bytes(b"rubbish")
+    found = Run("verify", "-r", stream)
+    assert found.code == 3
+    assert found.err == ""
+    assert f"{chunk} is too short: 999 bytes rather than 1,000" in found.text
+    assert f"{stream}/b" in found.text
+    rows = Run("verify", f"{stream}/a", "--json")
+    assert rows.code == 3
+    assert [chunk["state"] for chunk in rows.lines[0]["chunks"]] == ["too short", "ok"]
+    assert Run("verify", f"{stream}/b", "--json").lines[0]["error"]
+    assert "No such" in failed("verify", "-r", f"{stream}/nothing")
+
+
+def test_verify_of_a_tree_leaves_out_what_was_deleted(stream):
+    done("rm", f"{stream}/a")
+    assert [found["name"] for found in done("verify", "-r", stream, "--json").lines] == [f"{stream}/b"]
+
+
+# -- what all have in common -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s3://bucket/x", ("s3", "s3://bucket/x")),
+        ("rolling::s3://bucket/x", ("s3", "s3://bucket/x")),
+        ("rolling+s3://bucket/x", ("s3", "s3://bucket/x")),
+        ("file:///data/x", ("file", "file:///data/x")),
+        ("/data/a::b", ("file", "/data/a::b")),
+        ("/data/folder/", ("file", "/data/folder/")),
+        ("rolling::/data/x", ("file", "/data/x")),
+    ],
+)
+def test_paths_name_their_store(text, expected):
+    assert split(text) == expected
+
+
+def test_a_path_without_a_scheme_is_a_local_one(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert split("x/../log") == ("file", f"{tmp_path}/log")
+    done("append", "log", stdin=b"here")
+    assert (tmp_path / "log$header").exists()
+
+
+@pytest.mark.parametrize("text", ["", "rolling://bucket/x", "simplecache::s3://bucket/x", "nosuch://x"])
+def test_paths_that_name_no_store_are_wrong_usage(text):
+    failed("info", text, code=2)
+
+
+def test_options_are_json_or_text_and_stand_over_the_environment():
+    environ = {
+        "ROLLINGFS_OPTION_KEY": "a",
+        "ROLLINGFS_OPTION_CLIENT_KWARGS__VERIFY": "false",
+        "ROLLINGFS_REQUIRE": "all",
+    }
+    texts = ["key=b=c", "client_kwargs.timeout=3", 'secret="7"', "name=0x"]
+    assert parse_options(texts, environ) == {
+        "key": "b=c",
+        "client_kwargs": {"verify": False, "timeout": 3},
+        "secret": "7",
+        "name": "0x",
+    }
+    for wrong in (["key"], ["=1"], ["a=1", "a.b=2"]):
+        with pytest.raises(WrongUsage):
+            parse_options(wrong, {})
+
+
+def test_options_reach_rolling_from_the_command_the_environment_and_fsspecs_config(tmp_path, monkeypatch):
+    def max_bytes(name, *words):
+        done("append", tmp_path / name, *words, stdin=b"x" * 30)
+        return fsspec.filesystem("rolling", target_protocol="file").segment(f"{tmp_path}/{name}").policy.max_bytes
+
+    monkeypatch.setitem(fsspec.config.conf, "rolling", {"max_bytes": 11})
+    assert max_bytes("by-config") == 11
+    monkeypatch.setenv("ROLLINGFS_OPTION_MAX_BYTES", "12")
+    assert max_bytes("by-environment") == 12
+    assert max_bytes("by-option", "--option", "max_bytes=13") == 13
+
+
+def test_errors_are_one_line_and_debug_adds_the_traceback(tmp_path):
+    assert failed("info", tmp_path / "nothing") == f"rollingfs: {tmp_path}/nothing: No such segment or file\n"
+    found = Run("info", tmp_path / "nothing", "--debug")
+    assert found.code == 1
+    assert "Traceback" in found.err
+    assert Run("truncate", tmp_path / "nothing", "many").code == 2
+    assert Run("nosuch").code == 2
+    assert "max_bytes" in failed("append", tmp_path / "x", "--option", "max_bytes=0")
+
+
+def test_the_shell_completes_commands():
+    words = environment(_ROLLINGFS_COMPLETE="complete_bash", COMP_WORDS="rollingfs con", COMP_CWORD="1")
+    found = subprocess.run(COMMAND, env=words, capture_output=True, check=True)
+    assert found.stdout.split() == [b"concat", b"consolidate"]
+
+
+def test_the_library_imports_nothing_of_the_command_line():
+    script = "import sys, rollingfs.filesystem, rollingfs.cli; print(sorted({'typer', 'rich'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, check=True)
+    assert found.stdout == b"[]\n"
+
+
+def test_a_missing_extra_is_named_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "NEEDED", ("json", "surely_not_installed"))
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 1
+    assert capsys.readouterr().err == (
+        "rollingfs: the command line needs surely_not_installed: pip install 'rollingfs[cli]'\n"
+    )
+
+
+def test_json_comes_as_one_value_a_line_from_every_command(stream):
+    a, b = f"{stream}/a", f"{stream}/b"
+    cut = done("cut", stream).text
+    for words in (
+        ["ls", stream], ["info", a], ["map", a], ["cat", a], ["head", a], ["tail", a], ["truncate", a, 1],
+        ["cut", stream], ["trim", stream, cut], ["retain", stream, "--by-time", "1d"], ["consolidate", a],
+        ["collect", a], ["verify", a], ["seal", b], ["concat", a, b], ["mv", a, b], ["append", b], ["rm", b],
+    ):  # fmt: skip
+        if words[0] == "trim":
+            words = ["trim", stream, json.dumps({**json.loads(cut), "segments": {b: 5}})]
+        assert len(done(*words, "--json", stdin=b"").lines) == 1, words

@@ -1,0 +1,89 @@
+"""The command line in a real terminal: progress, the map, following, and Ctrl-C."""
+
+from __future__ import annotations
+
+import fsspec
+import pytest
+
+from tests.cli.support import terminal
+
+pytest.importorskip("pty", reason="terminals are for Unix")
+
+MEGABYTES = 6
+
+
+@pytest.fixture
+def store():
+    return fsspec.filesystem("rolling", target_protocol="file", max_bytes="1MiB", header_cache_s=0)
+
+
+@pytest.fixture
+def programs(tmp_path_factory):
+    return tmp_path_factory.mktemp("programs")
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.endswith("$lock"))
+
+
+def test_people_see_progress_and_a_coloured_map(tmp_path, programs, store):
+    (tmp_path / "input").write_bytes(b"x" * (MEGABYTES << 20))
+    with terminal(tmp_path, programs) as shell:
+        shell.type("rollingfs append log --option max_bytes=1MiB < input\n")
+        code, shown = shell.ends()
+        assert code == 0
+        assert "/6.0 MiB" in shown
+        assert "log: 6,291,456 bytes at offset 0" in shown
+        store.truncate(f"{tmp_path}/log", 3 << 20)
+        shell.type("rollingfs map log\n")
+        code, shown = shell.ends()
+        assert code == 0
+        assert "start 3,145,728, length 6,291,456" in shown
+        assert "\x1b[92m█" in shown
+        assert "·" in shown
+        shell.type("rollingfs append log < input > said\n")
+        code, shown = shell.ends()
+        assert code == 0
+        assert "/6.0 MiB" in shown
+        assert (tmp_path / "said").read_text() == "log: 6,291,456 bytes at offset 6,291,456\n"
+
+
+def test_following_shows_what_comes_and_ends_by_a_seal_or_by_ctrl_c(tmp_path, programs, store):
+    path = f"{tmp_path}/log"
+    store.create(path)
+    store.append(path, b"old 1\nold 2\n")
+    with terminal(tmp_path, programs) as shell:
+        shell.type("rollingfs tail -f -n 1 log\n")
+        assert "old 1" not in shell.expect("old 2")
+        store.append(path, b"new 1\n")
+        shell.expect("new 1")
+        shell.type("\x03")
+        code, shown = shell.ends()
+        assert code == 130
+        assert "Traceback" not in shown
+        shell.type("rollingfs tail -f -n 1 log\n")
+        shell.expect("new 1")
+        store.append(path, b"new 2\n")
+        store.seal(path)
+        code, shown = shell.ends()
+        assert code == 0
+        assert "new 2" in shown
+
+
+def test_ctrl_c_in_an_append_leaves_nothing_and_says_so(tmp_path, programs, store):
+    path = f"{tmp_path}/log"
+    store.create(path)
+    store.append(path, b"before\n")
+    before = files(tmp_path)
+    (tmp_path / "input").write_bytes(b"x" * (MEGABYTES << 20))
+    with terminal(tmp_path, programs) as shell:
+        shell.type("{ cat input; echo sent >&2; sleep 1000; } | rollingfs append log\n")
+        shell.expect("sent")
+        shell.expect(r"6\.0/\? MiB")
+        shell.type("\x03")
+        code, shown = shell.ends()
+        assert code == 130
+        assert "log: interrupted; the append is not committed" in shown
+        assert "Traceback" not in shown
+    assert store.cat_file(path) == b"before\n"
+    assert files(tmp_path) == sorted([*before, "input"])

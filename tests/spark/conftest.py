@@ -1,0 +1,63 @@
+"""Fixtures of the tests with Spark: one session for all, and places on disk and on MinIO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rollingfs.backend.local import LocalBackend
+from rollingfs.client import Client
+from tests.servers import new_bucket, require, shared_backend
+from tests.spark import world
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark session, made once: its JVM takes seconds to start."""
+    world.require_java()
+    with world.spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def spark_s3(spark: Any, minio: dict[str, Any]) -> dict[str, Any]:
+    """The session knows the MinIO server; its storage options."""
+    if not world.wants_s3a():
+        require("the S3 connector of Spark is not in Ivy's cache")
+    from rollingfs.spark.configure import s3a_options
+
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in s3a_options(minio).items():
+        conf.set(key.removeprefix("spark.hadoop."), value)
+    return minio
+
+
+@pytest.fixture(scope="session")
+def source(spark: Any) -> Any:
+    """The session, knowing the Python data source."""
+    from rollingfs.spark.source import RollingDataSource
+
+    spark.dataSource.register(RollingDataSource)
+    return spark
+
+
+@pytest.fixture
+def disk(spark: Any, tmp_path: Any) -> world.Place:
+    """A folder of the local disk."""
+    return world.Place(spark, Client(LocalBackend(sync=False)), str(tmp_path), f"rolling+file://{tmp_path}")
+
+
+@pytest.fixture
+def s3(spark: Any, spark_s3: dict[str, Any]) -> world.Place:
+    """A bucket on MinIO."""
+    bucket = new_bucket(spark_s3)
+    return world.Place(spark, Client(shared_backend(**spark_s3)), bucket, f"rolling+s3://{bucket}")
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.s3)])
+def place(request: pytest.FixtureRequest) -> world.Place:
+    """Each of them."""
+    found: world.Place = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,120 @@
+"""What `configure` tells the builder of a Spark session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs.spark import configure, jar
+from rollingfs.spark.configure import S3A_SETS, s3a_options
+from tests.servers import require_module
+
+require_module("pyspark")
+
+S3A = "spark.hadoop.fs.s3a."
+
+
+class Builder:
+    """As `SparkSession.Builder`, for what `configure` does with it."""
+
+    def __init__(self, **options: str) -> None:
+        self._options = {key.replace("__", "."): value for key, value in options.items()}
+
+    def config(self, key: str, value: str) -> Builder:
+        self._options[key] = value
+        return self
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path, monkeypatch) -> Path:
+    """A Spark of the newest Hadoop that is known, with no defaults; our jar is there."""
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / f"hadoop-client-api-{max(S3A_SETS)}.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
+    monkeypatch.setattr(jar, "own_jar", lambda: Path("/x/rollingfs-hadoop.jar"))
+    return tmp_path
+
+
+def options(builder: Builder, storage_options: Any = None) -> dict[str, str]:
+    assert configure(builder, storage_options) is builder
+    return builder._options
+
+
+def test_the_schemes_get_their_classes_and_nothing_is_fetched_for_a_disk():
+    found = options(Builder())
+    assert found["spark.jars"] == "/x/rollingfs-hadoop.jar"
+    for scheme in ("rolling+file", "rolling+s3", "rolling+s3a"):
+        assert found[f"spark.hadoop.fs.{scheme}.impl"] == "rollingfs.hadoop.RollingFileSystem"
+        assert found[f"spark.hadoop.fs.AbstractFileSystem.{scheme}.impl"] == "rollingfs.hadoop.RollingFs"
+    assert "spark.jars.packages" not in found
+
+
+def test_the_users_own_jars_and_packages_are_kept(installed):
+    (installed / "conf").mkdir()
+    (installed / "conf" / "spark-defaults.conf").write_text(
+        "# mine\nspark.jars.packages   org.x:default:1\nspark.jars=/of/defaults.jar\n\nspark.other 3\n"
+    )
+    found = options(Builder(), {})
+    assert found["spark.jars"] == "/of/defaults.jar,/x/rollingfs-hadoop.jar"
+    assert found["spark.jars.packages"].split(",") == ["org.x:default:1", *S3A_SETS[max(S3A_SETS)]]
+    found = options(Builder(spark__jars="/mine.jar", spark__jars__packages="org.x:mine:1"), {})
+    assert found["spark.jars"] == "/mine.jar,/x/rollingfs-hadoop.jar"
+    assert found["spark.jars.packages"].startswith("org.x:mine:1,org.apache.hadoop:hadoop-aws:")
+    assert found["spark.jars.excludes"] == "software.amazon.awssdk:bundle"
+    assert options(Builder(**found), {}) == found
+
+
+def test_a_connector_that_is_there_already_is_not_fetched_again(installed):
+    mine = options(Builder(spark__jars__packages="org.apache.hadoop:hadoop-aws:3.5.0"), {})
+    assert mine["spark.jars.packages"] == "org.apache.hadoop:hadoop-aws:3.5.0"
+    (installed / "jars" / "hadoop-aws-3.5.0.jar").touch()
+    assert "spark.jars.packages" not in options(Builder(), {})
+
+
+def test_an_unknown_hadoop_is_an_error_that_says_what_to_add(installed):
+    for path in (installed / "jars").iterdir():
+        path.unlink()
+    (installed / "jars" / "hadoop-client-api-9.9.9.jar").touch()
+    with pytest.raises(ValueError, match=r"org\.apache\.hadoop:hadoop-aws:9\.9\.9"):
+        configure(Builder(), {})
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_storage_options_of_s3fs_become_those_of_the_connector(nested):
+    given = {
+        "key": "me",
+        "secret": "xyz",
+        "client_kwargs": {"endpoint_url": "http://127.0.0.1:9000", "region_name": "eu-west-1"},
+        "config_kwargs": {"max_pool_connections": 64},
+        "s3_additional_kwargs": {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "k"},
+        "requester_pays": True,
+        "token": None,
+    }
+    assert s3a_options({"s3": given} if nested else given) == {
+        S3A + "access.key": "me",
+        S3A + "secret.key": "xyz",
+        S3A + "endpoint": "http://127.0.0.1:9000",
+        S3A + "endpoint.region": "eu-west-1",
+        S3A + "connection.maximum": "64",
+        S3A + "encryption.algorithm": "SSE-KMS",
+        S3A + "encryption.key": "k",
+        S3A + "requester.pays.enabled": "true",
+        S3A + "path.style.access": "true",
+        S3A + "connection.ssl.enabled": "false",
+    }
+
+
+def test_a_session_token_and_no_credentials_choose_their_providers():
+    provider = S3A + "aws.credentials.provider"
+    assert s3a_options({"key": "a", "secret": "b", "token": "c"})[provider].endswith("TemporaryAWSCredentialsProvider")
+    assert s3a_options({"anon": True})[provider].endswith("AnonymousAWSCredentialsProvider")
+    assert s3a_options({}) == {}
+
+
+@pytest.mark.parametrize("given", [{"colour": "blue"}, {"client_kwargs": {"verify": False}}])
+def test_a_storage_option_without_counterpart_is_an_error_that_names_it(given):
+    with pytest.raises(ValueError, match=r"colour|verify"):
+        s3a_options(given)
