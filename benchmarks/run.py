@@ -87,7 +87,9 @@ def _run_work(work: Work, rig: Rig, rounds: int, quick: bool, say: Callable[[str
             return outcome
         given = found
     for nth in range(rounds):
-        for name, contestant in work.contestants.items():
+        contestants = list(work.contestants.items())
+        first = nth % len(contestants)  # whoever comes first touches memory and disk that nobody has touched
+        for name, contestant in contestants[first:] + contestants[:first]:
             if name in outcome.skipped or name in outcome.failed:
                 continue
             status, found = _in_child(contestant, Job(rig, quick, nth, given))

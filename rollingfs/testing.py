@@ -50,6 +50,7 @@ LISTING_FILES = 1005  # stores answer a listing in pages of 1,000
 DELETING_THREADS = 4
 UPLOAD_PIECE_BYTES = 1024 * 1024
 UPLOAD_PIECES = 11  # two parts and a rest, where parts are of 5 MiB
+UNFINISHED_BYTES = 17 * 1024 * 1024  # more than an adapter keeps in memory before it begins
 CLOCK_SLACK_S = 600
 
 ODD_NAMES = [
@@ -397,6 +398,28 @@ class BackendContract:
         run(backend, upload.abort())
         with pytest.raises(FileNotFoundError):
             run(backend, backend.stat(f"{folder}/uploaded"))
+
+    def test_unfinished_uploads_are_listed_and_aborted(self, backend: Backend, folder: str) -> None:
+        if not backend.can_list_uploads:
+            pytest.skip("this backend knows of no unfinished uploads")
+        paths = [f"{folder}/here", f"{folder}/here/deeper", f"{folder}-beside"]
+        uploads = [run(backend, backend.open_write(path)) for path in paths]
+        try:
+            for upload in uploads:
+                run(backend, upload.write(bytes(UNFINISHED_BYTES)))
+            listed = run(backend, backend.list_uploads(folder))
+            assert [found.path for found in listed] == paths[:1]
+            assert listed[0].began < run(backend, backend.now()) + CLOCK_SLACK_S
+            for _ in range(2):  # one that is gone is no error
+                run(backend, backend.abort_upload(listed[0]))
+            assert list(run(backend, backend.list_uploads(folder))) == []
+            with pytest.raises(OSError, match="here"):
+                run(backend, uploads[0].finish())
+            run(backend, uploads[1].finish())
+            assert run(backend, backend.stat(paths[1])).size == UNFINISHED_BYTES
+        finally:
+            for upload in uploads:
+                run(backend, upload.abort())
 
     def test_a_copy_has_the_bytes_and_a_life_of_its_own(self, backend: Backend, folder: str) -> None:
         self._need(backend.can_copy, "copy")

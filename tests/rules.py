@@ -285,7 +285,8 @@ class Rules:
             self.call(model.collect, path),
             lambda client: Consolidator(client.committer, client.fetcher).consolidate(path),
         )
-        return also(op, FileNotFoundError)  # a plain file, or another incarnation by now
+        # a plain file, or another incarnation by now; a source whose merge took place, but is not finished
+        return also(also(op, FileNotFoundError), None)
 
     def open(self, choose: Chooser) -> Op:
         """Bind a handle to an incarnation."""

@@ -106,6 +106,8 @@ async def pending(client: S3Client, bucket: str, prefix: str) -> list[PendingUpl
                 return []
             raise
         for upload in page.get("Uploads", []):
+            if "/" in upload["Key"].removeprefix(prefix):
+                continue  # moto does not know the delimiter
             began = upload["Initiated"].timestamp()
             found.append(PendingUpload(f"{bucket}/{upload['Key']}", began, upload["UploadId"]))
         if not page.get("IsTruncated"):

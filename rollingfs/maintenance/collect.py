@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from rollingfs import names, transitions
-from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.contract import FileInfo, PendingUpload
 from rollingfs.commit import Attempt, Committer
 from rollingfs.errors import ConflictError
 from rollingfs.header import GRACE_S, Drop, Header, Phase
@@ -136,13 +136,26 @@ class Collector:
                 agrees = survey.agrees_with(await self.surveyor.look(folder))
             except FileNotFoundError:
                 if not await self._exists(folder):
-                    return Collected()
+                    return await self._uploads_alone(uploads, folder, grace_s, dry_run)
                 continue  # a page went with the header that named it, or another collection took a pin
             if agrees and await self._renew(folder, survey):
                 await self._delete(garbage)
                 return garbage.report(folder)
             await self.committer.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{folder}: who refers to it changed {LOOKS_MAX} times; nothing was deleted, try again")
+
+    async def _uploads_alone(
+        self, uploads: Sequence[PendingUpload], folder: str, grace_s: float, dry_run: bool
+    ) -> Collected:
+        """Collect the unfinished uploads of a folder that has no files, which on an object store is none."""
+        if not uploads:
+            return Collected()
+        now = await self.backend.now()
+        old = tuple(upload for upload in uploads if now - upload.began >= grace_s)
+        garbage = Garbage((), old, len(uploads) - len(old))
+        if not dry_run:
+            await self._delete(garbage)
+        return garbage.report(folder)
 
     async def _to_drop(self, survey: Survey) -> list[FileInfo]:
         """What its own collection deletes in a folder before it looks at anything, however young."""

@@ -95,3 +95,7 @@ class TestOnMinio(OnS3):
     @pytest.mark.xfail(strict=True, reason="MinIO ignores If-Match on DELETE; the probe finds that out")
     def test_delete_if_of_a_plain_file_leaves_what_was_written_since(self, backend: Backend, folder: str) -> None:
         super().test_delete_if_of_a_plain_file_leaves_what_was_written_since(backend, folder)
+
+    @pytest.mark.xfail(strict=True, reason="MinIO lists uploads of one exact key only, and forgets them after 24 hours")
+    def test_unfinished_uploads_are_listed_and_aborted(self, backend: Backend, folder: str) -> None:
+        super().test_unfinished_uploads_are_listed_and_aborted(backend, folder)

@@ -244,6 +244,14 @@ def test_two_consolidations_at_once_leave_one_result(world, grace_s):
     assert len([row for row in rows(world) if row.ok]) == 3
 
 
+def test_a_run_that_another_has_joined_behind_a_chunk_that_stays_is_left_alone(world):
+    world.create(LOG, [b"a" * 900, b"b" * 40, b"c" * 40])
+    world.backend.before["replace"] = lambda: consolidate(other_of(world))
+    assert consolidate(world).written == 0
+    assert world.header(LOG).chunk_count == 2
+    assert world.content(LOG) == b"a" * 900 + b"b" * 40 + b"c" * 40
+
+
 def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
     fill(world, 30)
     world.backend.before["replace"] = lambda: drive(other_of(world).client.segments.overwrite(LOG, b"new" * 100))

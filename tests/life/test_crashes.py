@@ -92,7 +92,7 @@ def changing(trace):
 
 
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, pytest.param(Fault.CRASH_AFTER, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("action", [trim, retain, consolidate, collect])
+@pytest.mark.parametrize("action", [pytest.param(trim, marks=pytest.mark.slow), retain, consolidate, collect])
 def test_what_a_crash_breaks_off_the_next_run_finishes(action, crash):
     before, after, calls = outcome(action)
     for index in calls:

@@ -1,12 +1,16 @@
 """The life of a segment on an object store: joined by the server, trimmed, followed, collected."""
 
 import asyncio
+import dataclasses
+import re
+import time
 
 import fsspec
 import pytest
 
-from rollingfs import RetentionPolicy
+from rollingfs import RetentionPolicy, RollingPolicy, names
 from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.header import GRACE_S
 
 MIB = 2**20
 
@@ -16,10 +20,13 @@ class Counting(BackendWrapper):
         super().__init__(inner)
         self.verbs = []
         self.bytes = 0
+        self.began = 0.0
 
     async def call(self, verb, *args):
         self.verbs.append(verb)
         answer = await super().call(verb, *args)
+        if verb == "list_uploads":  # moto dates all of them to 2010
+            return [dataclasses.replace(upload, began=self.began) for upload in answer]
         if verb == "read_range":
             self.bytes += len(answer)
         elif verb in ("write", "upload.write"):
@@ -35,6 +42,11 @@ def fs(s3_options):
     )
 
 
+@pytest.mark.parametrize(
+    "s3_options",
+    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, bucket):
     path = f"{bucket}/log"
     fs.create(path)
@@ -90,3 +102,49 @@ def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
     fs._backend.verbs.clear()
     assert list(follower) == []
     assert fs._backend.verbs == ["read_if_changed"]
+
+
+@pytest.mark.parametrize("s3_options", ["moto"], indirect=True)  # MinIO tells of uploads by their exact key only
+def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs, bucket):
+    path = f"{bucket}/log"
+    fs.create(path)
+    chunk, beside = f"{path}$chunks/{names.new_chunk_name(0)}", f"{bucket}/not-ours"
+    uploads = [fs._bridge.run(fs._backend.open_write(name)) for name in (chunk, beside)]
+    for upload in uploads:
+        fs._bridge.run(upload.write(bytes(17 * MIB)))
+    fs._backend.began = time.time()
+    assert fs.collect(path).young == 1
+    fs._backend.began -= GRACE_S + 1
+    assert fs.collect(path, dry_run=True).reasons == {chunk: "unfinished upload"}
+    assert fs.collect(path).reasons == {chunk: "unfinished upload"}
+    with pytest.raises(OSError, match=re.escape(chunk)):
+        fs._bridge.run(uploads[0].finish())
+    fs._bridge.run(uploads[1].finish())
+    assert fs.size(beside) == 17 * MIB
+
+
+@pytest.mark.slow
+@pytest.mark.s3
+@pytest.mark.parametrize("s3_options", ["minio"], indirect=True)
+@pytest.mark.parametrize(("count", "size", "passes"), [(20, 5 * MIB, 0), (800, 64 * 1024, 1)])
+def test_consolidation_moves_each_byte_on_the_server_or_reads_and_writes_it_once(fs, bucket, count, size, passes):
+    total, path = count * size, f"{bucket}/log"
+    data = b"".join(number.to_bytes(4, "big") * (size // 4) for number in range(count))
+    fs.create(path, policy=RollingPolicy(max_bytes=40 * MIB, inline_bytes=0))
+    fs.create(f"{path}-source", policy=RollingPolicy(max_bytes=size, inline_bytes=0))
+    fs.append(f"{path}-source", data)
+    fs.seal(f"{path}-source")
+    fs.concat(path, [f"{path}-source"])
+    segment = fs.segment(path)
+    assert len(segment.chunks) == count
+    with fs.open(path, "rb") as reader:
+        assert reader.read(total // 2) == data[: total // 2]
+        fs._backend.bytes = 0
+        done = segment.consolidate(grace=0)
+        assert fs._backend.bytes == 2 * passes * total  # read, and written
+        assert (done.joined_bytes, done.copied_bytes) == ((0, total) if passes else (total, 0))
+        collected = fs.collect(f"{path}-source", grace=0)
+        assert collected.bytes > total  # the reader's chunks are gone, and it goes on with the new ones
+        assert reader.read() == data[total // 2 :]
+    assert len(segment.chunks) == -(-total // (40 * MIB))
+    assert fs.cat_file(path) == data
