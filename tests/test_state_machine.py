@@ -85,6 +85,7 @@ def run_world(kind: Kind, seed: int, steps: int = STEPS) -> tuple[Counter[str], 
     return driver.world.counts, driver.world.faults
 
 
+@pytest.mark.slow
 def test_fifty_thousand_operations_among_faults_agree_with_the_model(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 from s3fs import S3FileSystem
 
+from rollingfs.backend.contract import Buffer
 from rollingfs.errors import UnsafeBackendError
 
 T = TypeVar("T")
@@ -139,10 +140,13 @@ class _BodyOnce:
         self._source = source
 
     async def __aiter__(self) -> AsyncIterator[memoryview]:
-        pieces = self._source.pieces if isinstance(self._source, Pieces) else [self._source.getbuffer()]
-        for piece in map(memoryview, pieces):
-            for start in range(0, len(piece), SEND_BYTES):
-                yield piece[start : start + SEND_BYTES]
+        pieces: Sequence[Buffer] = (
+            self._source.pieces if isinstance(self._source, Pieces) else [self._source.getbuffer()]
+        )
+        for piece in pieces:
+            view = memoryview(piece)
+            for start in range(0, len(view), SEND_BYTES):
+                yield view[start : start + SEND_BYTES]
 
     def seek(self, offset: int) -> int:
         """For botocore, which rewinds when S3 names another region, and then makes a new request."""

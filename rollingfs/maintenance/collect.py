@@ -1,8 +1,9 @@
 """Collection: delete the files of a segment's chunk folder that nobody refers to any more.
 
 One folder at a time, no global scan. Everything that may refer to the folder is read twice; only if both looks
-agree, a new version of the folder's own header is committed, which makes every commit in flight look again at the
-age of its chunks; and only then are unreferenced files older than the grace deleted.
+agree, a new version of the folder's own header is committed over one that refers to nothing that is to go, which makes
+every commit in flight look again at the age of its chunks; and only then are unreferenced files older than the grace
+deleted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Sequence, Set
+from dataclasses import replace
 
 from rollingfs import names, transitions
 from rollingfs.backend.contract import FileInfo, PendingUpload
@@ -138,7 +140,7 @@ class Collector:
                 if not await self._exists(folder):
                     return await self._uploads_alone(uploads, folder, grace_s, dry_run)
                 continue  # a page went with the header that named it, or another collection took a pin
-            if agrees and await self._renew(folder, survey):
+            if agrees and await self._renew(folder, survey, garbage):
                 await self._delete(garbage)
                 return garbage.report(folder)
             await self.committer.runtime.sleep(backoff_s(count))
@@ -171,15 +173,17 @@ class Collector:
             return False
         return True
 
-    async def _renew(self, folder: str, survey: Survey) -> bool:
-        """Commit a new version of the folder's own header; False if it is not the one that was looked at."""
+    async def _renew(self, folder: str, survey: Survey, garbage: Garbage) -> bool:
+        """Commit a new version of the folder's own header; False if it is not what it was, or refers to the garbage."""
         segment = names.segment_of_folder(folder)
-        expected = survey.own.header.version if survey.own.header else 0
+        before = replace(survey.itself, files=frozenset())
+        files = {info.path for info in garbage.files}
         agrees = False
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             nonlocal agrees
-            agrees = (base.header.version if base.header else 0) == expected
+            now = await self.surveyor.referrer(folder, segment, base)
+            agrees = replace(now, files=frozenset()) == before and not now.files & files
             if not agrees:
                 return None
             if base.header is None:

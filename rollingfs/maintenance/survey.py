@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rollingfs import names
 from rollingfs.backend.contract import Backend, FileInfo, PendingUpload
@@ -59,14 +59,27 @@ class Survey:
     """The store's own clock, seconds since 1970."""
 
     @property
+    def itself(self) -> Referrer:
+        """What the folder's own header says."""
+        return next(found for found in self.referrers if found.path == self.segment)
+
+    @property
     def named(self) -> frozenset[str]:
         """Paths in the folder that somebody refers to."""
         return frozenset(file for referrer in self.referrers for file in referrer.files)
 
     def agrees_with(self, other: Survey) -> bool:
-        """Whether nothing that matters changed between two looks."""
+        """Whether nothing that matters changed between two looks.
+
+        What the folder's own header refers to may change, or the collection of a busy segment would never come to an
+        end: whether it refers to garbage is checked against the very header that the collection replaces.
+        """
         pins = {(found.info.path, found.pin) for found in self.pins}
-        return self.referrers == other.referrers and pins == {(found.info.path, found.pin) for found in other.pins}
+        same_pins = pins == {(found.info.path, found.pin) for found in other.pins}
+        return same_pins and self._without_own_files() == other._without_own_files()
+
+    def _without_own_files(self) -> set[Referrer]:
+        return {replace(found, files=frozenset()) if found.path == self.segment else found for found in self.referrers}
 
     def discharged(self) -> list[FileInfo]:
         """Pins whose transaction is over and whose target refers to nothing here, or needs no pin: the own segment.
@@ -122,10 +135,10 @@ class Surveyor:
         segment = names.segment_of_folder(folder)
         own = await self.headers.load(segment)
         paths = dict.fromkeys([*(found.pin.source for found in pins), *(found.pin.target for found in pins)])
-        referrers = [await self._referrer(folder, segment, own)]
+        referrers = [await self.referrer(folder, segment, own)]
         for path in paths:
             if path != segment:
-                referrers.append(await self._referrer(folder, path, await self.headers.load(path)))
+                referrers.append(await self.referrer(folder, path, await self.headers.load(path)))
         files = tuple(info for info in listing.entries if _is_ours(info))
         return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
 
@@ -159,7 +172,8 @@ class Surveyor:
         blob = await self.backend.read(info.path)
         return PinFile(info, parse_pin(blob.data, folder, info.path))
 
-    async def _referrer(self, folder: str, path: str, loaded: Loaded) -> Referrer:
+    async def referrer(self, folder: str, path: str, loaded: Loaded) -> Referrer:
+        """What a header that was loaded says that matters to a folder."""
         header = loaded.header
         if header is None:
             return Referrer(path, None, None, None, frozenset())

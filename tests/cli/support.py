@@ -26,7 +26,7 @@ from rollingfs.cli.app import app
 
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "rollingfs.cli"]
-EXPECT_S_MAX = 30
+EXPECT_S_MAX = 60
 SHOWN_MAX = 1000
 PROMPT = "ready> "
 

@@ -16,7 +16,7 @@ from rollingfs.maintenance.runs import PARTS_MAX, plan
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime import drive
 from rollingfs.words import crc32c
-from tests.life.support import Turned, World, private_store
+from tests.life.support import Turned, World, pieces_of, private_store
 
 LOG = "/log"
 SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
@@ -244,12 +244,14 @@ def test_two_consolidations_at_once_leave_one_result(world, grace_s):
     assert len([row for row in rows(world) if row.ok]) == 3
 
 
-def test_a_run_that_another_has_joined_behind_a_chunk_that_stays_is_left_alone(world):
-    world.create(LOG, [b"a" * 900, b"b" * 40, b"c" * 40])
+def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_left(world):
+    sizes = [40, 40, 910, 20, 30, 30]
+    content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
+    world.create(LOG, pieces_of(content, sizes))
     world.backend.before["replace"] = lambda: consolidate(other_of(world))
     assert consolidate(world).written == 0
-    assert world.header(LOG).chunk_count == 2
-    assert world.content(LOG) == b"a" * 900 + b"b" * 40 + b"c" * 40
+    assert world.header(LOG).chunk_count == 3
+    assert world.content(LOG) == content
 
 
 def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):

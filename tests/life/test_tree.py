@@ -19,6 +19,7 @@ from rollingfs.maintenance.collected import (
     TOMBSTONE,
 )
 from rollingfs.maintenance.tree import TreeCollector
+from rollingfs.maintenance.verify import Verifier
 from rollingfs.pins import Pin, format_pin
 from rollingfs.runtime import drive
 from tests.life.support import World, private_store
@@ -189,3 +190,44 @@ def test_what_an_interrupted_probe_left_on_a_disk_goes(tmp_path):
     assert left in collect(world, str(tmp_path), dry_run=True).files
     assert left in collect(world, str(tmp_path)).files
     assert not drive(world.backend.is_folder(left))
+
+
+class Busy(BackendWrapper):
+    """Does something before every call of a verb on a path that ends so."""
+
+    def __init__(self, inner, verb, suffix, meanwhile):
+        super().__init__(inner)
+        self.moment = verb, suffix
+        self.meanwhile = meanwhile
+
+    async def call(self, verb, *args):
+        if verb == self.moment[0] and args[0].endswith(self.moment[1]) and "/probe-" not in args[0]:
+            self.meanwhile()
+        return await super().call(verb, *args)
+
+
+def test_a_segment_that_grows_all_the_time_is_collected(world):
+    path = world.create("/tree/busy", [b"a" * 50])
+    lost = orphan(world, path)
+    busy = Busy(world.backend, "list", "$chunks", lambda: world.append(path, b"b" * 50))
+    world.backend.shift_s = GRACE_S + 60
+    collector = World(busy, SMALL, world.clock)
+    assert drive(collector.client.collector.collect(path, grace_s=GRACE_S)).files == (lost,)
+    assert world.content(path) == b"a" * 50 + b"b" * 50 * (world.header(path).chunk_count - 1)
+    assert all(row.ok for row in drive(Verifier(world.client).verify(path)))
+
+
+def test_what_is_committed_while_it_was_to_be_deleted_stays(world):
+    """Only a caller who broke his word that nobody writes can come so late, and yet nothing is lost."""
+    path = world.create("/tree/late", [b"a" * 50])
+    receipts = [drive(world.client.segments.stage(path, b"s" * 50))]
+    lost = orphan(world, path)
+
+    def commit():
+        if receipts:
+            drive(world.client.segments.append(path, [receipts.pop()]))
+
+    collector = World(Busy(world.backend, "replace", "late$header", commit), SMALL, world.clock)
+    assert drive(collector.client.collector.collect(path, grace_s=0)).files == (lost,)
+    assert receipts == []
+    assert world.content(path) == b"a" * 50 + b"s" * 50
