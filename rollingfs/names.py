@@ -93,7 +93,7 @@ def check_segment_name(path: str) -> str:
         raise ValueError(f"{path!r} is no segment name: it is empty or ends in '/'")
     if is_reserved(path):
         raise ValueError(
-            f"{path!r} is no segment name: '$header' at the end, '$chunks' anywhere and the name '$removed' are reserved"
+            f"{path!r} is no segment name: '$header' at the end, '$chunks' anywhere and '$removed' are reserved"
         )
     if any(character in path for character in "\n\r\0"):
         raise ValueError(f"{path!r} is no segment name: it has a line break or a NUL character")
