@@ -151,3 +151,24 @@ def test_an_adopted_plain_file_is_removed_unless_somebody_wrote_it_anew(client):
 def test_nothing_at_all_is_not_found(client):
     with pytest.raises(FileNotFoundError):
         collect(client, path(client, "nothing"))
+
+
+def test_what_moves_on_between_two_reads_of_one_look_is_seen_by_the_second(client):
+    """The listing knows the pin of the first target only, and when that is read its chunks have gone to another."""
+    first, second = make(client, "first", sealed=False), path(client, "second")
+    source = make(client, "source", b"s" * 40)
+    drive(client.concats.concat(first, [source]))
+    other = Client(client.backend.inner, POLICY)
+    moved = []
+
+    class Moving(BackendWrapper):
+        async def call(self, verb, *args):
+            if verb.startswith("read") and args[0] == names.header_path(first) and not moved:
+                moved.append(first)
+                drive(other.concats.rename(first, second))
+            return await super().call(verb, *args)
+
+    collector = Client(Moving(client.backend.inner), POLICY)
+    drive(collector.collector.collect(source, grace_s=0.0))
+    assert moved
+    assert content(client, second) == b"s" * 40
