@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,10 @@ from tests.servers import cache_dir, minio_binary, minio_server, moto_server, ne
 # a deadline would be a timing assertion: it fails on a machine that is busy
 settings.register_profile("rollingfs", deadline=None, max_examples=60)
 settings.load_profile("rollingfs")
+
+# a job in the background begins with SIGINT ignored, and so would every process that a test interrupts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "pyarrow", "pandas")
 
