@@ -1,0 +1,211 @@
+"""Maintenance of thousands of segments: as one Spark job, or by threads; one row for each, whatever becomes of it."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict
+from glob import has_magic
+from typing import Any, TextIO
+
+from fsspec.utils import glob_translate
+
+from rollingfs.maintenance.consolidate import READERS_GRACE_S
+from rollingfs.maintenance.tree import TreeCollector
+from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Row, Settings, maintain_one
+
+THREADS_DEFAULT = 8
+SEGMENTS_PER_TASK_MAX = 64
+PROGRESS_S_MIN = 0.5
+
+
+def maintain(
+    spark: Any,
+    urls: str | Sequence[str],
+    operations: str | Sequence[str] = ("info",),
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    keep: int | str | None = None,
+    align: str | None = None,
+    grace: float | str | None = None,
+    readers_grace: float | str = READERS_GRACE_S,
+    dry_run: bool = False,
+    threads: int = THREADS_DEFAULT,
+    progress: bool | TextIO = False,
+) -> Any:
+    """Do operations to many segments; a failure is a row, never the end of the others. Safe to repeat.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession or None
+        None for threads of this process, which is enough for some hundreds of segments.
+    urls
+        Segments, folders with all segments below them, patterns; one or several, on one backend.
+    operations
+        Of ``"info"``, ``"verify"``, ``"truncate"``, ``"seal"``, ``"consolidate"``, ``"collect"``; done in this order.
+    storage_options
+        The backend's, flat or nested under its name.
+    keep, align
+        For ``"truncate"``: how many of its newest bytes (or text like ``"10GiB"``) each segment keeps, cut only
+        behind this delimiter.
+    grace
+        For ``"collect"``: seconds (or text like ``"1h"``) for which unreferenced files are left alone; by default 24
+        hours. Less is your word that nobody writes.
+    readers_grace
+        For ``"consolidate"``: seconds for which old files stay for readers.
+    dry_run
+        Change nothing; ``"truncate"``, ``"seal"`` and ``"collect"`` say what they would do.
+    threads
+        Without Spark: how many segments at a time.
+    progress
+        Show how far it is, on the terminal or the file given.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame or list of Row
+        With Spark a DataFrame, already computed: to look at it twice does nothing twice.
+
+    Raises
+    ------
+    ValueError
+        An operation is unknown, or lacks what it needs.
+    FileNotFoundError
+        A place that is no pattern holds nothing.
+    """
+    settings = _settings(operations, keep, align, grace, readers_grace, dry_run)
+    options = _options(urls, storage_options)
+    paths = _paths(options)
+    shown = _Progress(len(paths), progress)
+    if spark is None:
+        with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
+            return list(shown.counting(pool.map(lambda path: maintain_one(options, path, settings), paths)))
+    rows = _by_spark(spark, options, paths, settings, shown)
+    return spark.createDataFrame([tuple(asdict(row).values()) for row in rows], ROW_SCHEMA)
+
+
+def _settings(
+    operations: str | Sequence[str],
+    keep: int | str | None,
+    align: str | None,
+    grace: float | str | None,
+    readers_grace: float | str,
+    dry_run: bool,
+) -> Settings:
+    wanted = {operations} if isinstance(operations, str) else set(operations)
+    if not wanted or wanted - set(OPERATIONS):
+        unknown = ", ".join(sorted(wanted - set(OPERATIONS))) or "none"
+        raise ValueError(f"operations: {unknown}; they must be of {', '.join(OPERATIONS)}")
+    if ("truncate" in wanted) != (keep is not None):
+        raise ValueError("'truncate' needs keep=, how many bytes to keep, and nothing else does")
+    return Settings(
+        tuple(operation for operation in OPERATIONS if operation in wanted),
+        None if keep is None else Keep(parse_bytes(keep), align),
+        None if grace is None else parse_seconds(grace),
+        parse_seconds(readers_grace),
+        dry_run,
+    )
+
+
+def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Any:
+    from rollingfs.spark.source.options import Options, parse_url
+
+    places = tuple(parse_url(url) for url in ([urls] if isinstance(urls, str) else urls))
+    protocols = sorted({place.protocol for place in places})
+    if len(protocols) != 1:
+        raise ValueError(f"the segments must lie on one backend, but they are on {', '.join(protocols) or 'none'}")
+    return Options(places, storage_options=dict(storage_options or {}))
+
+
+def _paths(options: Any) -> list[str]:
+    """All segments that the places mean, also dead and damaged ones: no header is read for it."""
+    from rollingfs.spark.source import places
+
+    fs = places.filesystem(options)
+    tree = TreeCollector(fs._client)
+    found: set[str] = set()
+    for place in options.places:
+        path = fs._strip_protocol(place.path)
+        if not has_magic(path):
+            found.update(fs._bridge.run(tree._segments(path)))
+            continue
+        pattern = re.compile(glob_translate(path))
+        root = path[: re.search(r"[*?[]", path).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]
+        below = fs._bridge.run(tree._segments(root))
+        found.update(one for one in below if any(pattern.match(folder) for folder in _lineage(one)))
+    return sorted(found)
+
+
+def _lineage(path: str) -> Iterator[str]:
+    """A path and the folders that it lies in."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _by_spark(spark: Any, options: Any, paths: Sequence[str], settings: Settings, shown: _Progress) -> list[Row]:
+    """One job, watched from here."""
+    context = spark.sparkContext
+    slices = max(1, min(len(paths), max(context.defaultParallelism * 4, -(-len(paths) // SEGMENTS_PER_TASK_MAX))))
+    group = f"rollingfs-maintain-{uuid.uuid4().hex}"
+
+    def job() -> list[Row | None]:
+        context.setJobGroup(group, f"rollingfs: {', '.join(settings.operations)} of {len(paths)} segments")
+        rows: list[Row | None] = (
+            context.parallelize(paths, slices).map(lambda path: maintain_one(options, path, settings)).collect()
+        )
+        return rows
+
+    with ThreadPoolExecutor(1, "rollingfs-maintain") as pool:
+        rows = pool.submit(job)
+        while not rows.done():
+            wait([rows], timeout=PROGRESS_S_MIN)
+            shown.tasks(context.statusTracker(), group)
+    return list(shown.counting(rows.result()))
+
+
+class _Progress:
+    """Says on the terminal how far it is, and how many failed."""
+
+    def __init__(self, total: int, where: bool | TextIO) -> None:
+        self._total = total
+        self._file: TextIO | None = sys.stderr if where is True else (where or None)
+        self._shown_at = -math.inf
+
+    def counting(self, rows: Iterable[Row | None]) -> Iterator[Row]:
+        """The rows that there are, counted as they come."""
+        failed = 0
+        for done, row in enumerate(rows, 1):
+            failed += row is not None and row.error is not None
+            if done == self._total or time.monotonic() - self._shown_at >= PROGRESS_S_MIN:
+                self._show(
+                    f"{done} of {self._total} segments, {failed} failed", end="\n" if done == self._total else ""
+                )
+            if row is not None:
+                yield row
+
+    def tasks(self, tracker: Any, group: str) -> None:
+        """While Spark works, only its tasks can be counted."""
+        if self._file is None:
+            return
+        stages = [
+            tracker.getStageInfo(stage) for job in tracker.getJobIdsForGroup(group) for stage in _stages(tracker, job)
+        ]
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        total = sum(stage.numTasks for stage in stages if stage is not None)
+        self._show(f"{done} of {total} tasks, for {self._total} segments")
+
+    def _show(self, text: str, end: str = "") -> None:
+        if self._file is not None:
+            self._shown_at = time.monotonic()
+            print(f"\r{text:<60}", end=end, file=self._file, flush=True)
+
+
+def _stages(tracker: Any, job: int) -> Sequence[int]:
+    info = tracker.getJobInfo(job)
+    return list(info.stageIds) if info is not None else []

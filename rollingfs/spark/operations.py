@@ -1,0 +1,225 @@
+"""What maintenance does to one segment, and the row that says what became of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rollingfs.filesystem import RollingFileSystem
+from rollingfs.handle import Segment
+from rollingfs.maintenance import Collected
+from rollingfs.maintenance.consolidate import READERS_GRACE_S
+from rollingfs.maintenance.verify import damaged
+
+COLLECT = "collect"
+OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", COLLECT)
+"""In the order in which they are done to a segment."""
+ROW_SCHEMA = (
+    "path string, operation string, done boolean, bytes bigint, details string, error string, seconds double, "
+    "start bigint, length bigint, chunks bigint, sealed boolean, version bigint"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What truncation leaves of each segment, in bytes from its end; always whole lines, if `align` is given.
+
+    Raises
+    ------
+    ValueError
+        The size is negative, or the delimiter empty.
+    """
+
+    bytes: int
+    align: str | None = None
+    """Cut only behind this delimiter, and rather keep more."""
+
+    def __post_init__(self) -> None:
+        if self.bytes < 0 or self.align == "":
+            raise ValueError(f"cannot keep {self.bytes} bytes aligned by {self.align!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operations need to know."""
+
+    operations: tuple[str, ...]
+    keep: Keep | None = None
+    grace: float | None = None
+    readers_grace: float = READERS_GRACE_S
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one segment."""
+
+    path: str
+    operation: str
+    """The last that was tried: where there is an error, the one that failed."""
+    done: bool
+    """Whether all operations succeeded (`verify`: and found nothing wrong)."""
+    bytes: int
+    """Freed by truncation and collection, joined or copied by consolidation, read by verification; together."""
+    details: str
+    """JSON: by operation, what it did."""
+    error: str | None
+    seconds: float
+    start: int | None = None
+    length: int | None = None
+    chunks: int | None = None
+    sealed: bool | None = None
+    version: int | None = None
+
+
+def maintain_one(options: Any, path: str, settings: Settings) -> Row | None:
+    """All operations on one segment; what fails becomes its row. None if the segment is gone, and nothing is to do."""
+    from rollingfs.spark.source import places
+
+    work = Work(path, settings)
+    try:
+        fs = places.filesystem(options)
+        try:
+            work.segment = fs.segment(path)
+        except FileNotFoundError:
+            if COLLECT not in settings.operations:
+                return None
+            work.collect_remains(fs)
+        else:
+            work.do()
+    except Exception as failure:  # noqa: BLE001 - one segment's failure is its row, never the job's
+        work.error = f"{type(failure).__name__}: {failure}"
+    return work.row()
+
+
+class Work:
+    """What is done to one segment, and what is known of it so far."""
+
+    def __init__(self, path: str, settings: Settings) -> None:
+        self.segment: Segment | None = None
+        self.error: str | None = None
+        self._path = path
+        self._settings = settings
+        self._operation = settings.operations[0]
+        self._bytes = 0
+        self._details: dict[str, Any] = {}
+        self._began = time.monotonic()
+
+    def do(self) -> None:
+        """All operations, up to the first that finds something wrong: what is damaged, nothing else touches."""
+        assert self.segment is not None
+        for operation in self._settings.operations:
+            self._operation = operation
+            self._note(_DOES[operation](self.segment, self._settings))
+            if self.error is not None:
+                return
+
+    def collect_remains(self, fs: RollingFileSystem) -> None:
+        """Collect what is left of a segment that was deleted."""
+        self._operation = COLLECT
+        try:
+            result = fs.collect(self._path, self._settings.grace, self._settings.dry_run)
+        except FileNotFoundError:
+            return  # the last of it went meanwhile
+        self._note(_collected(result))
+
+    def _note(self, outcome: Outcome) -> None:
+        self._bytes += outcome.bytes
+        self._details[self._operation] = outcome.details
+        self.error = outcome.error
+
+    def row(self) -> Row:
+        """What became of it."""
+        seconds = time.monotonic() - self._began
+        done = self.error is None
+        row = Row(self._path, self._operation, done, self._bytes, json.dumps(self._details), self.error, seconds)
+        one = self.segment
+        if one is None:
+            return row
+        return replace(
+            row, start=one.start, length=one.length, chunks=len(one.chunks), sealed=one.sealed, version=one.version
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one operation did: bytes, what else is to be said, and what it found wrong."""
+
+    bytes: int
+    details: Mapping[str, Any]
+    error: str | None = None
+
+
+def _info(segment: Segment, settings: Settings) -> Outcome:
+    return Outcome(0, {"size": segment.size, "state": segment.state, "attrs": segment.attrs, "owner": segment.owner})
+
+
+def _verify(segment: Segment, settings: Settings) -> Outcome:
+    rows = segment.verify()
+    bad = damaged(rows)
+    size = sum(row.found_size or 0 for row in rows)
+    error = f"{bad[0].file} is {bad[0].state}" + (f", and {len(bad) - 1} more" if bad[1:] else "") if bad else None
+    return Outcome(size, {"chunks": len(rows), "damaged": [row.file for row in bad]}, error)
+
+
+def _truncate(segment: Segment, settings: Settings) -> Outcome:
+    assert settings.keep is not None
+    offset = _cut(segment, settings.keep)
+    freed = offset - segment.start
+    waiting = 0
+    if freed and not settings.dry_run:
+        waiting = segment.truncate(offset)
+    return Outcome(freed, {"offset": offset, "waiting_for_collection": waiting})
+
+
+def _cut(segment: Segment, keep: Keep) -> int:
+    """Where a truncation cuts: what is to stay is never less than was asked for."""
+    from rollingfs.spark.source import records
+
+    offset = max(segment.start, segment.length - keep.bytes)
+    if keep.align is None or offset == segment.start:
+        return offset
+    delimiter = keep.align.encode()
+    end, size = offset, records.LOOK_BYTES
+    while end > segment.start:
+        begin = max(segment.start, end - size)
+        at = segment.read(begin, min(end + len(delimiter) - 1, offset)).rfind(delimiter)
+        if at >= 0:
+            return begin + at + len(delimiter)
+        end, size = begin, min(2 * size, records.LOOK_BYTES_MAX)
+    return segment.start
+
+
+def _seal(segment: Segment, settings: Settings) -> Outcome:
+    was_sealed = segment.sealed
+    if not was_sealed and not settings.dry_run:
+        segment.seal()
+    return Outcome(0, {"sealed_now": not was_sealed})
+
+
+def _consolidate(segment: Segment, settings: Settings) -> Outcome:
+    if settings.dry_run:
+        return Outcome(0, {})
+    result = segment.consolidate(settings.readers_grace)
+    return Outcome(result.joined_bytes + result.copied_bytes, asdict(result))
+
+
+def _collect(segment: Segment, settings: Settings) -> Outcome:
+    return _collected(segment.collect(settings.grace, settings.dry_run))
+
+
+def _collected(result: Collected) -> Outcome:
+    return Outcome(result.bytes, {"files": len(result.files), "young": result.young})
+
+
+_DOES: Mapping[str, Callable[[Segment, Settings], Outcome]] = {
+    "info": _info,
+    "verify": _verify,
+    "truncate": _truncate,
+    "seal": _seal,
+    "consolidate": _consolidate,
+    "collect": _collect,
+}

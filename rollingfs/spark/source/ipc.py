@@ -1,0 +1,249 @@
+"""Arrow IPC streams, any number of them one behind the other (or one IPC file): where their messages lie. Pure.
+
+Each append of a part is a stream of its own. A stream that is larger than a partition is cut between its record
+batches; each of the parts is then read behind the schema of its stream.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rollingfs.errors import RollingError
+from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.records import Read
+from rollingfs.spark.source.taken import Taken
+
+WINDOW_BYTES = 64 * 1024
+"""Read at once to find messages: small ones share a window, of large ones only the beginning is read."""
+BATCH_BYTES = 8 * 1024 * 1024
+"""Rows are gathered into record batches of so much before they are written."""
+
+SCHEMA, DICTIONARY = 1, 2
+END = 0
+_CONTINUATION = b"\xff\xff\xff\xff"
+_PREFIX_BYTES = 8
+_FILE_HEAD = b"ARROW1\0\0"
+_FILE_TAIL = b"ARROW1"
+_FILE_TAIL_BYTES = 4 + len(_FILE_TAIL)
+
+
+class MalformedStreamError(RollingError, ValueError):
+    """What should be an Arrow IPC stream is none; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that lies there whole."""
+
+    kind: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream as far as it is there."""
+
+    messages: Sequence[Message]
+    ended: bool
+    """Whether nothing can follow: its end mark, or another stream, is there."""
+
+    @property
+    def start(self) -> int:
+        """Where its schema begins."""
+        return self.messages[0].start
+
+    @property
+    def end(self) -> int:
+        """Behind its last whole message."""
+        return self.messages[-1].end
+
+
+def streams(read: Read, extent: Extent) -> Iterator[Stream]:
+    """The streams of an extent, in order; what is not whole at its end is left.
+
+    Raises
+    ------
+    MalformedStreamError
+        It does not begin with a schema, or something in between is no message.
+    """
+    current: list[Message] = []
+    for message in messages(read, extent):
+        if message.kind == SCHEMA and current:
+            yield Stream(current, ended=True)
+            current = []
+        if not current and message.kind != SCHEMA:
+            raise _malformed(extent, message.start, "it does not begin with a schema; truncate only between streams")
+        current.append(message)
+        if message.kind == END:
+            yield Stream(current, ended=True)
+            current = []
+    if current:
+        yield Stream(current, ended=False)
+
+
+def messages(read: Read, extent: Extent) -> Iterator[Message]:
+    """The messages of an extent, found by reading the beginning of each."""
+    window = _Window(read, extent)
+    position = extent.start
+    is_file = window.get(position, position + len(_FILE_HEAD)) == _FILE_HEAD
+    position += len(_FILE_HEAD) if is_file else 0
+    while position + _PREFIX_BYTES <= extent.end:
+        prefix = window.get(position, position + _PREFIX_BYTES)
+        if prefix[:4] != _CONTINUATION:
+            raise _malformed(extent, position, "no message begins there")
+        [size] = struct.unpack("<i", prefix[4:])
+        if size == 0:
+            yield Message(END, position, position + _PREFIX_BYTES)
+            position += _PREFIX_BYTES
+            if is_file and _is_footer(window, position, extent.end):
+                return
+            continue
+        body = position + _PREFIX_BYTES + size
+        if size < 0 or body > extent.end:
+            return
+        kind, length = _parse(window.get(position + _PREFIX_BYTES, body))
+        if body + length > extent.end:
+            return
+        yield Message(kind, position, body + length)
+        position = body + length
+
+
+def _is_footer(window: _Window, position: int, end: int) -> bool:
+    """Whether what is left is the footer of an IPC file."""
+    if end - position < _FILE_TAIL_BYTES:
+        return False
+    tail = window.get(end - _FILE_TAIL_BYTES, end)
+    [size] = struct.unpack("<i", tail[:4])
+    return tail[4:] == _FILE_TAIL and position + size + _FILE_TAIL_BYTES == end
+
+
+def _parse(metadata: bytes) -> tuple[int, int]:
+    """The kind of a message and the length of its body, of its flatbuffer."""
+    [root] = struct.unpack_from("<I", metadata)
+    [back] = struct.unpack_from("<i", metadata, root)
+    table = root - back
+    [size] = struct.unpack_from("<H", metadata, table)
+
+    def offset(field: int) -> int:
+        place = 4 + 2 * field
+        return int(struct.unpack_from("<H", metadata, table + place)[0]) if place < size else 0
+
+    kind, length = offset(1), offset(3)
+    return metadata[root + kind] if kind else 0, struct.unpack_from("<q", metadata, root + length)[0] if length else 0
+
+
+class _Window:
+    """Small reads out of larger ones."""
+
+    def __init__(self, read: Read, extent: Extent) -> None:
+        self._read = read
+        self._extent = extent
+        self._start = 0
+        self._data = b""
+
+    def get(self, start: int, end: int) -> bytes:
+        end = min(end, self._extent.end)
+        if not self._start <= start <= end <= self._start + len(self._data):
+            self._start = start
+            self._data = self._read(start, min(max(end, start + WINDOW_BYTES), self._extent.end))
+        return self._data[start - self._start : end - self._start]
+
+
+def _malformed(extent: Extent, position: int, why: str) -> MalformedStreamError:
+    return MalformedStreamError(f"{extent.path}: no Arrow IPC stream at offset {position}: {why}")
+
+
+# -- cutting -----------------------------------------------------------------------------------------------------
+
+
+def cut(read: Read, extent: Extent, size_max: int) -> Iterator[Range]:
+    """Cut an extent into ranges of about `size_max` bytes: several whole streams, or part of a large one."""
+    start = end = extent.start
+    is_marked = True  # a reader goes from one stream to the next only where the first has its end mark
+    for stream in streams(read, extent):
+        if end > start and (stream.end - start > size_max or not is_marked):
+            yield Range(extent, start, end)
+            start = end
+        if stream.end - stream.start > size_max and not any(found.kind == DICTIONARY for found in stream.messages):
+            yield from _cut(extent, stream, size_max)
+            start = stream.end
+        elif end == start:
+            start = stream.start
+        end, is_marked = stream.end, stream.messages[-1].kind == END
+    if end > start:
+        yield Range(extent, start, end)
+
+
+def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
+    schema, *batches = stream.messages
+    start = schema.end
+    for message in batches:
+        if message.end - start > size_max and message.start > start:
+            yield Range(extent, start, message.start, (schema.start, schema.end))
+            start = message.start
+    if batches:
+        yield Range(extent, start, stream.end, (schema.start, schema.end))
+
+
+def whole_end(read: Read, extent: Extent, limit: int) -> int:
+    """Where the last whole stream ends, at most at `limit`, or else the first; the extent's start if none is whole."""
+    found = extent.start
+    for stream in streams(read, extent):
+        if not stream.ended or (stream.end > limit and found > extent.start):
+            break
+        found = stream.end
+    return found
+
+
+# -- rows --------------------------------------------------------------------------------------------------------
+
+
+def batches(read: Read, one: Range) -> Iterator[pa.RecordBatch]:
+    """The record batches of a range."""
+    head = read(*one.head) if one.head != (0, 0) else b""
+    source = pa.BufferReader(head + read(one.start, one.end))
+    while source.tell() < source.size():
+        if source.read_at(len(_FILE_HEAD), source.tell()) == _FILE_HEAD:
+            source.seek(source.tell() + len(_FILE_HEAD))
+        yield from pa.ipc.open_stream(source)
+
+
+def schema(read: Read, extent: Extent) -> pa.Schema | None:
+    """Of the first stream."""
+    for stream in streams(read, extent):
+        first = stream.messages[0]
+        return pa.ipc.read_schema(pa.py_buffer(read(first.start, first.end)))
+    return None
+
+
+def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    """Rows as one stream; none at all as nothing."""
+    writer: pa.RecordBatchStreamWriter | None = None
+    sink = Taken()
+    for batch in _gathered(batches):
+        if writer is None:
+            writer = pa.ipc.new_stream(sink, batch.schema)
+        writer.write_batch(batch)
+        yield sink.take()
+    if writer is not None:
+        writer.close()
+        yield sink.take()
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            size += batch.nbytes
+        if size >= BATCH_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_batches(waiting)

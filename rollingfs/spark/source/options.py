@@ -1,0 +1,187 @@
+"""The options of ``format("rolling")``: where, in which format, and how much at a time. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rollingfs.policy import parse_bytes
+
+TEXT, JSON, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "arrow", "parquet", "binary")
+EARLIEST, LATEST = "earliest", "latest"
+PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
+SAMPLE_BYTES_DEFAULT = 4 * 1024 * 1024
+
+_OWN = {
+    "format": "format",
+    "storage_options": "storage_options",
+    "partitionbytes": "partitionBytes",
+    "samplebytes": "sampleBytes",
+    "maxbytespertrigger": "maxBytesPerTrigger",
+    "startingoffset": "startingOffset",
+    "failondataloss": "failOnDataLoss",
+}
+"""Our options: Spark writes their names in lower case."""
+_SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
+"""What Spark puts beside them."""
+_TRUTHS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A URL: the protocol of the backend, and the path (or pattern) in it."""
+
+    protocol: str
+    path: str
+    """With the protocol, as the backend understands it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user said."""
+
+    places: tuple[Place, ...]
+    format: str = TEXT
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """May hold secrets: no text that Spark shows or logs may have them."""
+    partition_bytes: int = PARTITION_BYTES_DEFAULT
+    sample_bytes: int = SAMPLE_BYTES_DEFAULT
+    trigger_bytes_max: int | None = None
+    starting_offset: str = EARLIEST
+    fails_on_data_loss: bool = True
+
+    @property
+    def target(self) -> Place:
+        """The one segment that a write goes to.
+
+        Raises
+        ------
+        ValueError
+            There are several.
+        """
+        if len(self.places) != 1:
+            raise ValueError(f"a write goes to one segment, but {len(self.places)} are named")
+        return self.places[0]
+
+    @property
+    def target_options(self) -> dict[str, Any]:
+        """Options of the backend: flat, or nested under its name."""
+        names = _aliases(self.target_protocol)
+        nested = {key: value for name in names for key, value in _table(self.storage_options.get(name)).items()}
+        flat = {key: value for key, value in self.storage_options.items() if key not in {*names, "rolling"}}
+        return {**flat, **nested}
+
+    @property
+    def rolling_options(self) -> dict[str, Any]:
+        """Options of the rolling filesystem itself, nested under ``"rolling"``."""
+        return _table(self.storage_options.get("rolling"))
+
+    @property
+    def target_protocol(self) -> str:
+        """The backend's protocol."""
+        return self.places[0].protocol
+
+
+def parse_options(options: Mapping[str, str]) -> Options:
+    """Check what Spark hands over.
+
+    Raises
+    ------
+    ValueError
+        An option is unknown or has no value that it can have; the message names it, never `storage_options`' content.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    unknown = sorted(given.keys() - _OWN.keys() - _SPARKS)
+    if unknown:
+        raise ValueError(f"format('rolling') has no option {', '.join(unknown)}; it has {', '.join(_OWN.values())}")
+    places = tuple(parse_url(url) for url in _urls(given))
+    protocols = sorted({place.protocol for place in places})
+    if len(protocols) != 1:
+        raise ValueError(f"all of load()'s paths must lie on one backend, but they are on {', '.join(protocols)}")
+    trigger = given.get("maxbytespertrigger")
+    return Options(
+        places,
+        _choice(given, "format", FORMATS, TEXT),
+        parse_storage_options(given.get("storage_options", "{}")),
+        _size(given, "partitionbytes", PARTITION_BYTES_DEFAULT),
+        _size(given, "samplebytes", SAMPLE_BYTES_DEFAULT),
+        None if trigger is None else _size(given, "maxbytespertrigger", 0),
+        _choice(given, "startingoffset", (EARLIEST, LATEST), EARLIEST),
+        _TRUTHS[_choice(given, "failondataloss", tuple(_TRUTHS), "true")],
+    )
+
+
+def parse_url(url: str) -> Place:
+    """``rolling::s3://b/x``, ``rolling+s3://b/x``, the bare ``s3://b/x`` or an absolute local path.
+
+    Raises
+    ------
+    ValueError
+        It names no backend, or nothing in it.
+    """
+    bare = url.removeprefix("rolling::").removeprefix("rolling+")
+    protocol, colon, path = bare.partition("://")
+    if not colon:
+        protocol, _, path = bare.partition(":") if bare.startswith("file:/") else ("file", "", bare)
+        if not path.startswith("/"):
+            raise ValueError(f"{url!r} names no backend: write rolling::s3://bucket/x, s3://bucket/x or file:///x")
+    protocol = {"s3a": "s3", "local": "file"}.get(protocol, protocol)
+    if protocol == "rolling" or not protocol.replace("+", "").isalnum() or not path.strip("/"):
+        raise ValueError(f"{url!r} names no segment: write rolling::s3://bucket/x, s3://bucket/x or file:///x")
+    return Place(protocol, path if protocol == "file" else f"{protocol}://{path}")
+
+
+def parse_storage_options(text: str) -> dict[str, Any]:
+    """The JSON of `storage_options`.
+
+    Raises
+    ------
+    ValueError
+        It is no JSON object. Its text, which may hold secrets, is not shown.
+    """
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+    else:
+        if isinstance(found, dict):
+            return found
+        where = f"it is a {type(found).__name__}"
+    raise ValueError(f'storage_options must be a JSON object like {{"anon": true}}: {where}')
+
+
+def _urls(given: Mapping[str, str]) -> Sequence[str]:
+    urls = json.loads(given["paths"]) if "paths" in given else []
+    urls += [given["path"]] if "path" in given else []
+    if not urls:
+        raise ValueError("format('rolling') needs a path: give a URL to load(), save() or start()")
+    return list(urls)
+
+
+def _choice(given: Mapping[str, str], key: str, choices: Sequence[str], default: str) -> str:
+    value = given.get(key, default).lower()
+    if value not in choices:
+        raise ValueError(f"option {_OWN[key]} is {value!r}: it must be one of {', '.join(choices)}")
+    return value
+
+
+def _size(given: Mapping[str, str], key: str, default: int) -> int:
+    try:
+        size = parse_bytes(given.get(key, default))
+    except ValueError as error:
+        raise ValueError(f"option {_OWN[key]}: {error}") from error
+    if size < 1:
+        raise ValueError(f"option {_OWN[key]} is {size}: it must be at least 1 byte")
+    return size
+
+
+def _aliases(protocol: str) -> tuple[str, ...]:
+    return ("s3", "s3a") if protocol == "s3" else (("file", "local") if protocol == "file" else (protocol,))
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise ValueError("what stands under a name in storage_options must be a JSON object")
+    return dict(value or {})

@@ -1,0 +1,93 @@
+"""What one task reads: byte ranges of segments, cut and gathered so that tasks are of a size. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+OPEN_BYTES = 256 * 1024
+"""Opening a segment costs as much as reading so many bytes, so that thousands of small ones share a task."""
+RANGES_MAX = 1000
+"""Of one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Bytes of a segment that are to be read, in segment offsets: a record begins at the first of them."""
+
+    path: str
+    """On the backend."""
+    identity: str
+    """Of the incarnation: another segment that gets the name has other offsets."""
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A part of an extent: the records whose first byte lies in ``[start, end)``."""
+
+    extent: Extent
+    start: int
+    end: int
+    head: tuple[int, int] = (0, 0)
+    """Bytes of the same segment that must be read first, as the schema of an Arrow stream."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, without the head."""
+        return self.end - self.start
+
+
+def split(extent: Extent, size_max: int) -> Iterator[Range]:
+    """Cut an extent into equal ranges of at most `size_max` bytes; an empty one into none."""
+    count = -(-extent.size // size_max)
+    for nth in range(count):
+        start = extent.start + extent.size * nth // count
+        yield Range(extent, start, extent.start + extent.size * (nth + 1) // count)
+
+
+def whole(extent: Extent) -> Iterator[Range]:
+    """An extent as one range, also an empty one."""
+    yield Range(extent, extent.start, extent.end)
+
+
+def gather(ranges: Iterable[Range], size_max: int) -> list[tuple[Range, ...]]:
+    """Put neighbours together while they, and what it costs to open them, stay below `size_max` bytes.
+
+    The order is kept, so that rows come in the order of the segments' names and offsets.
+    """
+    groups: list[tuple[Range, ...]] = []
+    group: list[Range] = []
+    cost = 0
+    for one in ranges:
+        own = one.size + OPEN_BYTES
+        if group and (cost + own > size_max + OPEN_BYTES or len(group) == RANGES_MAX):
+            groups.append(tuple(group))
+            group, cost = [], 0
+        group.append(one)
+        cost += own
+    return [*groups, tuple(group)] if group else groups
+
+
+def share(backlogs: Mapping[str, int], budget: int) -> dict[str, int]:
+    """Share out `budget` bytes: each gets as much as the others or all that it has, and none starves.
+
+    Parameters
+    ----------
+    backlogs
+        By name, how many bytes wait.
+    """
+    shares: dict[str, int] = {}
+    waiting: Sequence[tuple[str, int]] = sorted(backlogs.items(), key=lambda found: found[1])
+    for nth, (name, backlog) in enumerate(waiting):
+        left = len(waiting) - nth
+        # rounded up, lest a budget smaller than the number of segments moves none of them
+        shares[name] = min(backlog, -(-budget // left)) if budget > 0 else 0
+        budget -= shares[name]
+    return shares

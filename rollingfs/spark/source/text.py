@@ -1,0 +1,48 @@
+"""Text lines as Arrow batches, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rollingfs.spark.source.records import FEED
+
+COLUMN = "value"
+
+
+def check_schema(schema: pa.Schema, what: str) -> None:
+    """Refuse a schema that is no single column of text.
+
+    Raises
+    ------
+    ValueError
+        It is one.
+    """
+    if len(schema) != 1 or not pa.types.is_string(schema.field(0).type):
+        raise ValueError(f"{what} needs one column of strings, not ({', '.join(map(str, schema))})")
+
+
+def to_lines(block: bytes) -> pa.Array:
+    """The lines of a block, without their ends; the last may lack its own."""
+    if block[-1:] == FEED:
+        block = block[:-1]
+    # not decoded: like Spark's reader it lets pass what is not UTF-8
+    offsets = pa.array([0, len(block)], pa.int32()).buffers()[1]
+    text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(block))
+    return pc.split_pattern(text, "\n").flatten()
+
+
+def to_batch(block: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a block."""
+    return pa.record_batch([to_lines(block)], schema=schema)
+
+
+def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    """Rows as lines; a null is an empty one, as Spark writes it."""
+    for batch in batches:
+        if batch.num_rows:
+            lines = pc.fill_null(batch.column(0), "")
+            joined = pc.binary_join(pa.array([lines.to_pylist()], pa.list_(pa.string())), "\n")
+            yield joined[0].as_buffer().to_pybytes() + FEED

@@ -1,0 +1,164 @@
+"""Maintenance of many segments: one row each, whatever becomes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.spark.maintain import maintain
+from rollingfs.spark.operations import Row
+
+SMALL = RollingPolicy(max_bytes=100, inline_bytes=10)
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    return RollingFileSystem("file", sync=False)
+
+
+def fill(fs: RollingFileSystem, folder: Path, count: int, lines: int = 20) -> list[str]:
+    paths = [f"{folder}/in/s{nth}" for nth in range(count)]
+    for path in paths:
+        fs.create(path, SMALL)
+        for nth in range(lines):
+            fs.append(path, b"line %04d\n" % nth)
+    return paths
+
+
+def by_path(rows: list[Row]) -> dict[str, Row]:
+    return {row.path: row for row in rows}
+
+
+def test_info_says_what_each_segment_is_and_changes_nothing(fs, tmp_path):
+    paths = fill(fs, tmp_path, 3)
+    fs.seal(paths[1])
+    rows = maintain(None, f"file://{tmp_path}", "info")
+    assert [(row.path, row.done, row.length, row.sealed) for row in rows] == [
+        (path, True, 200, path == paths[1]) for path in paths
+    ]
+    assert json.loads(rows[0].details)["info"]["size"] == 200
+    assert [row.version for row in rows] == [row.version for row in maintain(None, str(tmp_path), "info")]
+
+
+def test_segments_are_named_by_folder_pattern_and_list(fs, tmp_path):
+    paths = fill(fs, tmp_path, 3)
+
+    def found(*urls: str) -> list[str]:
+        return [row.path for row in maintain(None, urls, "info")]
+
+    assert found(f"rolling::file://{tmp_path}/in") == found(str(tmp_path)) == paths
+    assert found(f"rolling+file://{tmp_path}/*/s[02]") == [paths[0], paths[2]]
+    assert found(f"{tmp_path}/i*") == paths
+    assert found(paths[2], paths[0]) == [paths[0], paths[2]]
+    with pytest.raises(FileNotFoundError):
+        found(f"{tmp_path}/nowhere")
+
+
+def test_the_failure_of_one_segment_is_its_row_and_the_others_go_on(fs, tmp_path):
+    paths = fill(fs, tmp_path, 4)
+    Path(f"{paths[0]}$header").write_text("rubbish")
+    next(Path(f"{paths[1]}$chunks").glob("0*")).unlink()
+    held = fs.segment(paths[2]).acquire("somebody")
+    rows = by_path(maintain(None, str(tmp_path), ["verify", "seal"], progress=io.StringIO()))
+    assert (rows[paths[0]].done, rows[paths[0]].length) == (False, None)
+    assert "CorruptHeaderError" in str(rows[paths[0]].error)
+    assert (rows[paths[1]].operation, rows[paths[1]].sealed) == ("verify", False)
+    assert "is missing" in str(rows[paths[1]].error)
+    assert (rows[paths[2]].operation, rows[paths[2]].done) == ("seal", False)
+    assert "FencedError" in str(rows[paths[2]].error)
+    assert (rows[paths[3]].done, rows[paths[3]].sealed, rows[paths[3]].error) == (True, True, None)
+    held.release()
+
+
+def test_truncation_keeps_no_less_than_asked_and_whole_lines(fs, tmp_path):
+    [path] = fill(fs, tmp_path, 1)
+    [dry] = maintain(None, path, "truncate", keep=55, align="\n", dry_run=True)
+    assert (dry.bytes, fs.segment(path).start) == (140, 0)
+    [row] = maintain(None, path, "truncate", keep=55, align="\n")
+    assert (row.bytes, row.start, fs.cat_file(path)[:10]) == (140, 140, b"line 0014\n")
+    [again] = maintain(None, path, "truncate", keep=55, align="\n")
+    assert (again.bytes, again.version) == (0, row.version)
+    [exact] = maintain(None, path, "truncate", keep="50")
+    assert exact.start == 150
+    [none] = maintain(None, path, "truncate", keep=7, align="never")
+    assert none.start == 150
+
+
+def test_everything_at_once_and_again_frees_what_it_says_and_keeps_the_bytes(fs, tmp_path):
+    paths = fill(fs, tmp_path, 2)
+    fs.stage(paths[0], b"nobody commits this")
+    operations = ["collect", "consolidate", "seal", "truncate", "verify", "info"]
+    rows = maintain(None, str(tmp_path), operations, keep=100, grace=0, readers_grace=0)
+    assert [row.error for row in rows] == [None, None]
+    first = json.loads(rows[0].details)
+    assert list(first) == ["info", "verify", "truncate", "seal", "consolidate", "collect"]
+    assert first["collect"]["files"] >= 1
+    assert all(fs.cat_file(path) == b"".join(b"line %04d\n" % nth for nth in range(10, 20)) for path in paths)
+    again = maintain(None, str(tmp_path), operations, keep=100, grace=0, readers_grace=0)
+    assert [json.loads(row.details)["truncate"]["offset"] for row in again] == [100, 100]
+    assert [json.loads(row.details)["seal"] for row in again] == [{"sealed_now": False}] * 2
+
+
+def test_collection_also_visits_what_is_left_of_deleted_segments(fs, tmp_path):
+    [path] = fill(fs, tmp_path, 1)
+    staged = fs.stage(path, b"left over")
+    fs.rm(path)
+    assert maintain(None, str(tmp_path), ["info", "seal"]) == []
+    [row] = maintain(None, str(tmp_path), ["info", "collect"], grace=0)
+    assert (row.operation, row.done, row.length) == ("collect", True, None)
+    assert not Path(staged.chunks[0].path).exists()
+
+
+@pytest.mark.parametrize(
+    ("operations", "options", "message"),
+    [
+        ("polish", {}, "polish; they must be of info"),
+        ([], {}, "none; they must be of info"),
+        ("truncate", {}, "needs keep="),
+        ("info", {"keep": 1}, "needs keep="),
+        ("truncate", {"keep": -1}, "cannot keep -1"),
+        ("truncate", {"keep": 1, "align": ""}, "aligned by ''"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_touched(tmp_path, operations, options, message):
+    with pytest.raises(ValueError, match=message):
+        maintain(None, str(tmp_path), operations, **options)
+
+
+def test_places_on_two_backends_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="one backend, but they are on file, s3"):
+        maintain(None, [str(tmp_path), "s3://b/x"])
+
+
+def test_progress_counts_segments_and_failures(fs, tmp_path):
+    paths = fill(fs, tmp_path, 3, lines=1)
+    Path(f"{paths[0]}$header").write_text("rubbish")
+    shown = io.StringIO()
+    maintain(None, str(tmp_path), "info", progress=shown)
+    assert shown.getvalue().rstrip(" \n").endswith("3 of 3 segments, 1 failed")
+    assert shown.getvalue().endswith("\n")
+
+
+@pytest.mark.slow
+def test_a_spark_job_gives_the_same_rows_as_threads(fs, tmp_path, source: Any):
+    paths = fill(fs, tmp_path, 20, lines=3)
+    Path(f"{paths[7]}$header").write_text("rubbish")
+    shown = io.StringIO()
+    frame = maintain(source, str(tmp_path), ["verify", "info"], progress=shown)
+    found = {row["path"]: row.asDict() for row in frame.collect()}
+    for row in maintain(None, str(tmp_path), ["verify", "info"]):
+        other = found.pop(row.path)
+        assert (other["done"], other["error"], other["length"], other["details"]) == (
+            row.done,
+            row.error,
+            row.length,
+            row.details,
+        )
+    assert not found
+    assert frame.filter("not done").count() == 1
+    assert "20 of 20 segments, 1 failed" in shown.getvalue()

@@ -1,0 +1,333 @@
+"""Batch reads and writes through ``format("rolling")`` give the rows, and take them, as Spark's own formats do."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs.policy import RollingPolicy
+from tests.servers import require_module
+from tests.spark.world import Place
+
+require_module("pyarrow")
+require_module("pyspark")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+pytestmark = pytest.mark.slow
+
+PIECE = 70
+PAGES = RollingPolicy(max_bytes=40, inline_bytes=20)
+"""So small chunks that their map needs index pages."""
+
+
+@pytest.fixture(autouse=True)
+def registered(source: Any) -> None:
+    """All tests here use the data source."""
+
+
+def options_of(place: Place) -> dict[str, str]:
+    """What `read` and `write` need to know beside the URL."""
+    options = getattr(place.client.backend, "fs", None)
+    storage = options.storage_options if options is not None else {}
+    known = {key: storage[key] for key in ("endpoint_url", "key", "secret") if key in storage}
+    return {"storage_options": json.dumps(known)}
+
+
+def url(place: Place, name: str) -> str:
+    return f"{place.url}/{name}"
+
+
+def load(place: Place, name: str | list[str], schema: Any = None, **options: Any) -> Any:
+    reader = place.spark.read.format("rolling").options(**options_of(place), **options)
+    reader = reader if schema is None else reader.schema(schema)
+    return reader.load(url(place, name) if isinstance(name, str) else [url(place, one) for one in name])
+
+
+def rows(frame: Any) -> list[Any]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def values(frame: Any) -> list[Any]:
+    return [row[0] for row in frame.collect()]
+
+
+def save(frame: Any, place: Place, name: str, mode: str = "append", **options: Any) -> None:
+    frame.write.format("rolling").options(**options_of(place), **options).mode(mode).save(url(place, name))
+
+
+def plain_twin(tmp_path: Path, data: bytes, suffix: str = "") -> str:
+    """The same bytes in a file that Spark reads by itself."""
+    path = tmp_path / f"plain{suffix}"
+    path.write_bytes(data)
+    return f"file://{path}"
+
+
+@contextlib.contextmanager
+def refused(message: str) -> Iterator[None]:
+    with pytest.raises(Exception, match=message):
+        yield
+
+
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition_bytes", [7, 100, 10_000])
+def test_text_over_chunks_tail_pages_and_a_truncated_head_is_that_of_a_plain_file(place, tmp_path, partition_bytes):
+    chooser = random.Random(7)
+    ends = ["\n", "\r\n", "\r", "\n\n"]
+    data = "".join("é" * chooser.randrange(9) + chooser.choice(ends) for _ in range(60)).encode() + b"no end"
+    place.segment("chunks", data, head=b"gone, " * 20)
+    place.segment("pages", data, PAGES, piece=40)
+    expected = values(place.spark.read.text(plain_twin(tmp_path, data)))
+    assert values(load(place, "chunks", partitionBytes=partition_bytes)) == expected
+    assert values(load(place, "pages", partitionBytes=max(partition_bytes, 100))) == expected
+
+
+def test_every_url_a_folder_a_glob_and_a_list_name_the_same_segments(disk):
+    for name, data in (("f/a", b"1\n2\n"), ("f/b", b""), ("f/in/c", b"3"), ("f/_hidden", b"no\n"), ("g/d", b"4\n")):
+        disk.segment(name, data)
+    read = disk.spark.read.format("rolling")
+    for scheme in ("rolling::file://", "rolling+file://", "file://", ""):
+        assert values(read.load(f"{scheme}{disk.path}/f")) == ["1", "2", "3"]
+    assert values(load(disk, "*/[ad]")) == ["1", "2", "4"]
+    assert values(load(disk, ["g/d", "f/a"])) == ["1", "2", "4"]
+    assert values(load(disk, "f/b")) == []
+    with refused("not exist|No such|FileNotFound"):
+        load(disk, "nowhere").collect()
+
+
+def test_json_with_a_schema_or_inferred_gives_the_rows_of_spark_itself(place, tmp_path):
+    lines = [{"n": n, "s": f"é{n}", "nested": {"x": [n, n / 2]}, "odd": n if n % 2 else str(n)} for n in range(200)]
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    place.segment("j", data, head=b'{"gone": 1}\n')
+    twin = plain_twin(tmp_path, data)
+    for schema in (None, "s string, n int", "nested struct<x: array<float>>, absent boolean, odd string"):
+        reader = place.spark.read if schema is None else place.spark.read.schema(schema)
+        expected = reader.json(twin)
+        found = load(place, "j", schema, format="json", partitionBytes=999)
+        if schema is None:
+            assert found.schema == expected.schema
+        assert rows(found) == rows(expected)
+
+
+def test_json_that_is_odd_gives_the_rows_of_spark_itself(disk, tmp_path):
+    odd = [
+        *('{"n": 1} {"n": 2}', '{"n": 1} rest', "", "  ", "no json", "[]", '[{"n": 1}, {"n": 2}]', "7", '{"n": 1'),
+        *('{"n": 1.0}', '{"n": "1"}', '{"n": true}', '{"n": 3000000000}', '{"s": 1.50}', '{"s": {"a":[1,null]}}'),
+        *(
+            '{"s": true}',
+            '{"d": "2024-01-02"}',
+            '{"d": "x"}',
+            '{"e": 1.005}',
+            '{"e": "1.5"}',
+            '{"f": "Infinity"}',
+            '{"f": "1"}',
+        ),
+        *('{"a": [1, "x"]}', '{"a": 1}', '{"o": {"x": "y"}}', '{"m": {"k": 1, "l": null}}', '{"b": "YQ=="}'),
+        *(
+            '{"t": "2024-01-01T00:00:00Z"}',
+            '{"t": "2024-01-01T00:00:00.123+02:00"}',
+            '{"t": "x"}',
+            '{"n": null}',
+            '{"t": 5}',
+        ),
+    ]
+    data = "\n".join(odd).encode()
+    disk.segment("odd", data)
+    schema = (
+        "n int, s string, d date, e decimal(5,2), f double, a array<int>, o struct<x: int>, m map<string, int>, "
+        "b binary, t timestamp"
+    )
+    expected = rows(disk.spark.read.schema(schema).json(plain_twin(tmp_path, data)))
+    assert rows(load(disk, "odd", schema, format="json")) == expected
+
+
+def test_arrow_streams_of_several_appends_are_pruned_and_cast_by_the_schema(place):
+    def stream(start: int) -> bytes:
+        batch = pa.record_batch({"n": list(range(start, start + 100)), "s": [f"s{n}" for n in range(100)]})
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch.slice(0, 50))
+            writer.write_batch(batch.slice(50))
+        return sink.getvalue()
+
+    place.segment("a", stream(0) + stream(100), RollingPolicy(max_bytes=1000, inline_bytes=300), piece=777)
+    found = load(place, "a", format="arrow", partitionBytes=1500)
+    assert found.schema.simpleString() == "struct<n:bigint,s:string>"
+    assert [row["n"] for row in rows(found)] == list(range(200))
+    pruned = load(place, "a", "s string, n double, more date", format="arrow")
+    assert rows(pruned)[100] == {"s": "s0", "n": 100.0, "more": None}
+
+
+def test_parquet_in_a_segment_is_read_by_its_row_groups(place, tmp_path):
+    table = pa.table({"n": list(range(1000)), "s": [f"s{n % 7}" for n in range(1000)]})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=100)
+    place.segment("p", sink.getvalue(), RollingPolicy(max_bytes=1000, inline_bytes=300), piece=3000)
+    found = load(place, "p", format="parquet", partitionBytes=2000)
+    assert rows(found) == rows(place.spark.read.parquet(plain_twin(tmp_path, sink.getvalue())))
+    assert [row["s"] for row in rows(load(place, "p", "s string", format="parquet"))] == table["s"].to_pylist()
+
+
+def test_binary_gives_each_segment_as_one_row_like_binary_files(disk):
+    disk.segment("b/one", b"\x00\xff" * 100, head=b"gone" * 30)
+    disk.plain("b/two", b"")
+    found = rows(load(disk, "b", format="binary"))
+    assert [(row["path"], row["length"], row["content"]) for row in found] == [
+        (f"rolling+file://{disk.path}/b/one", 200, b"\x00\xff" * 100),
+        (f"rolling+file://{disk.path}/b/two", 0, b""),
+    ]
+    assert all(row["modificationTime"].year >= 2024 for row in found)
+
+
+def test_a_segment_that_was_replaced_after_planning_is_an_error_and_no_mixture(disk):
+    disk.segment("r", b"old\n" * 100)
+    frame = load(disk, "r")
+    assert frame.count() == 100  # planned once
+    from rollingfs.spark.source.options import parse_options
+    from rollingfs.spark.source.read import RollingReader
+
+    reader = RollingReader(parse_options({"path": f"{disk.path}/r"}), frame.schema)
+    [partition] = reader.partitions()
+    disk.run(disk.client.segments.overwrite(f"{disk.path}/r", b"new\n" * 200))
+    with pytest.raises(FileNotFoundError, match="replaced"):
+        list(reader.read(partition))
+    [partition] = reader.partitions()
+    disk.run(disk.client.segments.truncate(f"{disk.path}/r", 8))
+    with pytest.raises(OSError, match="truncated since"):
+        list(reader.read(partition))
+
+
+# -- writing -----------------------------------------------------------------------------------------------------
+
+
+def test_text_and_json_are_appended_in_the_order_of_the_partitions_and_overwritten(place):
+    frame = place.spark.range(1000, numPartitions=4)
+    save(frame.selectExpr("cast(id as string) value"), place, "w/text", format="text")
+    save(place.spark.createDataFrame([("last",)], "value string"), place, "w/text")
+    assert place.content("w/text").decode().split() == [*map(str, range(1000)), "last"]
+    save(frame.selectExpr("id", "nullif(id % 2, 0) odd"), place, "w/json", format="json")
+    assert [json.loads(line) for line in place.content("w/json").splitlines()][:2] == [{"id": 0}, {"id": 1, "odd": 1}]
+    save(frame.limit(1).selectExpr("cast(id as string) value"), place, "w/text", "overwrite")
+    assert place.content("w/text") == b"0\n"
+    assert place.header("w/text").start == 0
+
+
+def test_arrow_that_was_written_is_read_back_in_order_with_all_types(place):
+    frame = place.spark.range(300, numPartitions=3).selectExpr(
+        "id", "cast(id as string) s", "timestamp_seconds(id) t", "cast(id as decimal(10,2)) d", "array(id) l",
+        "map('k', id) m", "named_struct('x', id) o", "cast(null as date) z",
+    )  # fmt: skip
+    save(frame, place, "types", format="arrow")
+    save(frame, place, "types", format="arrow")
+    assert rows(load(place, "types", frame.schema, format="arrow")) == rows(frame) * 2
+
+
+def test_parquet_appended_by_several_tasks_and_jobs_stays_one_file(place):
+    frame = place.spark.range(300, numPartitions=3).selectExpr("id", "concat('s', id) s")
+    save(frame, place, "grown", format="parquet")
+    save(frame.filter("id >= 250"), place, "grown", format="parquet")
+    expected = [*range(300), *range(250, 300)]
+    assert pq.read_table(io.BytesIO(place.content("grown")))["id"].to_pylist() == expected
+    assert [row["id"] for row in rows(load(place, "grown", format="parquet"))] == expected
+    save(frame.filter("false"), place, "nothing", format="parquet")
+    assert load(place, "nothing", format="parquet").count() == 0
+    with refused("columns are not those"):
+        save(frame.select("s"), place, "grown", format="parquet")
+    assert load(place, "grown", format="parquet").count() == 350
+
+
+def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_staged(disk):
+    disk.segment("t", b"before\n")
+    good = disk.spark.range(100, numPartitions=2).selectExpr("if(id < 50, string(id), raise_error('broken')) value")
+    with refused("broken"):
+        save(good, disk, "t")
+    assert disk.content("t") == b"before\n"
+    staged = list(Path(f"{disk.path}/t$chunks").glob("stage-*"))
+    assert staged
+    collected = disk.run(disk.client.collector.collect(f"{disk.path}/t", grace_s=0))
+    assert {str(path) for path in staged} <= set(collected.files)
+    with refused("broken"):
+        save(good, disk, "unmade")
+    assert not Path(f"{disk.path}/unmade$header").exists()
+
+
+def test_an_abort_after_a_commit_that_took_place_deletes_nothing(disk, caplog, monkeypatch):
+    from pyspark import TaskContext
+    from pyspark.sql.types import StructType
+
+    from rollingfs.spark.source.options import parse_options
+    from rollingfs.spark.source.write import RollingWriter
+
+    class Context:
+        def partitionId(self) -> int:  # noqa: N802 - Spark's name
+            return 0
+
+        def getLocalProperty(self, name: str) -> None:  # noqa: N802 - Spark's name
+            return None
+
+    monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context()))
+    schema = StructType().add("value", "string")
+    writer = RollingWriter(parse_options({"path": f"{disk.path}/x"}), schema, False)
+    done = writer.write(iter([pa.record_batch({"value": ["a"]})]))
+    lost = writer.write(iter([pa.record_batch({"value": ["b"]})]))
+    writer.commit([done, None])
+    writer.abort([done, None])
+    assert disk.content("x") == b"a\n"
+    assert "its data IS committed" in caplog.text
+    writer.abort([lost])
+    assert "2 staged bytes are left to collect()" in caplog.text
+    assert len(list(Path(f"{disk.path}/x$chunks").glob("stage-*"))) == 2
+
+
+def test_a_frame_may_overwrite_the_segment_that_it_reads(disk):
+    disk.segment("self", b"3\n1\n2\n")
+    save(load(disk, "self").sort("value"), disk, "self", "overwrite")
+    assert disk.content("self") == b"1\n2\n3\n"
+
+
+def test_what_cannot_be_written_is_refused_before_any_task(disk):
+    frame = disk.spark.range(3)
+    with refused("one column of strings"):
+        save(frame, disk, "no")
+    with refused("one column of binary"):
+        save(frame, disk, "no", format="binary")
+    with refused("no option compression"):
+        save(frame, disk, "no", format="json", compression="gzip")
+    save(frame.selectExpr("cast(string(id) as binary) b"), disk, "yes", format="binary")
+    assert disk.content("yes") == b"012"
+
+
+# -- secrets, SQL, discovery -------------------------------------------------------------------------------------
+
+
+def test_secrets_are_in_no_plan_and_no_error(disk, capfd):
+    disk.segment("s", b"x\n")
+    secret = '{"file": {}, "rolling": {"commit_timeout_s": 60.1234987}}'
+    frame = disk.spark.read.format("rolling").option("storage_options", secret).load(url(disk, "s"))
+    frame.explain("extended")
+    frame.write.format("rolling").option("storage_options", secret).mode("append").save(url(disk, "t"))
+    frame.createOrReplaceTempView("secret_view")
+    disk.spark.sql("explain extended select * from secret_view where value > 'a'").show(truncate=False)
+    bad = disk.spark.read.format("rolling").option("storage_options", secret.replace("commit", "1234987"))
+    with pytest.raises(Exception, match="rolling") as raised:
+        bad.load(url(disk, "s")).count()
+    plan = frame._jdf.queryExecution().toString()
+    out, err = capfd.readouterr()
+    assert "secret_view" in out
+    assert "60.1234987" not in out + err + plan + str(raised.value)
+
+
+def test_a_temporary_view_keeps_its_options_in_sql(disk):
+    disk.segment("v", b'{"n": 1}\n{"n": 2}\n')
+    disk.spark.sql(f"create or replace temporary view v using rolling options (path '{url(disk, 'v')}', format 'json')")
+    assert values(disk.spark.sql("select sum(n) from v")) == [3]

@@ -1,0 +1,154 @@
+"""A streaming job that is killed again and again writes each row of its input once, and in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from tests.servers import new_bucket, require_module
+from tests.spark import world
+
+require_module("pyarrow")
+require_module("pyspark")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+JOB = Path(__file__).with_name("exactly_once_job.py")
+ROOT = Path(__file__).parents[2]
+SEED = 20261121
+KILLS = ["pause", "any", "any", "pause", "any", "any", "pause", "any"]
+"""Three of them between the end of a batch's tasks and the commit of the header."""
+ANY_S_MAX = 2.0
+"""After the first batch of a run, a kill comes within so many seconds."""
+POLL_S = 0.05
+WAIT_S_MAX = 240
+LINES_PER_KILL = 400
+"""Some twenty batches: more than are written before the kill."""
+POLICY = RollingPolicy(max_bytes=10_000, inline_bytes=1000)
+
+
+class Job:
+    """The job, its two segments, and the input as it grows."""
+
+    def __init__(self, folder: Path, fs: RollingFileSystem, root: str, protocol: str, storage: dict[str, Any]) -> None:
+        self.folder = folder
+        self.fs = fs
+        self.source, self.target = f"{root}/source", f"{root}/target"
+        self.input = b""
+        self.seen: tuple[int, int] | None = None
+        fs.create(self.source, POLICY)
+        urls = {
+            name: f"rolling+{protocol}://{path}" for name, path in (("source", self.source), ("target", self.target))
+        }
+        options = {"storage_options": json.dumps(storage)}
+        job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": "700", "partitionBytes": "300"}}
+        (folder / "job.json").write_text(json.dumps(job))
+
+    def grow(self) -> None:
+        """More input, of lines that tell themselves apart; none ends where the append does."""
+        count = self.input.count(b"\n")
+        data = b"".join(b"line %06d %s\n" % (nth, b"x" * (nth % 50)) for nth in range(count, count + LINES_PER_KILL))
+        self.input += data
+        for start in range(0, len(data), 777):
+            self.fs.append(self.source, data[start : start + 777])
+
+    def trim(self) -> int:
+        """Truncate the source to what a batch before the last one has written: no restart reads it again."""
+        if not self.fs.exists(self.target):
+            return 0
+        target = self.fs.segment(self.target)
+        [batch] = map(int, target.attrs.values())
+        if self.seen is not None and batch > self.seen[0]:
+            self.fs.truncate(self.source, self.seen[1])
+        if self.seen is None or batch > self.seen[0]:
+            self.seen = (batch, target.length)
+        return self.fs.segment(self.source).start
+
+    def run(self, mode: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, str(JOB), str(self.folder), mode]
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+    def written(self) -> int:
+        """Bytes in the target."""
+        return int(self.fs.info(self.target)["length"]) if self.fs.exists(self.target) else 0
+
+    def wait_until(self, is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + WAIT_S_MAX
+        while not is_so():
+            log = (self.folder / "log").read_text(errors="replace")[-3000:]
+            assert process.poll() is None, f"the job ended by itself:\n{log}"
+            assert time.monotonic() < deadline, f"nothing happened in {WAIT_S_MAX} s:\n{log}"
+            time.sleep(POLL_S)
+
+
+def kill_session(process: subprocess.Popen[bytes]) -> None:
+    """``kill -9`` for the job with all that it started: JVM, workers, the runners of source and sink."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == process.pid:
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    process.wait()
+
+
+def run_and_kill(job: Job, chooser: random.Random, how: str) -> None:
+    job.grow()
+    before = job.written()
+    process = job.run("forever")
+    try:
+        job.wait_until(lambda: job.written() > before, process)
+        if how == "pause":
+            (job.folder / "pause").touch()
+            job.wait_until((job.folder / "paused").exists, process)
+        else:
+            time.sleep(chooser.uniform(0, ANY_S_MAX))
+    finally:
+        kill_session(process)
+        for name in ("pause", "paused"):
+            (job.folder / name).unlink(missing_ok=True)
+
+
+def check_exactly_once(job: Job) -> None:
+    chooser = random.Random(SEED)
+    trimmed = 0
+    for how in KILLS:
+        run_and_kill(job, chooser, how)
+        trimmed = max(trimmed, job.trim())
+    job.grow()
+    process = job.run("once")
+    try:
+        status = process.wait(WAIT_S_MAX)
+    finally:
+        kill_session(process)
+    assert status == 0, (job.folder / "log").read_text(errors="replace")[-5000:]
+    assert job.fs.cat_file(job.target) == job.input
+    assert 0 < trimmed == job.fs.segment(job.source).start
+
+
+def test_a_job_killed_eight_times_on_disk_writes_each_row_once(tmp_path):
+    world.require_java()
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
+    check_exactly_once(Job(tmp_path, fs, str(tmp_path), "file", {}))
+
+
+@pytest.mark.s3
+def test_a_job_killed_eight_times_on_s3_writes_each_row_once(tmp_path, minio):
+    world.require_java()
+    fs = RollingFileSystem("s3", minio, header_cache_s=0)
+    check_exactly_once(Job(tmp_path, fs, new_bucket(minio), "s3", minio))

@@ -1,0 +1,466 @@
+"""The parts of the data source that need no Spark: options, ranges, lines, JSON, Arrow streams, Parquet footers."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.servers import require_module
+
+require_module("pyarrow")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rollingfs.spark.source import footer, ipc, jsonlines, parquet, partitions, progress, records, text
+from rollingfs.spark.source.options import Place, parse_options, parse_url
+from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.progress import Mark
+
+SHIFT = 1000
+"""Where the bytes begin: nothing may rely on offset 0."""
+
+
+def reader_of(data: bytes, shift: int = SHIFT) -> records.Read:
+    def read(start: int, end: int) -> bytes:
+        assert shift <= start <= end <= shift + len(data)
+        return data[start - shift : end - shift]
+
+    return read
+
+
+def extent_of(data: bytes, shift: int = SHIFT) -> Extent:
+    return Extent("x", "id", shift, shift + len(data))
+
+
+# -- options -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("rolling::s3://b/x", Place("s3", "s3://b/x")),
+        ("rolling+s3://b/x", Place("s3", "s3://b/x")),
+        ("rolling+s3a://b/x", Place("s3", "s3://b/x")),
+        ("s3a://b/x/*", Place("s3", "s3://b/x/*")),
+        ("file:///data/x", Place("file", "/data/x")),
+        ("file:/data/x", Place("file", "/data/x")),
+        ("rolling::file:///data/x", Place("file", "/data/x")),
+        ("rolling+file:///data/x", Place("file", "/data/x")),
+        ("/data/x", Place("file", "/data/x")),
+        ("memory://x", Place("memory", "memory://x")),
+    ],
+)
+def test_every_way_to_write_a_url_names_the_backend_and_the_path_in_it(url, place):
+    assert parse_url(url) == place
+
+
+@pytest.mark.parametrize("url", ["events/x", "rolling://x", "s3://", "", "rolling::"])
+def test_a_url_that_names_nothing_is_refused(url):
+    with pytest.raises(ValueError, match="names no"):
+        parse_url(url)
+
+
+def test_storage_options_may_be_flat_or_nested_and_never_show():
+    flat = parse_options({"path": "s3://b/x", "storage_options": '{"key": "me", "secret": "HIDE"}'})
+    nested = parse_options({"path": "s3://b/x", "storage_options": '{"s3": {"key": "me", "secret": "HIDE"}}'})
+    both = '{"rolling": {"max_bytes": 7}, "s3": {"key": "k"}}'
+    rolling = parse_options({"path": "s3://b/x", "storage_options": both})
+    assert flat.target_options == nested.target_options == {"key": "me", "secret": "HIDE"}
+    assert (rolling.rolling_options, rolling.target_options) == ({"max_bytes": 7}, {"key": "k"})
+    assert "HIDE" not in repr(flat) + str(nested)
+
+
+@pytest.mark.parametrize(
+    ("given_options", "message"),
+    [
+        ({"path": "/x", "maxbytespertriger": "1"}, "no option maxbytespertriger"),
+        ({"path": "/x", "format": "csv"}, "option format is 'csv'"),
+        ({"path": "/x", "partitionbytes": "much"}, "option partitionBytes"),
+        ({"path": "/x", "maxbytespertrigger": "0"}, "at least 1 byte"),
+        ({"path": "/x", "storage_options": '{"secret": "HIDE"'}, "storage_options must be a JSON object"),
+        ({"path": "/x", "storage_options": '["HIDE"]'}, "storage_options must be a JSON object"),
+        ({}, "needs a path"),
+        ({"paths": '["s3://b/x", "/y"]'}, "one backend"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_by_name_and_without_its_secrets(given_options, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        parse_options(given_options)
+    assert "HIDE" not in str(raised.value)
+
+
+def test_sizes_are_written_as_in_a_policy():
+    options = parse_options({"path": "/x", "partitionBytes": "1MiB", "maxBytesPerTrigger": "10kB"})
+    assert (options.partition_bytes, options.trigger_bytes_max) == (1024**2, 10_000)
+
+
+# -- ranges ------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 100))
+def test_ranges_cover_an_extent_without_gap_or_overlap_and_none_is_larger_than_asked(start, size, size_max):
+    found = list(partitions.split(Extent("x", "i", start, start + size), size_max))
+    assert [one.start for one in found[1:]] == [one.end for one in found[:-1]]
+    assert sum(one.size for one in found) == size
+    assert all(0 < one.size <= size_max for one in found)
+
+
+def test_thousands_of_small_segments_share_tasks_in_their_order():
+    ranges = [Range(Extent(f"{nth:05}", "i", 0, 100), 0, 100) for nth in range(5000)]
+    groups = partitions.gather(ranges, 32 * 1024 * 1024)
+    assert len(groups) < 50
+    assert [one for group in groups for one in group] == ranges
+
+
+@given(st.dictionaries(st.text(max_size=2), st.integers(0, 1000), max_size=8), st.integers(0, 3000))
+def test_a_budget_is_shared_so_that_none_starves_and_nothing_is_left_while_somebody_waits(backlogs, budget):
+    shares = partitions.share(backlogs, budget)
+    assert all(0 <= shares[name] <= backlog for name, backlog in backlogs.items())
+    assert sum(shares.values()) == min(budget, sum(backlogs.values()))
+    least = min((shares[name] for name in backlogs if shares[name] < backlogs[name]), default=0)
+    assert all(share <= least + 1 for share in shares.values()) or not any(shares[n] < backlogs[n] for n in backlogs)
+
+
+# -- lines -------------------------------------------------------------------------------------------------------
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """What Spark's own reader makes of a file."""
+    whole = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return whole[:-1].split(b"\n") if whole.endswith(b"\n") else whole.split(b"\n") if whole else []
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b"", b"x" * 9]), max_size=30).map(b"".join),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.integers(1, 5),
+)
+def test_each_line_is_read_once_by_the_range_that_holds_its_first_byte(data, size, block, look):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "LOOK_BYTES", look)
+        read, extent = reader_of(data), extent_of(data)
+        found = []
+        for one in partitions.split(extent, size):
+            for part in records.blocks(read, extent.start, one.start, one.end, extent.end, block):
+                assert part
+                found += lines_of(part)
+                assert b"\r" not in part
+    assert found == lines_of(data)
+
+
+@given(st.binary(max_size=60).map(lambda data: data.replace(b"\xff", b"\n")), st.integers(1, 7))
+def test_ends_of_lines_are_found_from_both_sides(data, look):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "LOOK_BYTES", look)
+        read, end = reader_of(data), SHIFT + len(data)
+        assert records.last_line_end(read, SHIFT, end) == SHIFT + data.rfind(b"\n") + 1
+        first = data.find(b"\n")
+        assert records.next_line_end(read, SHIFT, end) == (SHIFT + first + 1 if first >= 0 else None)
+
+
+def test_text_keeps_empty_lines_and_bytes_that_are_not_utf8():
+    schema = pa.schema([("value", pa.string())])
+    batch = text.to_batch(b"a\n\n\xff\xfe\nb", schema)
+    assert batch.column(0).cast(pa.binary()).to_pylist() == [b"a", b"", b"\xff\xfe", b"b"]
+
+
+def test_text_is_written_a_line_a_row_and_read_back():
+    rows = pa.record_batch({"value": ["a", None, "ü"]})
+    assert b"".join(text.encode(iter([rows, rows.slice(0, 0)]))) == "a\n\nü\n".encode()
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------
+
+
+def json_rows(block: bytes, schema: pa.Schema) -> list[dict[str, Any]]:
+    return [row for batch in jsonlines.Reader(schema).read(block) for row in batch.to_pylist()]
+
+
+def test_json_fields_come_as_the_schema_says_and_others_are_passed_over():
+    schema = pa.schema([("s", pa.string()), ("n", pa.int32()), ("missing", pa.bool_())])
+    assert json_rows(b'{"n": 1, "s": "a", "x": [1]}\n{"s": null}\n', schema) == [
+        {"s": "a", "n": 1, "missing": None},
+        {"s": None, "n": None, "missing": None},
+    ]
+
+
+def test_json_that_arrow_refuses_or_reads_otherwise_comes_as_from_spark():
+    schema = pa.schema([("s", pa.string()), ("n", pa.int8())])
+    block = b'{"s": 1.50, "n": 1}\n\n{"s": {"a": [true]}, "n": 300}\nno json\n[{"n": 2}, {"n": "3"}]\n{"n": 4}\n'
+    assert json_rows(block, schema) == [
+        {"s": "1.50", "n": 1},
+        {"s": '{"a":[true]}', "n": None},
+        {"s": None, "n": None},
+        {"s": None, "n": 2},
+        {"s": None, "n": None},
+        {"s": None, "n": 4},
+    ]
+
+
+def test_of_several_values_in_a_line_the_first_counts_as_for_spark():
+    schema = pa.schema([("n", pa.int64())])
+    assert json_rows(b'{"n": 1} {"n": 2}\n{"n": 3}\n', schema) == [{"n": 1}, {"n": 3}]
+
+
+def test_one_bad_line_among_many_good_ones_costs_only_its_own_row():
+    lines = [b'{"n": %d}\n' % nth for nth in range(1000)]
+    lines[700] = b'{"n": "x"}\n'
+    expected = [{"n": nth if nth != 700 else None} for nth in range(1000)]
+    assert json_rows(b"".join(lines), pa.schema([("n", pa.int64())])) == expected
+
+
+def test_lines_that_are_no_json_are_kept_where_the_schema_has_a_column_for_them():
+    schema = pa.schema([("n", pa.int64()), ("_corrupt_record", pa.string())])
+    assert json_rows(b'{"n": 1}\nbad\n', schema) == [
+        {"n": 1, "_corrupt_record": None},
+        {"n": None, "_corrupt_record": "bad"},
+    ]
+
+
+def test_json_dates_times_decimals_bytes_and_maps_are_converted():
+    kinds = {
+        "d": pa.date32(),
+        "t": pa.timestamp("us", "UTC"),
+        "l": pa.timestamp("us"),
+        "e": pa.decimal128(5, 2),
+        "b": pa.binary(),
+        "m": pa.map_(pa.string(), pa.int64()),
+    }
+    line = (
+        b'{"d":"2024-02-29","t":"2024-01-01T01:00:00+01:00","l":"2024-01-01 00:00:00","e":1.25,"b":"YQ==","m":{"k":1}}'
+    )
+    [row] = json_rows(line, pa.schema(list(kinds.items())))
+    assert row == {
+        "d": date(2024, 2, 29),
+        "t": datetime(2024, 1, 1, tzinfo=UTC),
+        "l": datetime(2024, 1, 1),
+        "e": Decimal("1.25"),
+        "b": b"a",
+        "m": [("k", 1)],
+    }
+    assert json_rows(b'{"e": 1000, "d": "no", "b": "!", "m": 1}', pa.schema(list(kinds.items()))) == [
+        dict.fromkeys(kinds)
+    ]
+
+
+def test_the_schema_of_a_sample_is_sorted_and_text_where_types_differ():
+    lines = [b'{"b": 1, "a": {"y": null, "x": [1, 2.5]}}', b'{"b": true, "c": 1}', b"", b'{"c": 2.0, "n": null}']
+    assert jsonlines.infer(lines) == pa.schema(
+        [
+            ("a", pa.struct([("x", pa.list_(pa.float64())), ("y", pa.string())])),
+            ("b", pa.string()),
+            ("c", pa.float64()),
+            ("n", pa.string()),
+        ]
+    )
+    with pytest.raises(ValueError, match="give"):
+        jsonlines.infer([b"", b"  "])
+
+
+def test_rows_are_written_as_json_lines_without_nulls_and_read_back_the_same():
+    rows = pa.record_batch(
+        {
+            "s": pa.array(['a"\n', None]),
+            "f": pa.array([float("nan"), 1.0]),
+            "e": pa.array([Decimal("1.20"), None]),
+            "t": pa.array([datetime(2024, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+            "d": pa.array([date(2024, 1, 1), None]),
+            "b": pa.array([b"a", None]),
+            "x": pa.array([[{"k": 1, "v": None}], []], pa.list_(pa.struct([("k", pa.int64()), ("v", pa.bool_())]))),
+            "m": pa.array([[("k", None)], None], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    written = b"".join(jsonlines.encode(iter([rows])))
+    first, second = written.splitlines()
+    assert first.decode() == (
+        '{"s":"a\\"\\n","f":"NaN","e":1.20,"t":"2024-01-01T00:00:00.000Z","d":"2024-01-01","b":"YQ==",'
+        '"x":[{"k":1}],"m":{"k":null}}'
+    )
+    assert json.loads(second) == {"f": 1.0, "x": []}
+    assert str(json_rows(written, rows.schema)) == str(rows.to_pylist())
+
+
+# -- Arrow streams -----------------------------------------------------------------------------------------------
+
+
+def stream_of(*values: list[int]) -> bytes:
+    sink = io.BytesIO()
+    batches = [pa.record_batch({"n": value}) for value in values]
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+BATCHES = st.lists(st.lists(st.integers(0, 9), max_size=200), min_size=1, max_size=5)
+
+
+@given(st.lists(BATCHES, max_size=5), st.integers(1, 5000))
+def test_arrow_streams_one_behind_the_other_are_read_whole_and_in_order_however_they_are_cut(content, size):
+    data = b"".join(stream_of(*[pa.array(values, pa.int64()) for values in batches]) for batches in content)
+    read, extent = reader_of(data), extent_of(data)
+    ranges = list(ipc.cut(read, extent, size))
+    found = [n for one in ranges for batch in ipc.batches(read, one) for n in batch.column(0).to_pylist()]
+    assert found == [n for batches in content for values in batches for n in values]
+    assert all(one.size <= size or len(list(ipc.batches(read, one))) <= 1 or one.head == (0, 0) for one in ranges)
+
+
+def test_a_large_stream_is_cut_between_its_batches():
+    data = stream_of(*[list(range(1000))] * 20)
+    assert len(list(ipc.cut(reader_of(data), extent_of(data), 20_000))) > 5
+
+
+def test_a_stream_with_dictionaries_stays_in_one_piece():
+    column = pa.array(["a", "b"] * 1000).dictionary_encode()
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, pa.schema([("s", column.type)])) as writer:
+        for _ in range(5):
+            writer.write_batch(pa.record_batch([column], ["s"]))
+    data = sink.getvalue()
+    [one] = ipc.cut(reader_of(data), extent_of(data), 1000)
+    assert sum(batch.num_rows for batch in ipc.batches(reader_of(data), one)) == 10_000
+
+
+def test_an_arrow_file_is_read_as_its_stream():
+    sink = io.BytesIO()
+    batch = pa.record_batch({"n": [1, 2]})
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data = sink.getvalue()
+    [one] = ipc.cut(reader_of(data), extent_of(data), 10**6)
+    assert [found.to_pydict() for found in ipc.batches(reader_of(data), one)] == [{"n": [1, 2]}]
+    assert ipc.schema(reader_of(data), extent_of(data)) == batch.schema
+
+
+def test_a_stream_is_taken_only_once_it_is_whole():
+    one, two = stream_of([1]), stream_of([2, 3])
+    data = one + two
+    for size in range(len(data) + 1):
+        part = data[:size]
+        expected = len(one) * (size >= len(one)) + len(two) * (size >= len(data))
+        assert ipc.whole_end(reader_of(part), extent_of(part), SHIFT + size) == SHIFT + expected
+    assert ipc.whole_end(reader_of(data), extent_of(data), SHIFT + 1) == SHIFT + len(one)
+
+
+def test_a_stream_without_its_end_mark_ends_where_the_next_begins():
+    data = stream_of([1])[:-8] + stream_of([2]) + stream_of([3])[:-8]
+    ranges = list(ipc.cut(reader_of(data), extent_of(data), 10**6))
+    found = [n for one in ranges for batch in ipc.batches(reader_of(data), one) for n in batch.column(0).to_pylist()]
+    assert found == [1, 2, 3]
+
+
+def test_what_is_no_arrow_stream_is_refused_with_its_offset():
+    data = stream_of([1])
+    with pytest.raises(ipc.MalformedStreamError, match="offset 1000: no message"):
+        list(ipc.streams(reader_of(b"some text, not Arrow"), extent_of(b"some text, not Arrow")))
+    [schema, *_] = ipc.messages(reader_of(data), extent_of(data))
+    head_gone = data[schema.end - SHIFT :]
+    with pytest.raises(ipc.MalformedStreamError, match="does not begin with a schema"):
+        list(ipc.streams(reader_of(head_gone), extent_of(head_gone)))
+
+
+def test_rows_become_one_stream_and_none_become_nothing():
+    batch = pa.record_batch({"n": [1, 2]})
+    data = b"".join(ipc.encode(iter([batch, batch.slice(0, 0), batch])))
+    assert pa.ipc.open_stream(data).read_all().to_pydict() == {"n": [1, 2, 1, 2]}
+    assert b"".join(ipc.encode(iter([batch.slice(0, 0)]))) == b""
+
+
+# -- Parquet -----------------------------------------------------------------------------------------------------
+
+
+def parquet_of(table: pa.Table, **kwargs: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **kwargs)
+    return sink.getvalue()
+
+
+def joined(files: list[bytes]) -> bytes:
+    parts, shift = [], 0
+    for data in files:
+        parts.append(footer.Part(parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data)), shift))
+        shift += len(data)
+    return b"".join(files) + parquet.tail(parts)
+
+
+@pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"use_dictionary": False, "row_group_size": 7}])
+def test_parquet_files_joined_by_a_new_footer_are_one_file_for_every_reader(options):
+    tables = [pa.table({"n": list(range(k, k + 50)), "s": [None, "x"] * 25}) for k in (0, 100, 200)]
+    data = joined([parquet_of(table, **options) for table in tables])
+    assert pq.read_table(io.BytesIO(data)) == pa.concat_tables(tables)
+    again = joined([data, parquet_of(tables[0], **options)])
+    assert pq.read_table(io.BytesIO(again)) == pa.concat_tables([*tables, tables[0]])
+    assert pq.read_table(io.BytesIO(again), filters=[("n", ">", 240)]).num_rows == 9
+
+
+def test_every_offset_of_a_row_group_moves_with_it():
+    data = parquet_of(pa.table({"n": list(range(50))}), write_page_index=True)
+    raw = parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    shift = len(data)
+    table = footer.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
+    one, two = (group[1][1][1][0] for group in table[4][1][1])  # their only column
+    assert {4, 6} <= one.keys()
+    assert [two[field][1] - one[field][1] for field in (4, 6)] == [shift, shift]
+    assert two[3][1][9][1] - one[3][1][9][1] == shift
+
+
+def test_a_footer_taken_apart_and_put_together_is_the_same():
+    data = parquet_of(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True)
+    raw = parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    assert footer.Encoder().struct(footer.Decoder(raw).struct()) == raw
+
+
+def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
+    one, other = parquet_of(pa.table({"n": [1]})), parquet_of(pa.table({"m": [1]}))
+    with pytest.raises(footer.MalformedFooterError, match="columns"):
+        joined([one, other])
+    with pytest.raises(footer.MalformedFooterError, match="does not end"):
+        joined([one, one[:-1]])
+    raw = parquet.footer_of(reader_of(one), SHIFT, SHIFT + len(one))
+    with pytest.raises(footer.MalformedFooterError, match="cut off"):
+        footer.Decoder(raw[:-20]).struct()
+
+
+@given(st.integers(1, 4000))
+def test_each_row_group_is_read_by_the_range_that_holds_its_first_byte(size):
+    table = pa.table({"n": list(range(100))})
+    data = joined([parquet_of(table, row_group_size=30), parquet_of(table, row_group_size=100)])
+    found = []
+    for one in partitions.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
+        found += [n for batch in parquet.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()]
+    assert found == [*range(100), *range(100)]
+
+
+def test_the_parquet_encoder_gives_a_file_and_its_footer():
+    batch = pa.record_batch({"n": [1, 2]})
+    encoder = parquet.Encoder(iter([batch, batch]))
+    data = b"".join(encoder)
+    assert pq.read_table(io.BytesIO(data)).to_pydict() == {"n": [1, 2, 1, 2]}
+    assert encoder.footer == parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    nothing = parquet.Encoder(iter([batch.slice(0, 0)]))
+    assert (list(nothing), nothing.footer) == ([], None)
+    assert pq.read_table(io.BytesIO(parquet.empty(batch.schema))).num_rows == 0
+
+
+# -- offsets of a stream -----------------------------------------------------------------------------------------
+
+
+def test_offsets_survive_json_and_a_batch_is_a_function_of_its_two_offsets():
+    start = {"a": Mark("i", 10), "b": Mark("j", 5), "gone": Mark("k", 7)}
+    end = {"a": Mark("i", 30), "b": Mark("j", 9, 8), "new": Mark("l", 4, 2, sealed=True), "idle": Mark("m", 3, 3)}
+    again = progress.parse(json.loads(json.dumps(progress.format_offset(end))))
+    assert again == end
+    assert progress.extents(start, again) == [
+        Extent("a", "i", 10, 30),
+        Extent("b", "j", 8, 9),
+        Extent("new", "l", 2, 4),
+    ]

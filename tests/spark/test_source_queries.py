@@ -1,0 +1,74 @@
+"""Streaming queries through ``format("rolling")``, source and sink, in a session of Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs.policy import RollingPolicy
+from tests.servers import require_module
+from tests.spark.test_source_batch import load, options_of, rows, url
+from tests.spark.world import Place
+
+require_module("pyarrow")
+require_module("pyspark")
+
+pytestmark = pytest.mark.slow
+
+SMALL = RollingPolicy(max_bytes=500, inline_bytes=100)
+
+
+def lines(start: int, end: int) -> bytes:
+    return b"".join(json.dumps({"n": nth, "s": "x" * (nth % 9)}).encode() + b"\n" for nth in range(start, end))
+
+
+def run(source: Any, place: Place, name: str, target: str, checkpoint: Path, **options: Any) -> list[Any]:
+    """A query up to the present end; the batches that it made."""
+    reader = source.readStream.format("rolling").options(**options_of(place), format="json", **options)
+    frame = reader.schema("n long, s string").load(url(place, name)).selectExpr("n", "upper(s) s")
+    writer = frame.writeStream.format("rolling").options(**options_of(place), format="json")
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(url(place, target))
+    query.awaitTermination()
+    return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def test_a_query_restarted_from_its_checkpoint_goes_on_where_it_was(source, place, tmp_path):
+    place.segment("f/a", lines(0, 50), SMALL)
+    first = run(source, place, "f", "out", tmp_path / "check", maxBytesPerTrigger=200)
+    assert len(first) > 3
+    place.run(place.client.segments.append(f"{place.path}/f/a", lines(50, 60)))
+    place.segment("f/b", lines(60, 70), SMALL)
+    run(source, place, "f", "out", tmp_path / "check")
+    run(source, place, "f", "out", tmp_path / "check")
+    found = rows(load(place, "out", "n long, s string", format="json"))
+    assert found == [{"n": nth, "s": "X" * (nth % 9)} for nth in range(70)]
+    [(key, batch)] = dict(place.header("out").attrs).items()
+    assert key.startswith("spark/")
+    assert int(batch) >= len(first)
+
+
+def test_a_query_whose_source_lost_its_head_fails_or_goes_on_as_it_was_told(source, disk, tmp_path):
+    disk.segment("s", lines(0, 10), SMALL)
+    run(source, disk, "s", "out", tmp_path / "check")
+    disk.run(disk.client.segments.append(f"{disk.path}/s", lines(10, 30)))
+    disk.run(disk.client.segments.truncate(f"{disk.path}/s", len(lines(0, 20))))
+    with pytest.raises(Exception, match="truncated away before they were read"):
+        run(source, disk, "s", "out", tmp_path / "check")
+    run(source, disk, "s", "out", tmp_path / "check", failOnDataLoss="false")
+    found = [row["n"] for row in rows(load(disk, "out", "n long", format="json"))]
+    assert found == [*range(10), *range(20, 30)]
+
+
+def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_path):
+    disk.segment("s", lines(0, 10), SMALL)
+    frame = source.readStream.format("rolling").option("format", "json").schema("n long").load(url(disk, "s"))
+    for _ in range(2):
+        writer = frame.groupBy((frame.n % 2).alias("odd")).count().writeStream.outputMode("complete")
+        query = writer.format("rolling").option("format", "json").option("checkpointLocation", str(tmp_path / "check"))
+        query.trigger(availableNow=True).start(url(disk, "out")).awaitTermination()
+        disk.run(disk.client.segments.append(f"{disk.path}/s", lines(10, 20)))
+    found = {row["odd"]: row["count"] for row in rows(load(disk, "out", "odd long, count long", format="json"))}
+    assert found == {0: 10, 1: 10}

@@ -1,0 +1,353 @@
+"""The streaming source by itself, without a Spark session: offsets, limits, truncation. And the sink's commits."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from tests.servers import require_module
+
+require_module("pyarrow")
+require_module("pyspark")
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
+from pyspark.sql.types import StructType
+
+from rollingfs.errors import AppendOutcomeUnknown
+from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.sink import RollingStreamWriter
+from rollingfs.spark.source.stream import DataLossError, RollingStreamReader
+
+SMALL = RollingPolicy(max_bytes=40, inline_bytes=10)
+ALL = ReadAllAvailable()
+SCHEMA = StructType().add("value", "string")
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    return RollingFileSystem("file", sync=False, header_cache_s=0)
+
+
+def made(fs: RollingFileSystem, path: Path, data: bytes = b"") -> str:
+    fs.create(str(path), SMALL)
+    fs.append(str(path), data)
+    return str(path)
+
+
+def reader(path: Any, schema: StructType = SCHEMA, **options: Any) -> RollingStreamReader:
+    given = {"path": str(path), "storage_options": '{"rolling": {"header_cache_s": 0}}', **options}
+    return RollingStreamReader(parse_options(given), schema)
+
+
+def between(source: RollingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
+    """The rows of a batch; both offsets went through the checkpoint."""
+    again = [json.loads(json.dumps(offset)) for offset in (start, end)]
+    return [
+        value
+        for part in source.partitions(*again)
+        for batch in source.read(part)
+        for value in batch.column(0).to_pylist()
+    ]
+
+
+def step(
+    source: RollingStreamReader, start: dict[str, Any], limit: ReadLimit = ALL
+) -> tuple[list[str], dict[str, Any]]:
+    end = source.latestOffset(json.loads(json.dumps(start)), limit)
+    return between(source, start, end), end
+
+
+def test_whole_lines_are_taken_as_they_come_and_an_idle_segment_gives_the_same_text(fs, tmp_path):
+    path = made(fs, tmp_path / "s", b"one\ntwo\nthr")
+    source = reader(path)
+    first = source.initialOffset()
+    rows, at = step(source, first)
+    assert rows == ["one", "two"]
+    assert json.dumps(source.latestOffset(json.loads(json.dumps(at)), ALL)) == json.dumps(at)
+    fs.append(path, b"ee\n")
+    rows, at = step(source, at)
+    assert rows == ["three"]
+    fs.append(path, b"last")
+    fs.seal(path)
+    rows, at = step(reader(path), at)  # a restarted query
+    assert rows == ["last"]
+    assert at[path]["sealed"] is True
+    assert source.latestOffset(at, ALL) is at
+
+
+def test_the_latest_offset_skips_what_is_there_but_no_part_of_a_line(fs, tmp_path):
+    path = made(fs, tmp_path / "s", b"old\nha")
+    source = reader(path, startingOffset="latest")
+    at = source.initialOffset()
+    fs.append(path, b"lf\nnew\n")
+    assert step(source, at)[0] == ["half", "new"]
+
+
+@pytest.mark.parametrize("limit", [1, 5, 13, 100])
+def test_a_limit_takes_whole_lines_and_at_least_one(fs, tmp_path, limit):
+    lines = ["x" * (nth % 17) for nth in range(40)]
+    path = made(fs, tmp_path / "s", "".join(line + "\n" for line in lines).encode())
+    source = reader(path)
+    at, found, batches = source.initialOffset(), [], 0
+    while True:
+        rows, end = step(source, at, ReadMaxBytes(limit))
+        if end == at:
+            break
+        assert sum(len(row) + 1 for row in rows) <= limit or len(rows) == 1
+        found, at, batches = found + rows, end, batches + 1
+    assert found == lines
+    assert batches >= 360 // (limit + 17)
+
+
+def test_a_folder_is_read_with_segments_that_come_later_and_none_starves(fs, tmp_path):
+    one = made(fs, tmp_path / "f" / "one", b"a\n" * 50)
+    two = made(fs, tmp_path / "f" / "two", b"b\n" * 50)
+    source = reader(tmp_path / "f")
+    rows, at = step(source, source.initialOffset(), ReadMaxBytes(20))
+    assert sorted(rows) == ["a"] * 5 + ["b"] * 5
+    fs.create(str(tmp_path / "f" / "three"))
+    fs.append(str(tmp_path / "f" / "three"), b"gone\nc\n")
+    fs.truncate(str(tmp_path / "f" / "three"), 5)
+    rows, at = step(source, at)
+    assert sorted(rows) == ["a"] * 45 + ["b"] * 45 + ["c"]
+    fs.append(two, b"d\n")
+    assert step(source, at)[0] == ["d"]
+    assert set(at) == {one, two, str(tmp_path / "f" / "three")}
+
+
+def test_available_now_ends_where_everything_ended_when_it_began(fs, tmp_path):
+    path = made(fs, tmp_path / "f" / "s", b"1\n2\n3\n")
+    source = reader(tmp_path / "f")
+    at = source.initialOffset()
+    source.prepareForTriggerAvailableNow()
+    fs.append(path, b"4\n")
+    made(fs, tmp_path / "f" / "new", b"5\n")
+    found = []
+    for _ in range(10):
+        rows, end = step(source, at, ReadMaxBytes(2))
+        if end == at:
+            break
+        found, at = found + rows, end
+    assert found == ["1", "2", "3"]
+    assert sorted(step(reader(tmp_path / "f"), at)[0]) == ["4", "5"]
+
+
+def test_a_head_truncated_past_the_checkpoint_is_an_error_or_a_logged_skip(fs, tmp_path, caplog):
+    path = made(fs, tmp_path / "s", b"one\ntwo\nthree\n")
+    at = reader(path).initialOffset()
+    end = reader(path).latestOffset(at, ALL)
+    fs.append(path, b"four\n")
+    fs.truncate(path, 8)
+    with pytest.raises(DataLossError, match=r"bytes 0 to 8 were truncated.*failOnDataLoss=false"):
+        reader(path).latestOffset(at, ALL)
+    with pytest.raises(DataLossError, match="bytes 0 to 8 were truncated"):
+        reader(path).partitions(at, end)
+    lenient = reader(path, failOnDataLoss="false")
+    rows, after = step(lenient, at)
+    assert rows == ["three", "four"]
+    assert "bytes 0 to 8 were truncated away before they were read; going on" in caplog.text
+    assert between(lenient, at, end) == ["three"]  # a batch that was planned before
+    fs.truncate(path, 14)
+    assert between(lenient, at, end) == []
+    assert lenient.latestOffset(after, ALL) is after
+
+
+def test_a_truncation_between_planning_and_the_task_is_treated_likewise(fs, tmp_path, caplog):
+    path = made(fs, tmp_path / "s", b"one\ntwo\n")
+    for option in ("true", "false"):
+        source = reader(path, failOnDataLoss=option)
+        at = {path: {**source.initialOffset()[path], "offset": fs.segment(path).start}}
+        [part] = source.partitions(at, source.latestOffset(at, ALL))
+        fs.append(path, b"more\n")
+        fs.truncate(path, fs.segment(path).start + 4)
+        if option == "true":
+            with pytest.raises(OSError, match="truncated since"):
+                list(source.read(part))
+        else:
+            assert [row for batch in source.read(part) for row in batch.column(0).to_pylist()] == ["more"]
+            assert "going on without" in caplog.text
+
+
+def test_a_segment_that_is_gone_is_an_error_unless_it_was_sealed_and_read(fs, tmp_path, caplog):
+    done = made(fs, tmp_path / "f" / "done", b"1\n")
+    lost = made(fs, tmp_path / "f" / "lost", b"2\n")
+    made(fs, tmp_path / "f" / "stays", b"")
+    source = reader(tmp_path / "f")
+    _, at = step(source, source.initialOffset())
+    fs.seal(done)
+    rows, at = step(source, at)
+    assert (rows, at[done].get("sealed")) == ([], True)
+    fs.rm(done)
+    assert source.latestOffset(at, ALL) is at
+    fs.rm(lost)
+    with pytest.raises(DataLossError, match="lost: the segment is gone"):
+        source.latestOffset(at, ALL)
+    lenient = reader(tmp_path / "f", failOnDataLoss="false")
+    after = lenient.latestOffset(at, ALL)
+    assert lost not in after
+    assert "lost: the segment is gone" in caplog.text
+
+
+def test_another_segment_of_the_same_name_is_not_taken_for_the_old_one(fs, tmp_path):
+    path = made(fs, tmp_path / "s", b"old one\nold two\n")
+    _, at = step(reader(path), reader(path).initialOffset())
+    fs.overwrite(path, b"new one\nnew two\nnew three\n")
+    with pytest.raises(DataLossError, match="another segment has this name"):
+        reader(path).latestOffset(at, ALL)
+    rows, _ = step(reader(path, failOnDataLoss="false"), at)
+    assert rows == ["new one", "new two", "new three"]
+
+
+def test_a_plain_file_stays_itself_when_it_is_adopted(fs, tmp_path):
+    (tmp_path / "p").write_bytes(b"plain\n")
+    path = str(tmp_path / "p")
+    rows, at = step(reader(path), reader(path).initialOffset())
+    fs.append(path, b"more\n")
+    assert (rows, step(reader(path), at)[0]) == (["plain"], ["more"])
+
+
+def test_arrow_streams_are_taken_whole(fs, tmp_path):
+    def stream(value: str) -> bytes:
+        sink = io.BytesIO()
+        batch = pa.record_batch({"value": [value]})
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue()
+
+    path = made(fs, tmp_path / "a", stream("1") + stream("2") + stream("3")[:-30])
+    source = reader(path, format="arrow")
+    rows, at = step(source, source.initialOffset(), ReadMaxBytes(1))
+    assert rows == ["1"]
+    rows, at = step(source, at)
+    assert rows == ["2"]
+    fs.append(path, stream("3")[-30:])
+    assert step(source, at)[0] == ["3"]
+
+
+def test_formats_without_records_are_refused_as_streams(tmp_path):
+    for each in ("parquet", "binary"):
+        with pytest.raises(ValueError, match="cannot be read as a stream"):
+            reader(tmp_path, format=each)
+
+
+# -- the sink ----------------------------------------------------------------------------------------------------
+
+
+class Context:
+    """What Spark tells a task."""
+
+    def __init__(self, partition: int, query: str) -> None:
+        self._partition = partition
+        self._query = query
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self._partition
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
+        return self._query if name == "sql.streaming.queryId" else None
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run the tasks of a batch: a value for each partition."""
+
+    def run(writer: RollingStreamWriter, *values: str, query: str = "q") -> list[Any]:
+        receipts = []
+        for nth, value in enumerate(values):
+            context = Context(nth, query)
+            monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls, context=context: context))
+            receipts.append(writer.write(iter([pa.record_batch({"value": [value]})])))
+        return receipts
+
+    return run
+
+
+def sink(path: Any, overwrite: bool = False, **options: Any) -> RollingStreamWriter:
+    given = {"path": str(path), "storage_options": '{"rolling": {"header_cache_s": 0}}', **options}
+    return RollingStreamWriter(parse_options(given), SCHEMA, overwrite)
+
+
+def test_a_batch_is_committed_once_in_the_order_of_partitions_whoever_commits_it_again(fs, tmp_path, stage):
+    path = tmp_path / "t"
+    receipts = stage(sink(path), "a", "b")
+    sink(path).commit(receipts[::-1], 0)
+    sink(path).commit(receipts, 0)  # a driver that did not hear of it
+    again = stage(sink(path), "a", "b")
+    sink(path).commit(again, 0)  # a restarted one, which ran the tasks again
+    sink(path).commit(stage(sink(path), "c"), 1)
+    sink(path).commit(again, 0)  # a slow twin
+    sink(path).commit(stage(sink(path), "other", query="r"), 0)
+    assert fs.cat_file(str(path)) == b"a\nb\nc\nother\n"
+    assert fs.segment(str(path)).attrs == {"spark/q": "1", "spark/r": "0"}
+
+
+def test_twins_that_commit_at_the_same_moment_commit_once(fs, tmp_path, stage, monkeypatch):
+    path = tmp_path / "t"
+    sink(path).commit(stage(sink(path), "a"), 0)
+    slow, fast = sink(path), sink(path)
+    mine, others = stage(slow, "b"), stage(fast, "b")
+    look = slow._last
+
+    def look_then_lose(key: str) -> str | None:
+        seen = look(key)
+        monkeypatch.setattr(slow, "_last", look)
+        fast.commit(others, 1)
+        return seen
+
+    monkeypatch.setattr(slow, "_last", look_then_lose)
+    slow.commit(mine, 1)
+    assert fs.cat_file(str(path)) == b"a\nb\n"
+
+
+@pytest.mark.parametrize("took_place", [True, False])
+def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, stage, monkeypatch, took_place):
+    writer = sink(tmp_path / "t")
+    commit = writer._parts.commit
+    calls = []
+
+    def unsure(*args: Any) -> None:
+        calls.append(args)
+        if took_place or len(calls) > 1:
+            commit(*args)
+        if len(calls) == 1:
+            raise AppendOutcomeUnknown("the answer was lost")
+
+    monkeypatch.setattr(writer._parts, "commit", unsure)
+    writer.commit(stage(writer, "a"), 0)
+    assert (fs.cat_file(str(tmp_path / "t")), len(calls)) == (b"a\n", 1 if took_place else 2)
+
+
+def test_in_complete_mode_a_batch_takes_the_place_of_all_before(fs, tmp_path, stage):
+    path = tmp_path / "t"
+    sink(path, overwrite=True).commit(stage(sink(path), "a"), 0)
+    receipts = stage(sink(path), "b")
+    sink(path, overwrite=True).commit(receipts, 1)
+    sink(path, overwrite=True).commit(receipts, 1)
+    assert fs.cat_file(str(path)) == b"b\n"
+
+
+def test_parquet_batches_grow_one_file_exactly_once(fs, tmp_path, stage):
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t"
+    for batch, values in enumerate((["a", "b"], ["c"])):
+        receipts = stage(sink(path, format="parquet"), *values)
+        sink(path, format="parquet").commit(receipts, batch)
+        sink(path, format="parquet").commit(receipts, batch)
+    with fs.open(str(path)) as file:
+        assert pq.read_table(file)["value"].to_pylist() == ["a", "b", "c"]
+
+
+def test_tasks_that_name_no_query_are_refused_and_no_tasks_are_nothing(fs, tmp_path, stage):
+    writer = sink(tmp_path / "t")
+    with pytest.raises(RuntimeError, match="must name one query"):
+        writer.commit([*stage(writer, "a", query="q"), *stage(writer, "b", query="r")], 0)
+    writer.commit([], 0)
+    assert not fs.exists(str(tmp_path / "t"))
