@@ -2,5 +2,6 @@
 
 from rollingfs.spark.configure import configure
 from rollingfs.spark.doctor import doctor
+from rollingfs.spark.maintain import maintain
 
-__all__ = ["configure", "doctor"]
+__all__ = ["configure", "doctor", "maintain"]
