@@ -110,9 +110,11 @@ class TestS3Put(abstract.AbstractPutTests, S3Fixtures):
     pass
 
 
+@pytest.mark.slow
 class TestS3Open(abstract.AbstractOpenTests, S3Fixtures):
     pass
 
 
+@pytest.mark.slow
 class TestS3Pipe(abstract.AbstractPipeTests, S3Fixtures):
     pass

@@ -180,6 +180,7 @@ def test_eight_processes_on_disk_append_a_thousand_records(disk: Target, tmp_pat
 
 
 @pytest.mark.s3
+@pytest.mark.slow
 def test_eight_processes_on_minio_append_each_record_once_and_in_order(minio_target: Target, tmp_path: Path) -> None:
     append_from_all(minio_target, tmp_path, 12)
 
@@ -304,8 +305,9 @@ def test_one_filesystem_in_several_processes_on_disk_is_a_writer_in_each(
     share(disk, method, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(FORK_WARNING)
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_one_filesystem_in_several_processes_on_s3_is_a_writer_in_each(
     moto: dict[str, Any], tmp_path: Path, method: str
 ) -> None:

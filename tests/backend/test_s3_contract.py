@@ -86,6 +86,7 @@ class TestOnMoto(OnS3):
 
 
 @pytest.mark.s3
+@pytest.mark.slow
 class TestOnMinio(OnS3):
     @pytest.fixture
     def store(self, minio: dict[str, Any]) -> dict[str, Any]:
