@@ -10,11 +10,12 @@ import pytest
 
 from rollingfs.policy import RollingPolicy
 from tests.servers import require_module
-from tests.spark.test_source_batch import load, options_of, rows, url
-from tests.spark.world import Place
 
 require_module("pyarrow")
 require_module("pyspark")
+
+from tests.spark.test_source_batch import load, options_of, rows, url
+from tests.spark.world import Place
 
 pytestmark = pytest.mark.slow
 
