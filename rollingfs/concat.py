@@ -6,6 +6,7 @@ to the target; then they become tombstones. A crash in between leaves marks that
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 import uuid
@@ -111,19 +112,12 @@ class Concats:
         return offset
 
     async def _concat(self, target: str, paths: Sequence[str], attrs: Mapping[str, str], guard: Guard) -> int:
-        deadline_s = self.committer.deadline_s()
-        attempt = 0
-        while True:
+        async def move() -> int:
             found = await self._target(target, guard)
             sources = [Source(path, str(uuid.uuid4()), target) for path in paths]
-            try:
-                return await self._move_in(target, found.segment, sources, attrs, guard)
-            except MarkLostError as lost:
-                attempt += 1
-                if time.monotonic() >= deadline_s:
-                    raise CommitTimeoutError(f"{target}: {lost}; tried {attempt} times, nothing was written") from lost
-                logger.info("%s: %s", target, lost)
-                await self.committer.runtime.sleep(backoff_s(attempt))
+            return await self._move_in(target, found.segment, sources, attrs, guard)
+
+        return await self._while_marks_are_lost(target, move, "nothing was written")
 
     async def _target(self, target: str, guard: Guard) -> Header:
         """The target's header as last seen, if it allows a concat; what forbids it is judged by a fresh one."""
@@ -191,17 +185,11 @@ class Concats:
         if path == target:
             await self.segments.lookup.view(path, fresh=True)
             return
-        deadline_s = self.committer.deadline_s()
-        attempt = 0
-        while True:
-            try:
-                return await self._rename(Source(path, str(uuid.uuid4()), target))
-            except MarkLostError as lost:
-                attempt += 1
-                if time.monotonic() >= deadline_s:
-                    raise CommitTimeoutError(f"{path}: {lost}; tried {attempt} times, it is not renamed") from lost
-                logger.info("%s: %s", path, lost)
-                await self.committer.runtime.sleep(backoff_s(attempt))
+
+        async def move() -> None:
+            await self._rename(Source(path, str(uuid.uuid4()), target))
+
+        await self._while_marks_are_lost(path, move, "it is not renamed")
 
     async def _rename(self, source: Source) -> None:
         incarnation = str(uuid.uuid4())
@@ -258,6 +246,19 @@ class Concats:
         )
 
     # -- both ----------------------------------------------------------------------------------------------
+
+    async def _while_marks_are_lost(self, path: str, move: Callable[[], Awaitable[T]], otherwise: str) -> T:
+        """Begin a move again, with new marks, until others leave them alone or the time is over."""
+        deadline_s = self.committer.deadline_s()
+        for attempt in itertools.count(1):
+            try:
+                return await move()
+            except MarkLostError as lost:
+                if time.monotonic() >= deadline_s:
+                    raise CommitTimeoutError(f"{path}: {lost}; tried {attempt} times, {otherwise}") from lost
+                logger.info("%s: %s", path, lost)
+                await self.committer.runtime.sleep(backoff_s(attempt))
+        raise AssertionError("itertools.count ends")
 
     async def _commit_target(self, target: str, sources: Sequence[Source], step: Step) -> Header:
         """Commit the target, then bury the sources; what certainly did not take place is undone."""

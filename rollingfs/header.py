@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rollingfs.names import is_staged
 from rollingfs.policy import RollingPolicy
 
 TEXT_BYTES_MAX = 64 * 1024
@@ -243,12 +242,6 @@ class Header:
     def commit_of(self, writer: str) -> Commit | None:
         """The line of a writer."""
         return next((line for line in self.commits if line.writer == writer), None)
-
-    def own_files(self) -> Iterator[str]:
-        """References, in the header itself, to unstaged files in the segment's own chunk folder."""
-        for entry in self.entries:
-            if "/" not in entry.file and not is_staged(entry.file):
-                yield entry.file
 
     def check(self) -> None:
         """Check what must hold of every header, before it is written and after it is read.

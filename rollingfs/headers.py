@@ -149,11 +149,6 @@ class Headers:
         self._keep_read(segment, loaded, before)
         return loaded
 
-    async def reload(self, segment: str) -> Loaded:
-        """The header as it is now, whatever was seen (never conditional)."""
-        self.forget(segment)
-        return await self.load(segment)
-
     def _keep_read(self, segment: str, loaded: Loaded, before: _Entry | None) -> None:
         """Remember what was read, unless a commit of our own overtook the answer."""
         with self._lock:

@@ -180,14 +180,8 @@ class ReadFile(io.BufferedIOBase):
             if size == 0:
                 return b""
             self._settle(size)
-            try:
-                data = self._get_span(size)
-            except (SegmentTruncatedError, FileNotFoundError):
-                if not self._renewed():
-                    raise
-                data = self._get_span(size)
+            data = self._from_snapshot(self._get_span, size)
             self.loc += len(data)
-            self._believed = False
             return data
 
     def _get_span(self, size: int) -> bytes:
@@ -243,12 +237,7 @@ class ReadFile(io.BufferedIOBase):
 
     def _line(self, limit: int) -> bytes:
         self._settle(LINE_BYTES if limit < 0 else min(limit, LINE_BYTES))
-        try:
-            return self._line_here(limit)
-        except (SegmentTruncatedError, FileNotFoundError):
-            if not self._renewed():
-                raise
-            return self._line_here(limit)
+        return self._from_snapshot(self._line_here, limit)
 
     def _line_here(self, limit: int) -> bytes:
         start, end = self._span(limit)
@@ -262,7 +251,6 @@ class ReadFile(io.BufferedIOBase):
             if found:
                 break
         self.loc = start - self._base
-        self._believed = False
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
@@ -311,17 +299,24 @@ class ReadFile(io.BufferedIOBase):
             self._provisional = loaded is not None and loaded.live
         return View(self.path, loaded.header, loaded.token) if loaded is not None and loaded.live else None
 
-    def _renewed(self) -> bool:
-        """Take a new snapshot, if the first read met a change that the header cache did not know of."""
-        if not self._believed:
-            return False
+    def _from_snapshot(self, read: Callable[[int], bytes], size: int) -> bytes:
+        """Read; if the very first read meets a change that the header cache did not know of, from a new snapshot."""
+        try:
+            data = read(size)
+        except (SegmentTruncatedError, FileNotFoundError):
+            if not self._believed:
+                raise
+            self._renew()
+            data = read(size)
         self._believed = False
-        view = self._bridge.run(self._client.lookup.view(self.path, fresh=True))
+        return data
+
+    def _renew(self) -> None:
+        self._view = self._bridge.run(self._client.lookup.view(self.path, fresh=True))
         if self._window is not None:
             self._window.close()
             self._window = None
-        self._view, self._buffer, self._fetched_end = view, b"", view.start
-        return True
+        self._buffer, self._fetched_end = b"", self._view.start
 
     def _settle(self, size: int = 0) -> None:
         """Make sure of the snapshot; the next `size` bytes (-1: all) are fetched beside the look."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-from types import TracebackType
 from typing import Any
 
 from fsspec.compression import compr
 
-from rollingfs.writer import WriteFile
+from rollingfs.writer import CommitsByClose, WriteFile
 
 
-class CompressedFile(io.BufferedIOBase):
+class CompressedFile(CommitsByClose, io.BufferedIOBase):
     """Writes through a codec of fsspec; closing it ends the compressed stream and commits.
 
     (fsspec's own wrapper leaves the file below open, for its garbage collection to commit.)
@@ -49,32 +48,18 @@ class CompressedFile(io.BufferedIOBase):
         self._file.forget()
         super().close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
 
-    def __del__(self) -> None:
-        self.forget()
-
-
-class TextFile(io.TextIOWrapper):
+class TextFile(CommitsByClose, io.TextIOWrapper):
     """Writes text: an exception, or garbage collection, commits nothing here either."""
 
     def __init__(self, file: WriteFile | CompressedFile, **options: Any) -> None:
         self._file = file
         super().__init__(file, **options)  # type: ignore[arg-type]  # it needs no more than there is
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._file.discard()
+    def discard(self) -> None:
+        """Give up; nothing is committed."""
+        self._file.discard()
 
-    def __del__(self) -> None:
+    def forget(self) -> None:
+        """Close without committing and without waiting, for garbage collection."""
         self._file.forget()

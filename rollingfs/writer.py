@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import io
 import logging
 import os
@@ -28,7 +29,30 @@ MODES = ("wb", "xb", "ab")
 FRAMES_SEARCHED_MAX = 16
 
 
-class WriteFile(io.IOBase):
+class CommitsByClose(io.IOBase):
+    """The rule of all files for writing: `close` commits, an exception in ``with`` and garbage collection do not."""
+
+    @abc.abstractmethod
+    def discard(self) -> None:
+        """Give up; nothing is committed."""
+
+    @abc.abstractmethod
+    def forget(self) -> None:
+        """Close without committing and without waiting: for garbage collection, which may come at any moment."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def __del__(self) -> None:
+        self.forget()
+
+
+class WriteFile(CommitsByClose):
     """A segment being written: from its beginning (``wb``, ``xb``) or from its end (``ab``).
 
     Nothing is visible before `commit` or `close`, and then all at once. Leaving a ``with`` block by an exception, or
@@ -326,17 +350,6 @@ class WriteFile(io.IOBase):
     def full_name(self) -> str:
         """The full URL, as fsspec's file objects have it."""
         return str(self.fs.unstrip_protocol(self.path))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
-
-    def __del__(self) -> None:
-        self.forget()
 
     def forget(self) -> None:
         """Close without committing and without waiting: for garbage collection, which may come at any moment."""

@@ -10,6 +10,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.header import GRACE_S
+from rollingfs.maintenance.collected import is_old
 from rollingfs.runtime import drive
 from tests.test_concat import content, header, make, path
 
@@ -172,3 +173,9 @@ def test_what_moves_on_between_two_reads_of_one_look_is_seen_by_the_second(clien
     drive(collector.collector.collect(source, grace_s=0.0))
     assert moved
     assert content(client, second) == b"s" * 40
+
+
+def test_a_file_that_the_whole_seconds_of_the_stores_clock_put_into_the_future_is_as_old_as_no_grace():
+    assert is_old(now=100.0, since=100.9, grace_s=0)
+    assert not is_old(now=100.0, since=100.9, grace_s=0.5)
+    assert is_old(now=100.0, since=40.0, grace_s=60)

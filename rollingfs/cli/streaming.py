@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -44,10 +45,8 @@ def cut(
 def _time(text: str | None) -> float | None:
     if text is None:
         return None
-    try:
+    with contextlib.suppress(ValueError):  # no number: a date
         return float(text)
-    except ValueError:
-        pass
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError as error:

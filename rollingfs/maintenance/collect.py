@@ -21,7 +21,7 @@ from rollingfs.errors import ConflictError
 from rollingfs.header import GRACE_S, Drop, Header, Phase
 from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, is_shadowed
-from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, report
+from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.maintenance.survey import Survey, Surveyor
 from rollingfs.merges import Merges
 from rollingfs.pages import PageGoneError
@@ -153,7 +153,7 @@ class Collector:
         if not uploads:
             return Collected()
         now = await self.backend.now()
-        old = tuple(upload for upload in uploads if now - upload.began >= grace_s)
+        old = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
         garbage = Garbage((), old, len(uploads) - len(old))
         if not dry_run:
             await self._delete(garbage)
@@ -254,7 +254,7 @@ class Collector:
             info = await self.backend.stat(path)
         except FileNotFoundError:
             return Collected()
-        if info.token != header.adopted.token or await self.backend.now() - info.modified < grace_s:
+        if info.token != header.adopted.token or not is_old(await self.backend.now(), info.modified, grace_s):
             return Collected()
         if not dry_run:
             abilities = await self.committer.abilities(path)
@@ -283,7 +283,7 @@ class Collector:
         if not can or not await self._is_empty(folder, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)
-        if await self.backend.now() - info.modified < grace_s:
+        if not is_old(await self.backend.now(), info.modified, grace_s):
             return Collected()
         if would_go is not None:
             return report([info], TOMBSTONE)

@@ -34,6 +34,14 @@ def why(path: str) -> str:
     return next((reason for prefix, reason in _BY_PREFIX.items() if name.startswith(prefix)), CHUNK)
 
 
+def is_old(now: float, since: float, grace_s: float) -> bool:
+    """Whether something of the time `since` is as old as the grace, by the clock of the store (seconds since 1970).
+
+    S3 tells its time (the `Date` of an answer) in whole seconds: what was just written may seem to lie ahead of it.
+    """
+    return max(0.0, now - since) >= grace_s
+
+
 @dataclass(frozen=True, slots=True)
 class Collected:
     """What a collection deleted (in a dry run: would delete)."""

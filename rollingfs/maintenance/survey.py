@@ -11,7 +11,7 @@ from rollingfs import names
 from rollingfs.backend.contract import Backend, FileInfo, PendingUpload
 from rollingfs.header import Drop, Header, Phase
 from rollingfs.headers import Headers, Loaded
-from rollingfs.maintenance.collected import Garbage
+from rollingfs.maintenance.collected import Garbage, is_old
 from rollingfs.pages import Pages
 from rollingfs.pins import Pin, parse_pin
 
@@ -100,8 +100,8 @@ class Survey:
         blocked = self.blocked_until()
         loose = [info for info in self.files if info.path not in self.named and info.modified > blocked]
         loose += self.discharged()
-        old = tuple(info for info in loose if self.now - info.modified >= grace_s)
-        abandoned = tuple(upload for upload in uploads if self.now - upload.began >= grace_s)
+        old = tuple(info for info in loose if is_old(self.now, info.modified, grace_s))
+        abandoned = tuple(upload for upload in uploads if is_old(self.now, upload.began, grace_s))
         return Garbage(old, abandoned, len(loose) - len(old) + len(uploads) - len(abandoned))
 
     def blocked_until(self) -> float:

@@ -123,7 +123,7 @@ class Place:
 
     def header(self, name: str) -> Any:
         """What Python finds now."""
-        return self.run(self.client.headers.reload(f"{self.path}/{name}")).header
+        return self.run(self.client.headers.load(f"{self.path}/{name}")).header
 
     def chunk_files(self, name: str) -> list[str]:
         """What lies in the chunk folder, the lock apart."""
