@@ -24,6 +24,7 @@ from rollingfs.backend.probe import Abilities, probe
 from rollingfs.chunks import Chunks, Stored
 from rollingfs.clock import Clock, Moment
 from rollingfs.codec import format_header
+from rollingfs.drops import clear_drops
 from rollingfs.errors import (
     AppendInterrupted,
     AppendOutcomeUnknown,
@@ -175,7 +176,7 @@ class Committer:
         slot = self.slot(path)
         if base.header is None or not (slot.done_drops or slot.settled):
             return base
-        header = transitions.settle(transitions.clear_drops(base.header, slot.done_drops), slot.settled)
+        header = transitions.settle(clear_drops(base.header, slot.done_drops), slot.settled)
         return Loaded(header, base.token)
 
     async def abilities(self, path: str) -> Abilities:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from rollingfs import layout, names, transitions, words
 from rollingfs.append import grow
 from rollingfs.commit import Attempt, Committer, Step
+from rollingfs.drops import drop_all, with_hints
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.header import MARKS_MAX, Adopted, Header, Mark, Merge
 from rollingfs.headers import Loaded
@@ -207,7 +208,7 @@ class Concats:
                 adopted = await self._shadowed(target, base) or adopted
             renamed = self._renamed(source, frozen, base.header, incarnation, adopted)
             hints = await self.committer.pages.hints(target, base.header.entries) if base.header else []
-            return transitions.with_hints(renamed, hints, self.committer.now_ms())
+            return with_hints(renamed, hints, self.committer.now_ms())
 
         header = await self._commit_target(target, [source], step)
         try:
@@ -239,7 +240,7 @@ class Concats:
             tail=frozen.tail,
             tail_at_ms=frozen.tail_at_ms,
             attrs=frozen.attrs,
-            drops=transitions.drop_all(base, now_ms) if base else (),
+            drops=drop_all(base, now_ms) if base else (),
             merges=(source.mark,),
             created_ms=frozen.created_ms,
             unknown=frozen.unknown,

@@ -12,6 +12,7 @@ from functools import partial
 
 from rollingfs import names, transitions
 from rollingfs.commit import Attempt, Committer
+from rollingfs.drops import with_hints
 from rollingfs.header import Header, Mark, Phase
 from rollingfs.headers import Headers, Loaded
 from rollingfs.pages import PageGoneError
@@ -84,7 +85,7 @@ class Merges:
                 # nothing is there that could carry the line: a rename's target, not made yet
                 found = Header(merge.target_segment, 1, phase=Phase.DELETED, created_ms=self.committer.now_ms())
             # the pins in these folders name it: its tombstone, when it becomes one, must stay until they are gone
-            found = transitions.with_hints(found, await pinned(), self.committer.now_ms())
+            found = with_hints(found, await pinned(), self.committer.now_ms())
             return transitions.with_aborted(found, mark)
 
         await self.committer.commit(target, step, fresh=True)
@@ -107,7 +108,7 @@ class Merges:
             if found is None or not is_merging(found, txn):
                 return None
             hints = await self.committer.pages.hints(source, found.entries)
-            return transitions.with_hints(transitions.bury(found, txn), hints, self.committer.now_ms())
+            return with_hints(transitions.bury(found, txn), hints, self.committer.now_ms())
 
         header = (await self.committer.commit(source, step)).header
         shadowed = header.adopted if header is not None and header.merged == txn else None

@@ -11,10 +11,11 @@ from functools import partial
 from rollingfs import layout, names
 from rollingfs.backend.contract import Backend
 from rollingfs.codec import format_text
+from rollingfs.drops import merge_drops, shed_drops
 from rollingfs.header import TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
 from rollingfs.index import format_page, parse_page
 from rollingfs.runtime import Runtime
-from rollingfs.transitions import STAMP_BYTES_MAX, merge_drops, shed_drops
+from rollingfs.transitions import STAMP_BYTES_MAX
 from rollingfs.words import crc32c
 
 CHUNKS_CACHED_MAX = 64 * 4096

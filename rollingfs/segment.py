@@ -14,6 +14,7 @@ from rollingfs.append import Append, Appender, as_items, grow
 from rollingfs.backend.contract import FileInfo
 from rollingfs.chunks import Staged, Stored
 from rollingfs.commit import Attempt, Committed, Committer, Step
+from rollingfs.drops import drop_all, with_hints
 from rollingfs.errors import AttributeMismatchError, ConflictError
 from rollingfs.header import Header, Page, Phase
 from rollingfs.headers import Loaded
@@ -128,7 +129,7 @@ class Segments:
             header = self.adoption.new(base.header, policy, plain)
             if base.header is not None:
                 hints = await self.committer.pages.hints(path, base.header.entries)
-                header = transitions.with_hints(header, hints, self.committer.now_ms())
+                header = with_hints(header, hints, self.committer.now_ms())
             items = await as_items(self.committer, path, data, attempt)
             return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs)
 
@@ -165,10 +166,10 @@ class Segments:
             plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
             own[:] = await self._own_files(path, found)
             grave = transitions.tombstone(found)
-            drops = transitions.drop_all(found, self.committer.now_ms())
+            drops = drop_all(found, self.committer.now_ms())
             hints = await self.committer.pages.hints(path, found.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-            return transitions.with_hints(grave, hints, self.committer.now_ms())
+            return with_hints(grave, hints, self.committer.now_ms())
 
         header = _header(await self.committer.commit(path, step))
         await self.committer.backend.delete([names.resolve(path, file) for file in own])

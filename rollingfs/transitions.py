@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from rollingfs import lines, names
+from rollingfs.drops import Pages, drop_all, drops_of, merge_drops
 from rollingfs.errors import (
     AttributeMismatchError,
     BadOffsetError,
@@ -23,12 +23,9 @@ from rollingfs.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
     COMMITS_MAX,
-    DROPS_MAX,
     MARKS_MAX,
     Adopted,
-    Chunk,
     Commit,
-    Drop,
     Entry,
     Header,
     Mark,
@@ -291,12 +288,6 @@ def bury(header: Header, txn: str) -> Header:
     return replace(tombstone(header, merged=txn), drops=header.drops)
 
 
-# -- truncate and drops --------------------------------------------------------------------------------------
-
-Pages = Mapping[Page, Sequence[Chunk]]
-"""The chunks of index pages, unfolded into a segment's own terms."""
-
-
 def pages_to_truncate(header: Header, offset: int) -> list[Page]:
     """The pages that `truncate` must see: those with chunks that this segment may not delete itself."""
     return [
@@ -323,88 +314,9 @@ def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) 
     tail_at_ms = header.tail_at_ms if tail else 0
     drops = merge_drops(
         header.drops,
-        [drop for entry in header.entries for drop in _drops_of(entry, header.start, offset, now_ms, pages)],
+        [drop for entry in header.entries for drop in drops_of(entry, header.start, offset, now_ms, pages)],
     )
     return replace(header, start=offset, entries=kept, tail=tail, tail_at_ms=tail_at_ms, drops=drops)
-
-
-def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
-    """What is still to be deleted once the whole content is gone; pages with foreign chunks are collection's."""
-    drops: list[Drop] = []
-    for entry in header.entries:
-        if isinstance(entry, Chunk) or (not entry.foreign and "/" not in entry.file):
-            drops += _drops_of(entry, header.start, entry.end, now_ms, {})
-    at_once = [replace(drop, after_ms=0) for drop in header.drops]  # readers lose the rest of it as well
-    return merge_drops(at_once, drops)
-
-
-def _drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Pages) -> Iterable[Drop]:
-    """What becomes of an entry when the start moves from `old_start` to `offset`."""
-    if isinstance(entry, Chunk):
-        if entry.end <= offset:
-            yield _drop_chunk(entry, now_ms)
-        return
-    if entry.start >= offset:
-        return
-    whole = entry.end <= offset
-    own = "/" not in entry.file
-    if own:
-        first = max(old_start, entry.start) - entry.start + entry.offset
-        last = min(offset, entry.end) - entry.start + entry.offset
-        yield Drop(entry.file, now_ms, first, last, whole)
-    elif whole:
-        yield Drop(f"{names.parent(entry.file)}/", now_ms, size=entry.size)
-    if entry.foreign or not own:
-        gone = (chunk for chunk in pages[entry] if old_start < chunk.end <= offset)
-        yield from (drop for drop in (_drop_chunk(chunk, now_ms) for chunk in gone) if drop.is_hint)
-
-
-def _drop_chunk(chunk: Chunk, now_ms: int) -> Drop:
-    folder = names.parent(chunk.file)
-    if folder or names.is_staged(chunk.file):
-        return Drop(f"{folder or '.'}/", now_ms, size=chunk.size)
-    return Drop(chunk.file, now_ms)
-
-
-def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
-    """Join drop lines: one hint a folder, and not more lines than the header has room for.
-
-    What does not fit is left out: it is unreferenced, and the collection of the folder it lies in finds it.
-    """
-    hints: dict[str, Drop] = {}
-    rest: list[Drop] = []
-    for drop in [*old, *new]:
-        if not drop.is_hint:
-            rest.append(drop)
-        elif drop.file in hints:
-            hints[drop.file] = replace(hints[drop.file], size=hints[drop.file].size + drop.size)
-        else:
-            hints[drop.file] = drop
-    rest.sort(key=lambda drop: not drop.is_page)
-    return (*hints.values(), *rest)[:DROPS_MAX]
-
-
-def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
-    """Note other chunk folders (references that end in "/") that this segment referred to until now.
-
-    Their pins name this segment; the hints lead its collection there, and keep its tombstone until they are gone.
-    """
-    hints = [Drop(folder, now_ms) for folder in folders]
-    return replace(header, drops=merge_drops(header.drops, hints)) if hints else header
-
-
-def shed_drops(header: Header, over: int) -> Header:
-    """Leave out drop lines that save `over` bytes of text, hints last: the map needs the room."""
-    kept = list(header.drops)
-    while kept and over > 0:
-        over -= len(lines.format_drop(kept.pop()).encode()) + 1
-    return replace(header, drops=tuple(kept))
-
-
-def clear_drops(header: Header, done: Iterable[Drop]) -> Header:
-    """Forget the drops that are done."""
-    gone = set(done)
-    return replace(header, drops=tuple(drop for drop in header.drops if drop not in gone))
 
 
 # -- two segments --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rollingfs import layout, names
 from rollingfs.codec import format_header, format_text
+from rollingfs.drops import merge_drops, shed_drops
 from rollingfs.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
@@ -25,7 +26,7 @@ from rollingfs.header import (
 )
 from rollingfs.layout import Spill
 from rollingfs.policy import RollingPolicy
-from rollingfs.transitions import STAMP_BYTES_MAX, merge_drops, shed_drops
+from rollingfs.transitions import STAMP_BYTES_MAX
 from tests.strategies import full_commits
 
 AT_MS = 1_795_168_800_000

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rollingfs import layout, names, transitions
 from rollingfs.codec import format_header, format_text, parse_header
+from rollingfs.drops import clear_drops, drop_all, merge_drops, shed_drops
 from rollingfs.errors import (
     AttributeMismatchError,
     BadOffsetError,
@@ -274,7 +275,7 @@ def test_drop_lines_keep_one_hint_a_folder_pages_first_and_the_limit(kinds):
         ][kind]
         for index, kind in enumerate(kinds)
     ]
-    merged = transitions.merge_drops(new[:50], new[50:])
+    merged = merge_drops(new[:50], new[50:])
     assert len(merged) <= DROPS_MAX
     assert {drop.file: drop.size for drop in merged if drop.is_hint} == {
         file: sum(drop.size for drop in new if drop.file == file)
@@ -289,10 +290,10 @@ def test_drop_lines_keep_one_hint_a_folder_pages_first_and_the_limit(kinds):
 def test_drop_lines_with_long_names_give_way_to_the_map_and_hints_go_last():
     hints = [Drop(f"../{'n' * 900}{index}$chunks/", 1, size=9) for index in range(60)]
     files = [Drop(f"{index:020d}-0123456789ab", 1) for index in range(60)]
-    header = dataclasses.replace(EMPTY, drops=transitions.merge_drops(files, hints))
+    header = dataclasses.replace(EMPTY, drops=merge_drops(files, hints))
     assert header.drops == (*hints, *files)
     for over in (1, 1000, 5000, 30_000):
-        shed = transitions.shed_drops(header, over)
+        shed = shed_drops(header, over)
         assert len(format_text(header)) - len(format_text(shed)) >= over
         assert shed.drops == header.drops[: len(shed.drops)]
 
@@ -300,9 +301,9 @@ def test_drop_lines_with_long_names_give_way_to_the_map_and_hints_go_last():
 def test_drops_that_are_done_are_cleared_and_the_others_stay():
     first, second = Drop("f", 1), Drop("g", 1)
     header = dataclasses.replace(EMPTY, drops=(first, second))
-    assert transitions.clear_drops(header, [first]).drops == (second,)
-    assert transitions.shed_drops(header, 1).drops == (first,)
-    assert transitions.shed_drops(header, 10**6).drops == ()
+    assert clear_drops(header, [first]).drops == (second,)
+    assert shed_drops(header, 1).drops == (first,)
+    assert shed_drops(header, 10**6).drops == ()
 
 
 @pytest.mark.parametrize("offset", [-1, 11])
@@ -376,7 +377,7 @@ class Life(RuleBasedStateMachine):
                     self.files.pop(names.resolve(path, listed.file), None)
             if drop.whole:
                 self.files.pop(file, None)
-        self.headers[path] = transitions.clear_drops(header, due)
+        self.headers[path] = clear_drops(header, due)
 
     def _unfold(self, path, entry):
         if isinstance(entry, Chunk):
@@ -438,7 +439,7 @@ class Life(RuleBasedStateMachine):
             header = dataclasses.replace(
                 header,
                 entries=(*header.entries[: plan.first], page, *header.entries[plan.last :]),
-                drops=transitions.merge_drops(header.drops, drops),
+                drops=merge_drops(header.drops, drops),
             )
         return header
 
@@ -462,7 +463,7 @@ class Life(RuleBasedStateMachine):
             return
         if dies_first:
             header = self.headers[path]
-            drops = transitions.drop_all(header, NOW_MS)
+            drops = drop_all(header, NOW_MS)
             self._commit(path, dataclasses.replace(transitions.tombstone(header), drops=drops))
         self._make_again(path)
 

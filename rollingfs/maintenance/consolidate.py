@@ -20,6 +20,7 @@ from rollingfs.checksum import combined
 from rollingfs.chunks import Stored
 from rollingfs.clock import Moment
 from rollingfs.commit import Attempt, Committer
+from rollingfs.drops import merge_drops
 from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
 from rollingfs.fetch import Fetcher
 from rollingfs.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase
@@ -250,7 +251,7 @@ class Consolidator:
             now_ms = self.committer.now_ms()
             after_ms = now_ms + round(grace_s * 1000) if grace_s else 0
             drops = await self._drops(path, gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
-            return replace(found, entries=swapped, drops=transitions.merge_drops(found.drops, drops))
+            return replace(found, entries=swapped, drops=merge_drops(found.drops, drops))
 
         committed = await self.committer.commit(path, step, named=named)
         if done and committed.header is not None:
