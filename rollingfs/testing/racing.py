@@ -1,4 +1,4 @@
-"""Races for the conditional verbs: the same racers run in threads and in processes. Used by `rollingfs.testing`."""
+"""Races for the conditional verbs: the same racers run in threads and in processes."""
 
 from __future__ import annotations
 

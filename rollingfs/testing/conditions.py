@@ -1,0 +1,194 @@
+"""Tokens, conditional writes, and their races."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rollingfs.backend.contract import Backend
+from rollingfs.errors import ConflictError
+from rollingfs.testing.racing import (
+    RACERS,
+    Racer,
+    race_increments,
+    race_path,
+    race_processes,
+    race_rounds,
+    race_threads,
+    run,
+)
+from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
+
+RACE_ROUNDS = 10
+INCREMENTS_PER_RACER = 15
+
+
+class Conditions(Subject):
+    """A write that names a token takes place only over that version, whoever races."""
+
+    # -- tokens and dates ----------------------------------------------------------------------------------
+
+    def test_a_token_is_the_same_wherever_it_comes_from(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/segment$header"
+        token = run(backend, backend.create(path, b"content"))
+        for number in range(3):
+            assert run(backend, backend.read(path)).token == token
+            assert run(backend, backend.stat(path)).token == token
+            listed = {entry.path: entry.token for entry in run(backend, backend.list(folder)).entries}
+            assert listed[path] in (None, token)
+            assert token.isprintable()
+            assert len(token.split()) == 1  # a header line holds it
+            token = run(backend, backend.replace(path, b"content %d" % number, token))
+
+    def test_a_token_differs_for_every_write(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/segment$header"
+        tokens = [run(backend, backend.create(path, b"content 0"))]
+        for number in range(1, 20):
+            tokens.append(run(backend, backend.replace(path, b"content %d" % (number % 10), tokens[-1])))
+            if not self.tokens_tell_equal_bytes and number == 9:
+                break
+        assert len(set(tokens)) == len(tokens)
+
+    def test_two_writes_of_equal_bytes_have_different_tokens(self, backend: Backend, folder: str) -> None:
+        if not self.tokens_tell_equal_bytes:
+            pytest.skip("tokens of this store are hashes of the bytes")
+        path = f"{folder}/segment$header"
+        tokens = [run(backend, backend.create(path, b"equal"))]
+        for _ in range(20):
+            tokens.append(run(backend, backend.replace(path, b"equal", tokens[-1])))
+        assert len(set(tokens)) == len(tokens)
+
+    def test_a_plain_file_that_is_overwritten_has_another_token(self, backend: Backend, folder: str) -> None:
+        self.raw_write(f"{folder}/plain", b"old bytes")
+        token = run(backend, backend.stat(f"{folder}/plain")).token
+        self.raw_write(f"{folder}/plain", b"new")
+        assert run(backend, backend.stat(f"{folder}/plain")).token != token
+
+    def test_read_if_changed_gives_a_body_only_for_another_token(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/segment$header"
+        old = run(backend, backend.create(path, b"old"))
+        assert run(backend, backend.read_if_changed(path, old)) is None
+        new = run(backend, backend.replace(path, b"new", old))
+        blob = run(backend, backend.read_if_changed(path, old))
+        assert blob is not None
+        assert (blob.data, blob.token) == (b"new", new)
+        assert run(backend, backend.read_if_changed(path, new)) is None
+
+    def test_dates_are_seconds_by_the_clock_that_now_tells(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/segment$header"
+        run(backend, backend.create(path, b"x"))
+        listing = run(backend, backend.list(folder))
+        dates = [
+            run(backend, backend.read(path)).modified,
+            run(backend, backend.stat(path)).modified,
+            next(entry.modified for entry in listing.entries if entry.path == path),
+        ]
+        for now in (run(backend, backend.now()), listing.now):
+            assert all(abs(now - date) < CLOCK_SLACK_S for date in dates)
+
+    def test_create_makes_parents_and_is_refused_over_a_file(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/new/deeper/segment$header"
+        token = run(backend, backend.create(path, memoryview(b"first")))
+        with pytest.raises(FileExistsError):
+            run(backend, backend.create(path, b"second"))
+        assert self.raw_read(path) == b"first"
+        assert run(backend, backend.read(path)).token == token
+
+    def test_create_is_refused_over_a_file_that_others_wrote(self, backend: Backend, folder: str) -> None:
+        self.raw_write(f"{folder}/segment$header", b"")
+        with pytest.raises(FileExistsError):
+            run(backend, backend.create(f"{folder}/segment$header", b"ours"))
+        assert self.raw_read(f"{folder}/segment$header") == b""
+
+    def test_replace_with_a_stale_token_is_refused_and_changes_nothing(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/segment$header"
+        old = run(backend, backend.create(path, b"old"))
+        new = run(backend, backend.replace(path, b"new", old))
+        for stale in (old, "nonsense"):
+            with pytest.raises(ConflictError):
+                run(backend, backend.replace(path, b"lost", stale))
+        assert self.raw_read(path) == b"new"
+        assert run(backend, backend.read(path)).token == new
+
+    def test_replace_of_a_missing_file_is_refused_and_makes_nothing(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/segment$header"
+        token = run(backend, backend.create(path, b"old"))
+        run(backend, backend.delete([path]))
+        with pytest.raises(ConflictError):
+            run(backend, backend.replace(path, b"new", token))
+        with pytest.raises(ConflictError):
+            run(backend, backend.replace(f"{folder}/nowhere/segment$header", b"new", token))
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.read(path))
+        assert not run(backend, backend.is_folder(f"{folder}/nowhere"))
+
+    def test_a_file_is_replaced_by_longer_shorter_and_empty_ones(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/segment$header"
+        token = run(backend, backend.create(path, b"first"))
+        for data in (content(100_000), b"x", b"", bytearray(b"last")):
+            token = run(backend, backend.replace(path, data, token))
+            blob = run(backend, backend.read(path))
+            assert (blob.data, blob.token) == (bytes(data), token)
+
+    def test_delete_if_deletes_only_what_has_the_token(self, backend: Backend, folder: str) -> None:
+        if not backend.can_delete_if:
+            with pytest.raises(NotImplementedError):
+                run(backend, backend.delete_if(f"{folder}/segment$header", "token"))
+            return
+        path = f"{folder}/segment$header"
+        old = run(backend, backend.create(path, b"old"))
+        new = run(backend, backend.replace(path, b"new", old))
+        assert run(backend, backend.delete_if(path, old)) is False
+        assert self.raw_read(path) == b"new"
+        assert run(backend, backend.delete_if(path, new)) is True
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.read(path))
+        assert run(backend, backend.delete_if(path, new)) is True
+        run(backend, backend.create(path, b"again"))
+        assert run(backend, backend.delete_if(path, new)) is False
+
+    def test_delete_if_of_a_plain_file_leaves_what_was_written_since(self, backend: Backend, folder: str) -> None:
+        if not backend.can_delete_if:
+            pytest.skip("this backend does not delete conditionally")
+        path = f"{folder}/plain"
+        self.raw_write(path, b"adopted")
+        token = run(backend, backend.read(path)).token
+        self.raw_write(path, b"written since")
+        assert run(backend, backend.delete_if(path, token)) is False
+        assert self.raw_read(path) == b"written since"
+        assert run(backend, backend.delete_if(path, run(backend, backend.read(path)).token)) is True
+        self.raw_write(f"{folder}/neighbour", b"")
+        entries = run(backend, backend.list(folder)).entries
+        assert [entry.path for entry in entries] == [f"{folder}/neighbour"]
+
+    # -- races ---------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("kind", ["threads", "processes"])
+    def test_every_race_of_creates_and_of_replaces_has_one_winner(
+        self, backend: Backend, folder: str, kind: str
+    ) -> None:
+        outcomes = self._race(kind, backend, race_rounds, folder, RACE_ROUNDS)
+        for number in range(RACE_ROUNDS):
+            created = [racer for racer, rounds in outcomes.items() if rounds[number][0]]
+            replaced = [racer for racer, rounds in outcomes.items() if rounds[number][1]]
+            assert (len(created), len(replaced)) == (1, 1), f"round {number}: {created} {replaced}"
+            assert self.raw_read(race_path(folder, number)) == b"replaced by %d" % replaced[0]
+
+    @pytest.mark.parametrize("kind", ["threads", "processes"])
+    def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:
+        path = f"{folder}/counter$header"
+        run(backend, backend.create(path, b"0"))
+        acknowledged = self._race(kind, backend, race_increments, path, INCREMENTS_PER_RACER)
+        assert sum(acknowledged.values()) == RACERS * INCREMENTS_PER_RACER
+        assert int(self.raw_read(path)) == RACERS * INCREMENTS_PER_RACER
+
+    def _race(self, kind: str, backend: Backend, racer: Racer, *args: Any) -> dict[int, Any]:
+        if not self.claims_atomicity:
+            pytest.skip("this backend is for a single writer")
+        if kind == "threads":
+            return race_threads(backend, racer, args)
+        factory = self.spawn_arguments()
+        if factory is None:
+            pytest.skip("this store lives in one process")
+        return race_processes(factory, racer, args)

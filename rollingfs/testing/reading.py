@@ -1,0 +1,115 @@
+"""Reading: whole files, ranges, and what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from rollingfs.backend.contract import Backend
+from rollingfs.testing.racing import run
+from rollingfs.testing.subject import Subject, content
+
+ODD_NAMES = [
+    "date=2026-11-20",
+    "a&b",
+    "100%",
+    "50%25%2F",
+    "two words",
+    " space around ",
+    "#1",
+    "why?",
+    "plus+plus",
+    "naïve-日本語-😀",
+    "[x]*",
+    "semi;colon:comma,",
+    "quote'd",
+    "~tilde",
+    "..dots..",
+    "a$b",
+]
+
+
+class Reading(Subject):
+    """Reading gives what was written, and says what is missing."""
+
+    @pytest.mark.parametrize("size", [0, 1, 5000, 300_000])
+    def test_what_is_written_is_read_whole_and_has_its_size(self, backend: Backend, folder: str, size: int) -> None:
+        path, data = f"{folder}/file", content(size)
+        run(backend, backend.write(path, [data]))
+        assert run(backend, backend.read(path)).data == data
+        assert run(backend, backend.stat(path)).size == size
+        assert self.raw_read(path) == data
+
+    def test_what_others_wrote_is_read(self, backend: Backend, folder: str) -> None:
+        self.raw_write(f"{folder}/plain", b"not ours")
+        blob = run(backend, backend.read(f"{folder}/plain"))
+        info = run(backend, backend.stat(f"{folder}/plain"))
+        assert (blob.data, info.size, info.token, info.is_folder) == (b"not ours", 8, blob.token, False)
+
+    @pytest.mark.parametrize(
+        ("start", "end", "expected"),
+        [
+            (0, 10, b"0123456789"),
+            (3, 5, b"34"),
+            (9, 10, b"9"),
+            (8, 100, b"89"),
+            (0, 10**9, b"0123456789"),
+            (10, 11, b""),
+            (10, 10**9, b""),
+            (500, 600, b""),
+        ],
+    )
+    def test_ranges_are_clipped_at_the_end(
+        self, backend: Backend, folder: str, start: int, end: int, expected: bytes
+    ) -> None:
+        run(backend, backend.write(f"{folder}/digits", [b"0123456789"]))
+        assert run(backend, backend.read_range(f"{folder}/digits", start, end)) == expected
+
+    def test_any_range_of_an_empty_file_is_empty(self, backend: Backend, folder: str) -> None:
+        run(backend, backend.write(f"{folder}/empty", []))
+        assert run(backend, backend.read_range(f"{folder}/empty", 0, 1)) == b""
+        assert run(backend, backend.read_range(f"{folder}/empty", 7, 10)) == b""
+
+    def test_reading_a_missing_file_says_so(self, backend: Backend, folder: str) -> None:
+        run(backend, backend.write(f"{folder}/other", [b"x"]))
+        for path in (f"{folder}/missing", f"{folder}/missing/deeper", f"{folder}/other/deeper"):
+            for verb in _reading_verbs(backend, path):
+                with pytest.raises(FileNotFoundError):
+                    run(backend, verb)
+
+    def test_a_folder_is_no_file(self, backend: Backend, folder: str) -> None:
+        run(backend, backend.write(f"{folder}/inner/file", [b"x"]))
+        for verb in _reading_verbs(backend, f"{folder}/inner"):
+            with pytest.raises(FileNotFoundError):
+                run(backend, verb)
+
+    @pytest.mark.parametrize("name", ODD_NAMES)
+    def test_odd_names_are_names(self, backend: Backend, folder: str, name: str) -> None:
+        path, header = f"{folder}/{name}", f"{folder}/{name}$header"
+        run(backend, backend.write(path, [b"plain"]))
+        token = run(backend, backend.create(header, b"old"))
+        run(backend, backend.replace(header, b"new", token))
+        run(backend, backend.write(f"{folder}/{name}$chunks/chunk", [b"chunk"]))
+        assert run(backend, backend.read(path)).data == b"plain"
+        assert run(backend, backend.read_range(path, 1, 3)) == b"la"
+        assert self.raw_read(header) == b"new"
+        paths = [entry.path for entry in run(backend, backend.list(folder)).entries]
+        assert paths == sorted([path, header, f"{folder}/{name}$chunks"])
+        assert backend.strip(path) == path
+        assert backend.strip(backend.unstrip(path)) == path
+        if backend.can_copy:
+            run(backend, backend.copy(path, f"{folder}/{name}$chunks/copy"))
+            assert run(backend, backend.read(f"{folder}/{name}$chunks/copy")).data == b"plain"
+        run(backend, backend.delete([path, header]))
+        assert [entry.path for entry in run(backend, backend.list(folder)).entries] == [f"{folder}/{name}$chunks"]
+
+
+def _reading_verbs(backend: Backend, path: str) -> list[Coroutine[Any, Any, Any]]:
+    return [
+        backend.read(path),
+        backend.read_if_changed(path, "token"),
+        backend.read_range(path, 0, 10),
+        backend.stat(path),
+    ]

@@ -1,0 +1,126 @@
+"""New files: uploads, copies and joins."""
+
+from __future__ import annotations
+
+import pytest
+
+from rollingfs.backend.contract import Backend, Part
+from rollingfs.errors import ConflictError
+from rollingfs.testing.racing import run
+from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
+
+UPLOAD_PIECE_BYTES = 1024 * 1024
+UPLOAD_PIECES = 11  # two parts and a rest, where parts are of 5 MiB
+UNFINISHED_BYTES = 17 * 1024 * 1024  # more than an adapter keeps in memory before it begins
+
+
+class Writing(Subject):
+    """A new file is there as a whole, or not at all."""
+
+    def test_write_takes_buffers_of_every_kind(self, backend: Backend, folder: str) -> None:
+        run(backend, backend.write(f"{folder}/new/file", [b"ab", bytearray(b"cd"), b"", memoryview(b"xefx")[1:3]]))
+        assert self.raw_read(f"{folder}/new/file") == b"abcdef"
+
+    def test_an_upload_is_whole_when_it_is_finished(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/new/uploaded"
+        upload = run(backend, backend.open_write(path))
+        piece = bytearray(UPLOAD_PIECE_BYTES)
+        for number in range(UPLOAD_PIECES):
+            piece[:] = bytes([number]) * UPLOAD_PIECE_BYTES  # the caller may use his buffer again
+            run(backend, upload.write(piece))
+        run(backend, upload.write(b"end"))
+        run(backend, upload.finish())
+        expected = b"".join(bytes([number]) * UPLOAD_PIECE_BYTES for number in range(UPLOAD_PIECES)) + b"end"
+        assert self.raw_read(path) == expected
+        with pytest.raises((ValueError, OSError)):
+            run(backend, upload.write(b"more"))
+
+    @pytest.mark.parametrize("pieces", [[], [b""], [b"small"]])
+    def test_a_small_upload_is_a_file(self, backend: Backend, folder: str, pieces: list[bytes]) -> None:
+        upload = run(backend, backend.open_write(f"{folder}/uploaded"))
+        for piece in pieces:
+            run(backend, upload.write(piece))
+        run(backend, upload.finish())
+        assert self.raw_read(f"{folder}/uploaded") == b"".join(pieces)
+
+    @pytest.mark.parametrize("count", [0, 1, UPLOAD_PIECES])
+    def test_an_aborted_upload_leaves_nothing(self, backend: Backend, folder: str, count: int) -> None:
+        upload = run(backend, backend.open_write(f"{folder}/uploaded"))
+        for _ in range(count):
+            run(backend, upload.write(bytes(UPLOAD_PIECE_BYTES)))
+        run(backend, upload.abort())
+        run(backend, upload.abort())
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.stat(f"{folder}/uploaded"))
+
+    def test_unfinished_uploads_are_listed_and_aborted(self, backend: Backend, folder: str) -> None:
+        if not backend.can_list_uploads:
+            pytest.skip("this backend knows of no unfinished uploads")
+        paths = [f"{folder}/here", f"{folder}/here/deeper", f"{folder}-beside"]
+        uploads = [run(backend, backend.open_write(path)) for path in paths]
+        try:
+            for upload in uploads:
+                run(backend, upload.write(bytes(UNFINISHED_BYTES)))
+            listed = run(backend, backend.list_uploads(folder))
+            assert [found.path for found in listed] == paths[:1]
+            assert listed[0].began < run(backend, backend.now()) + CLOCK_SLACK_S
+            for _ in range(2):  # one that is gone is no error
+                run(backend, backend.abort_upload(listed[0]))
+            assert list(run(backend, backend.list_uploads(folder))) == []
+            with pytest.raises(OSError, match="here"):
+                run(backend, uploads[0].finish())
+            run(backend, uploads[1].finish())
+            assert run(backend, backend.stat(paths[1])).size == UNFINISHED_BYTES
+        finally:
+            for upload in uploads:
+                run(backend, upload.abort())
+
+    def test_a_copy_has_the_bytes_and_a_life_of_its_own(self, backend: Backend, folder: str) -> None:
+        self._need(backend.can_copy, "copy")
+        for name, data in (("some", content(300_000)), ("none", b"")):
+            self.raw_write(f"{folder}/{name}", data)
+            target = f"{folder}/{name}$chunks/copy"
+            run(backend, backend.copy(f"{folder}/{name}", target, run(backend, backend.stat(f"{folder}/{name}")).token))
+            run(backend, backend.delete([f"{folder}/{name}"]))
+            assert self.raw_read(target) == data
+
+    def test_a_copy_with_a_stale_token_leaves_nothing(self, backend: Backend, folder: str) -> None:
+        self._need(backend.can_copy, "copy")
+        self.raw_write(f"{folder}/plain", b"old")
+        token = run(backend, backend.stat(f"{folder}/plain")).token
+        self.raw_write(f"{folder}/plain", b"newer")
+        with pytest.raises(ConflictError):
+            run(backend, backend.copy(f"{folder}/plain", f"{folder}/plain$chunks/copy", token))
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.stat(f"{folder}/plain$chunks/copy"))
+
+    def test_a_copy_of_a_missing_file_says_so(self, backend: Backend, folder: str) -> None:
+        self._need(backend.can_copy, "copy")
+        self.raw_write(f"{folder}/other", b"x")
+        for token in (None, "token"):
+            with pytest.raises(FileNotFoundError):
+                run(backend, backend.copy(f"{folder}/missing", f"{folder}/copy", token))
+
+    def test_a_join_is_its_ranges_in_their_order(self, backend: Backend, folder: str) -> None:
+        self._need(backend.can_join, "join")
+        size = max(backend.join_part_bytes_min, 1000) + 500
+        first, second = content(size), content(size)[::-1]
+        run(backend, backend.write(f"{folder}/first", [first]))
+        run(backend, backend.write(f"{folder}/second", [second]))
+        parts = [
+            Part(f"{folder}/second", 100, size),
+            Part(f"{folder}/first", 0, size - 1),
+            Part(f"{folder}/second", 7, 9),
+        ]
+        run(backend, backend.join(parts, f"{folder}/joined"))
+        assert self.raw_read(f"{folder}/joined") == second[100:] + first[:-1] + second[7:9]
+
+    def test_a_join_that_misses_bytes_leaves_nothing(self, backend: Backend, folder: str) -> None:
+        self._need(backend.can_join, "join")
+        size = max(backend.join_part_bytes_min, 1000)
+        run(backend, backend.write(f"{folder}/first", [content(size)]))
+        for bad in (Part(f"{folder}/missing", 0, 10), Part(f"{folder}/first", size - 5, size + 5)):
+            with pytest.raises(OSError):  # noqa: PT011  (each store has its own)
+                run(backend, backend.join([Part(f"{folder}/first", 0, size), bad], f"{folder}/joined"))
+            with pytest.raises(FileNotFoundError):
+                run(backend, backend.stat(f"{folder}/joined"))
