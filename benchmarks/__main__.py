@@ -13,6 +13,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure rollingfs beside its rivals, on MinIO behind 12 ms and 85 MB/s a connection.",
+        epilog=(
+            "S1 to S4 run in a session of Spark, on the local disk, beside plain files: 384 MiB and at least 5 rounds "
+            "(--quick: 4 MiB, one round). They need pyspark and a JDK, and are skipped, with the reason, without."
+        ),
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, one round; does not judge times")
     parser.add_argument("--only", help="works by id, comma-separated: P1,P2")

@@ -22,7 +22,7 @@ from benchmarks.run import Outcome
 from benchmarks.work import Goal
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("rollingfs", "fsspec", "s3fs", "obstore", "pyarrow", "deltalake")
+PACKAGES = ("rollingfs", "fsspec", "s3fs", "obstore", "pyarrow", "deltalake", "pyspark")
 
 
 def show(outcomes: Sequence[Outcome], console: Console) -> None:
@@ -124,6 +124,7 @@ def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool) -> dict[str
         "works": {
             outcome.work.id: {
                 "title": outcome.work.title,
+                "shown": list(outcome.work.shown),
                 "medians": outcome.medians(),
                 "goals": judge(outcome),
                 "rounds": {name: [one.as_fields() for one in rounds] for name, rounds in outcome.samples.items()},
@@ -148,13 +149,50 @@ def _version(package: str) -> str | None:
 
 
 def save(outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path) -> list[Path]:
-    """Write JSON and, where matplotlib is installed, the picture; returns the files."""
+    """Write JSON, the tables of `docs/performance.md` and, with matplotlib, the picture; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = "quick" if quick else "latest"
     data = folder / f"{stem}.json"
-    data.write_text(json.dumps(as_fields(outcomes, rounds, quick), indent=1, ensure_ascii=False) + "\n")
+    fields = as_fields(outcomes, rounds, quick)
+    data.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n")
+    table = folder / f"{stem}.md"
+    table.write_text(markdown(fields))
     picture = draw(outcomes, folder / f"{stem}.svg")
-    return [data, picture] if picture else [data]
+    return [data, table, picture] if picture else [data, table]
+
+
+def markdown(fields: dict[str, Any]) -> str:
+    """What was measured, from its JSON, as tables of a page."""
+    machine, packages = fields["machine"], fields["packages"]
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
+    lines = [
+        f"Measured {fields['at'][:10]} at commit {fields['commit']}: medians of {fields['rounds']} rounds, "
+        f"{machine['cpus']} cores, Python {machine['python']}, {versions}.",
+        "",
+    ]
+    for name, work in fields["works"].items():
+        left_out = {**work["skipped"], **dict.fromkeys(work["failed"], "failed")}
+        lines += [f"**{name}: {work['title']}**", ""]
+        lines += [*_figure_rows(work), ""] if work["medians"] else []
+        lines += [f"Left out: {contestant} ({why}).\n" for contestant, why in left_out.items()]
+    goals = [(name, goal) for name, work in fields["works"].items() for goal in work["goals"]]
+    lines += ["| | ratio or bound | goal | measured | |", "|---|---|---|---:|---|"]
+    for name, goal in goals:
+        verdict = {True: "met", False: "**missed**", None: "not judged"}[goal["met"]]
+        found = "-" if goal["found"] is None else f"{goal['found']:.2f}"
+        lines.append(f"| {name} | {goal['goal']} | {goal['bound']} | {found} | {verdict} |")
+    return "\n".join(lines) + "\n"
+
+
+def _figure_rows(work: dict[str, Any]) -> list[str]:
+    """One line a contestant, or, of many figures, one line a figure."""
+    shown, medians = work["shown"], work["medians"]
+    heads, rows = [_title(figure) for figure in shown], list(medians)
+    cells = [[_format(figure, medians[name].get(figure)) for figure in shown] for name in rows]
+    if len(shown) > len(rows):
+        heads, rows, cells = rows, heads, [list(column) for column in zip(*cells, strict=True)]
+    lines = ["| | " + " | ".join(heads) + " |", "|---" + "|---:" * len(heads) + "|"]
+    return lines + [f"| {row} | " + " | ".join(of_row) + " |" for row, of_row in zip(rows, cells, strict=True)]
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> Path | None:

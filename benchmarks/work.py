@@ -141,6 +141,13 @@ class Work:
     goals: Sequence[Goal] = ()
     prepare: Callable[[Job], Mapping[str, Any]] | None = None
     """Runs once, in a process of its own; what it returns is `Job.given`."""
+    host: Callable[[Job], contextlib.AbstractContextManager[Mapping[str, Any]]] | None = None
+    """Instead of `prepare`: all contestants and rounds run within it, in one process; what it yields is `Job.given`.
+
+    For what starts slowly or gets faster with use, as a session of Spark.
+    """
+    rounds_min: int = 1
+    """Of a full run."""
     needs_rig: bool = True
     shown: Sequence[str] = ("wall_s", "requests", "cpu_s", "memory_bytes")
     """The figures of the table."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -11,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from rollingfs.backend.contract import Backend
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError
-from rollingfs.runtime import drive
+from rollingfs.runtime import drive, lasting
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ class Bridge:
         if not self.is_async or not waits:
             return self._drive(coroutine, commits)
         loop = self._other_loop(coroutine)
-        call = _Call(coroutine)
+        call = _Call(coroutine, is_lasting=commits is not None)
         try:
             loop.call_soon_threadsafe(call.begin, loop)
             return wait(call.outcome)
@@ -155,9 +156,10 @@ def wait(future: concurrent.futures.Future[T]) -> T:
 class _Call(Generic[T]):
     """A coroutine on another thread's loop, in our hands before it begins: Ctrl-C may come at any instruction."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], *, is_lasting: bool) -> None:
         self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._coroutine = coroutine
+        self._is_lasting = is_lasting
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -166,7 +168,9 @@ class _Call(Generic[T]):
 
     async def _run(self) -> None:
         try:
-            self.outcome.set_result(await self._coroutine)
+            with lasting() if self._is_lasting else contextlib.nullcontext():
+                result = await self._coroutine
+            self.outcome.set_result(result)
         except BaseException as error:  # noqa: BLE001 - it is the caller's, raised there
             self.outcome.set_exception(error)
 

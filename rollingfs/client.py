@@ -13,6 +13,7 @@ from rollingfs.fetch import Fetcher
 from rollingfs.headers import Headers
 from rollingfs.lookup import Lookup
 from rollingfs.maintenance.collect import Collector
+from rollingfs.maintenance.plain import PlainCopies
 from rollingfs.merges import Merges
 from rollingfs.pages import Pages
 from rollingfs.policy import RollingPolicy
@@ -60,9 +61,15 @@ class Client:
         self.segments = Segments(self.committer, self.lookup, policy or RollingPolicy())
         self.merges = Merges(self.committer, self.headers)
         self.committer.resolve = self.merges.resolve
-        self.committer.settle = self.merges.settle
+        self.plain_copies = PlainCopies(self.committer, self.fetcher)
+        self.committer.settle = self._settle
         self.concats = Concats(self.committer, self.segments, self.merges)
-        self.collector = Collector(self.committer, self.lookup, self.merges)
+        self.collector = Collector(self.committer, self.lookup, self.merges, self.plain_copies)
+
+    async def _settle(self, path: str) -> None:
+        """All that a segment must not disappear with."""
+        await self.merges.settle(path)
+        await self.plain_copies.settle(path)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

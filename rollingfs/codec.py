@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rollingfs import lines, words
-from rollingfs.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark
+from rollingfs.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, PlainCopy
 
 FORMAT = "rollingfs 1"
 
@@ -60,6 +60,11 @@ def _lines(header: Header) -> Iterable[str]:
         for mark in marks:
             yield f"{kind} {mark.txn} {words.quote(mark.source)}"
     yield from map(lines.format_drop, header.drops)
+    # last, where those who do not know it keep it
+    if header.plain_copy is not None:
+        copy = header.plain_copy
+        since = "" if copy.began_ms is None else f" {words.format_time(copy.began_ms)}"
+        yield f"plain {copy.segment} {copy.start}{since}"
     yield from header.unknown
 
 
@@ -145,6 +150,11 @@ class _Parser:
     def _on_Adopted(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         token, modified = words.exactly(parts, 2)
         self._once(adopted=Adopted(words.unquote(token), words.parse_time(modified)))
+
+    def _on_plain(self, parts: Sequence[str]) -> None:
+        segment, start, *since = parts
+        began_ms = words.parse_time(*words.exactly(since, 1)) if since else None
+        self._once(plain_copy=PlainCopy(words.uuid(segment), words.number(start), began_ms))
 
     def _on_Chunk(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         self.entries.append(lines.parse_chunk(parts))

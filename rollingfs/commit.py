@@ -38,6 +38,7 @@ from rollingfs.headers import Headers, Loaded
 from rollingfs.pages import PAGE_READS_MAX, PageGoneError, Pages
 from rollingfs.runtime import Lock, Runtime, backoff_s
 from rollingfs.transitions import Verdict
+from rollingfs.turns import Turns
 
 logger = logging.getLogger("rollingfs")
 
@@ -46,8 +47,15 @@ GONE_MAX = 3
 """So often is an index page looked for that a header names; it may be another segment's, which is being replaced."""
 LAST_LOOK_S = 1.0
 """At the deadline, the header is looked at once more: then a conflict is known to have written nothing."""
+ATTEMPT_SHARE = 1 / 3
+"""Of the time for a commit: so long one request may take, so that an answer that never comes leaves time to look."""
+PROBES_MAX = 5
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ENOTDIR}
 """Errors that resending the same bytes will not mend."""
+_TELLING = (RollingError, FileNotFoundError, FileExistsError)
+"""Errors that say by themselves that nothing was written."""
+_MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
+"""A busy store, a slow answer."""
 
 
 @dataclass
@@ -95,6 +103,7 @@ class Slot:
         self.lock = lock
         self.done_drops: set[Drop] = set()
         self.settled: set[Mark] = set()
+        self.turns = Turns()
 
 
 class Writer:
@@ -188,8 +197,15 @@ class Committer:
             It cannot create or replace atomically.
         """
         root = self.backend.root(path)
-        if root not in self._abilities:
-            self._abilities[root] = await probe(self.backend, names.chunks_folder(path))
+        for count in itertools.count(1):
+            if root in self._abilities:
+                break
+            try:
+                self._abilities[root] = await probe(self.backend, names.chunks_folder(path))
+            except OSError as error:
+                if count >= PROBES_MAX or error.errno not in _MENDABLE:
+                    raise
+                await self.runtime.sleep(backoff_s(count + 3))
         return self._abilities[root]
 
     async def commit(self, path: str, step: Step, *, fresh: bool = False, named: set[str] | None = None) -> Committed:
@@ -252,22 +268,30 @@ class Committer:
         named: set[str] | None = None,
     ) -> Committed:
         """`commit`, by a caller that holds the slot and sees to merges itself."""
-        await self.abilities(path)
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
         attempt = Attempt(path, self.writer.next_number(), Moment.now(self.clock), deadline_s)
         if named is not None:
             attempt.named = named
         try:
+            await self.abilities(path)
             return await self._loop(path, slot, step, fresh, attempt)
         except KeyboardInterrupt as interrupt:
             raise await self._interrupted(path, attempt, interrupt) from interrupt
+        except OSError as error:
+            if attempt.count or isinstance(error, _TELLING):
+                raise
+            raise OSError(
+                error.errno or errno.EIO, f"{path}: nothing was committed: {error.strerror or error}"
+            ) from error
         finally:
             await self._discard(attempt)
 
     async def _loop(self, path: str, slot: Slot, step: Step, fresh: bool, attempt: Attempt) -> Committed:
         seen = None if fresh else self.headers.seen(path)
         attempt.fresh = seen is None
-        base = await self.headers.load(path) if seen is None else seen
+        if seen is not None and (way_s := slot.turns.way_s(seen.header, self.writer.id)):
+            await self.runtime.sleep(way_s)
+        base = await self._first(path, attempt) if seen is None else seen
         while True:
             try:
                 wanted = await step(self.cleared(path, base), attempt)
@@ -295,6 +319,15 @@ class Committer:
             self._check_time(path, attempt, settled=True)
             base, attempt.fresh = outcome, True
 
+    async def _first(self, path: str, attempt: Attempt) -> Loaded:
+        """The header to begin with, read within the time that the commit has."""
+        try:
+            return await self.runtime.limit(self.headers.load(path), max(self._left_s(attempt), LAST_LOOK_S))
+        except TimeoutError as error:
+            raise CommitTimeoutError(
+                f"{path}: the store did not give its header in time ({error!r}); nothing was written"
+            ) from error
+
     async def _attempt(
         self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt
     ) -> Committed | Loaded:
@@ -303,13 +336,15 @@ class Committer:
         refusals = doubts = 0
         while True:
             attempt.count += 1
+            began = time.monotonic()
             try:
                 token = await self._replace(path, base, data, attempt)
             except (OSError, TimeoutError) as error:
                 cause: Exception = error
             else:
+                slot.turns.took(time.monotonic() - began)
                 return self._took_place(path, slot, base, Loaded(wanted, token))
-            current = await self._look(path, attempt, cause)
+            current = await self._look(path, slot, attempt, cause)
             verdict = self._judge(attempt, current)
             logger.debug("%s: attempt %d (%s): %s", path, attempt.count, cause, verdict.value)
             if verdict is Verdict.MINE:
@@ -324,7 +359,7 @@ class Committer:
                 raise self._unknown(path, "the store refuses now, but an earlier request may still arrive") from cause
             if refusals >= REFUSALS_MAX:
                 raise cause
-            self._check_time(path, attempt, settled=False)
+            self._check_time(path, attempt, settled=False, cause=cause)
 
     async def _without_page(self, path: str, base: Loaded, attempt: Attempt, gone: PageGoneError) -> Loaded:
         """The header that no longer names a page that is gone, its own or that of another segment that a step read."""
@@ -353,7 +388,7 @@ class Committer:
             call = self.backend.create(header, data)
         else:
             call = self.backend.replace(header, data, base.token)
-        return await self.runtime.limit(call, self._left_s(attempt))
+        return await self.runtime.limit(call, self._share_s(attempt))
 
     def _took_place(self, path: str, slot: Slot, base: Loaded, now: Loaded) -> Committed:
         assert now.header is not None
@@ -364,15 +399,18 @@ class Committer:
             self._remembering.pop(path, None)
         return Committed(base.header, now.header)
 
-    async def _look(self, path: str, attempt: Attempt, cause: Exception) -> Loaded:
+    async def _look(self, path: str, slot: Slot, attempt: Attempt, cause: Exception) -> Loaded:
         """The header as it is now; asked again until the deadline, because without it nothing is known."""
         # jitter before the look, not after it: the next attempt must not be conditioned on what a pause has made old
-        await self.runtime.sleep(min(backoff_s(attempt.count), max(self._left_s(attempt), 0)))
+        pause_s = backoff_s(attempt.count)
+        if isinstance(cause, ConflictError) and attempt.base is not None:
+            pause_s = slot.turns.pause_s(attempt.base.header, self.writer.id, attempt.count)
+        await self.runtime.sleep(min(pause_s, max(self._left_s(attempt), 0)))
         for count in itertools.count(1):
             if self._left_s(attempt) <= 0 and count > 1:
                 break
             try:
-                return await self.runtime.limit(self.headers.load(path), max(self._left_s(attempt), LAST_LOOK_S))
+                return await self.runtime.limit(self.headers.load(path), max(self._share_s(attempt), LAST_LOOK_S))
             except (OSError, TimeoutError) as error:
                 if isinstance(error, RollingError):
                     raise self._unknown(path, f"its header cannot be read: {error}") from cause
@@ -380,12 +418,16 @@ class Committer:
                 await self.runtime.sleep(min(backoff_s(count + 3), max(self._left_s(attempt), 0)))
         raise self._unknown(path, "the store did not answer in time") from cause
 
-    def _check_time(self, path: str, attempt: Attempt, *, settled: bool) -> None:
+    def _check_time(self, path: str, attempt: Attempt, *, settled: bool, cause: Exception | None = None) -> None:
         """Raise what is to be said if there is no time for another attempt; `settled`: what was sent is void."""
         if self._left_s(attempt) > 0:
             return
         if not settled:
-            raise self._unknown(path, "the store did not answer in time")
+            why = (
+                f"{attempt.count} requests in {self.timeout_s} s were not confirmed, the last: {cause!r}; "
+                "the header has not changed so far, but one of them may still arrive"
+            )
+            raise self._unknown(path, why) from cause
         raise CommitTimeoutError(
             f"{path}: other writers were faster {attempt.count} times in {self.timeout_s} s; nothing was written"
         )
@@ -394,6 +436,12 @@ class Committer:
         if attempt.began.age_s(self.clock) > AGE_S_MAX:
             return 0.0
         return attempt.deadline_s - time.monotonic()
+
+    def _share_s(self, attempt: Attempt) -> float:
+        """For how long one request may take; the first has all of it, however long its chunks took to write."""
+        share_s = self.timeout_s * ATTEMPT_SHARE
+        is_first = attempt.count == 1 and attempt.began.age_s(self.clock) <= AGE_S_MAX
+        return share_s if is_first else min(self._left_s(attempt), share_s)
 
     @staticmethod
     def _unknown(path: str, why: str) -> AppendOutcomeUnknown:
@@ -447,9 +495,14 @@ class Committer:
             files += of_page
             pages += [drop.file] * drop.whole
         files += [drop.file for drop in due if not drop.is_page and not names.is_staged(drop.file)]
-        for group in (files, pages):  # a page goes last: it alone names its chunks
-            if group:
-                await self.backend.delete([names.resolve(path, file) for file in group])
+        try:
+            for group in (files, pages):  # a page goes last: it alone names its chunks
+                if group:
+                    await self.backend.delete([names.resolve(path, file) for file in group])
+        except OSError as error:
+            why = error.strerror or error
+            text = f"{path}: committed, but what was dropped could not be deleted yet, collect() will: {why}"
+            raise OSError(error.errno or errno.EIO, text) from error
         self.remember(path, drops=due)
 
     async def _dropped_from(self, path: str, drop: Drop) -> list[str]:

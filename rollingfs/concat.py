@@ -24,7 +24,7 @@ from rollingfs.header import MARKS_MAX, Adopted, Header, Mark, Merge
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item
 from rollingfs.lookup import is_shadowed, modified_ms
-from rollingfs.merges import SOURCES_AT_ONCE_MAX, Merges, is_merging
+from rollingfs.merges import Merges, is_merging
 from rollingfs.pages import PageGoneError
 from rollingfs.pins import Pin, format_pin, pin_path
 from rollingfs.runtime import backoff_s
@@ -362,7 +362,7 @@ class Concats:
                 logger.warning("%s: its merge mark stays until somebody meets it: %s", source.path, error)
 
     async def _each(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-        return await self.committer.runtime.gather(calls, SOURCES_AT_ONCE_MAX)
+        return await self.committer.runtime.gather(calls, self.committer.backend.requests_max)
 
 
 def _items(source: Source, frozen: Header) -> list[Item]:

@@ -81,4 +81,4 @@ class AppendInterrupted(KeyboardInterrupt):
 
 
 class CommitTimeoutError(RollingError, TimeoutError):
-    """Others replaced the header again and again until `commit_timeout_s` had passed. Nothing was written."""
+    """Others replaced the header until `commit_timeout_s` had passed, or it could not be read. Nothing was written."""

@@ -38,11 +38,15 @@ class Fetcher:
         self.lookup = lookup
         self.pages = pages
 
-    async def read(self, view: View, start: int, end: int, *, range_bytes: int | None = None) -> bytes:
+    async def read(
+        self, view: View, start: int, end: int, *, limit: int | None = None, range_bytes: int | None = None
+    ) -> bytes:
         """The bytes ``[start, end)`` of a snapshot, in segment offsets.
 
         Parameters
         ----------
+        limit
+            How many reads of the backend may be under way; by default what the backend says makes sense.
         range_bytes
             Ask the backend for at most so many bytes at once; by default as suits the size of the read.
 
@@ -57,7 +61,7 @@ class Fetcher:
         CorruptChunkError
             A chunk that the header names is missing, too short, or fails its checksum.
         """
-        [result] = await self.read_many([(view, start, end)], range_bytes=range_bytes)
+        [result] = await self.read_many([(view, start, end)], limit, range_bytes=range_bytes)
         if isinstance(result, Exception):
             raise result
         return result

@@ -28,6 +28,7 @@ from rollingfs.reader import ReadFile
 from rollingfs.stream import Stream
 from rollingfs.tail import open_follow
 from rollingfs.transitions import missing
+from rollingfs.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.verbs import Verbs
 from rollingfs.wrapped import CompressedFile, TextFile
 from rollingfs.writer import WriteFile
@@ -44,7 +45,10 @@ OPTIONS = frozenset(
         "inline_bytes",
         "max_age",
         "max_bytes",
+        "max_concurrency",
+        "max_memory",
         "policy",
+        "prefetch",
         "single_writer",
         "sync",
         "target_options",
@@ -82,11 +86,19 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         Your word that nobody else writes, for a filesystem without atomic writes.
     clock
         The wall clock, seconds since 1970.
+    max_concurrency
+        How many requests for data may be under way for one read, `cat_ranges` or open file; None for what suits the
+        store: 32 on S3, whose pool gets at least twice as many connections.
+    prefetch
+        Whether files that are read from front to back are fetched ahead of their reader.
+    max_memory
+        How many bytes (or text like ``"64MiB"``) an open file may hold of what it fetched ahead.
 
     Raises
     ------
     ValueError
-        No target, or more than one; a policy out of range.
+        No target, or more than one; a policy or a tuning out of range; more `max_concurrency` than the connections
+        (``config_kwargs={"max_pool_connections": ...}``) that the target is given.
     TypeError
         An unknown option.
     ImportError
@@ -117,6 +129,9 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         sync: bool = True,
         single_writer: bool = False,
         clock: Clock = time.time,
+        max_concurrency: int | None = None,
+        prefetch: bool = True,
+        max_memory: int | str = MEMORY_BYTES_DEFAULT,
         asynchronous: bool = False,
         loop: Any = None,
         batch_size: int | None = None,
@@ -127,6 +142,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             target_protocol = self.target_default
         nested = take_target_options(target_protocol, options)
         refuse_unknown(options, OPTIONS, target_protocol)
+        self._tuning = Tuning(max_concurrency, prefetch, max_memory)
         target = Target(
             target_protocol,
             {**(target_options or {}), **nested},
@@ -136,6 +152,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             single_writer=single_writer,
             asynchronous=asynchronous,
             loop=loop,
+            max_concurrency=max_concurrency,
         )
         rolling = make_policy(policy, max_bytes, max_age, inline_bytes)
         self._backend = target.open()
@@ -206,6 +223,8 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             For reading: positions are segment offsets, rather than counted from the first retained byte.
         owner : str
             For ``"ab"``: hold the segment exclusively until the file is closed.
+        max_concurrency, prefetch, max_memory
+            For reading: as for the filesystem, for this file; `max_concurrency` not above the filesystem's.
 
         Raises
         ------
@@ -213,6 +232,8 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             For reading: there is no such file.
         FileExistsError
             ``"xb"``, and something is there.
+        ValueError
+            No such mode; a tuning out of range, or for writing.
         """
         text = {key: kwargs.pop(key) for key in ("encoding", "errors", "newline") if "b" not in mode and key in kwargs}
         if "r" in mode or ("b" in mode and compression is None):
@@ -235,9 +256,13 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         attrs: Mapping[str, str] | None = None,
         cache_type: str | None = None,
         follow: bool = False,
+        max_concurrency: int | None = None,
+        prefetch: bool | None = None,
+        max_memory: int | str | None = None,
         **kwargs: Any,
     ) -> ReadFile | WriteFile | BufferedReader:
         path = self._strip(path)
+        tuning = self._tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
         if mode == "rb":
             if names.is_reserved(path):
                 raise missing(path)
@@ -252,7 +277,10 @@ class RollingFileSystem(Methods, ChainedFileSystem):
                 block_size=block_size,
                 cache_type=cache_type,
                 cache_options=cache_options,
+                tuning=tuning,
             )
+        if tuning != self._tuning:
+            raise ValueError(f"max_concurrency, prefetch and max_memory are for reading, not for mode {mode!r}")
         if mode not in WRITE_MODES:
             raise ValueError(f"mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
         return WriteFile(self, self._client, self._bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs)

@@ -149,6 +149,21 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainCopy:
+    """The retained bytes of a sealed segment as one file under its plain name, for tools that know no headers.
+
+    Once it is written, `Adopted` names it: so whatever makes an end of the segment makes an end of it, too.
+    """
+
+    segment: str
+    """Incarnation: who does not know this line may carry it into another, where it means nothing."""
+    start: int
+    """Start offset of the segment when it was written."""
+    began_ms: int | None = None
+    """Since when it is being written; None once it is whole."""
+
+
+@dataclass(frozen=True, slots=True)
 class Merge:
     """The mark of a source whose entries are on their way into a target."""
 
@@ -194,6 +209,7 @@ class Header:
     evicted: int = 0
     drops: tuple[Drop, ...] = ()
     adopted: Adopted | None = None
+    plain_copy: PlainCopy | None = None
     merges: tuple[Mark, ...] = ()
     aborts: tuple[Mark, ...] = ()
     created_ms: int = 0
@@ -224,6 +240,22 @@ class Header:
     @property
     def deleted(self) -> bool:
         return self.phase is Phase.DELETED
+
+    @property
+    def has_plain_copy(self) -> bool:
+        """Whether the file that `adopted` names holds just what is retained: a truncation makes it stale."""
+        return not self.deleted and self.plain_copy == PlainCopy(self.segment, self.start)
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether somebody is writing its plain copy, or died at it: the file under its plain name may be of it."""
+        copy = self.plain_copy
+        return copy is not None and copy.segment == self.segment and copy.began_ms is not None and not self.deleted
+
+    @property
+    def must_settle(self) -> bool:
+        """Whether something is to be settled before the segment may disappear or change its incarnation."""
+        return bool(self.merges or self.aborts) or self.is_copying
 
     @property
     def chunk_count(self) -> int:

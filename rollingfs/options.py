@@ -46,6 +46,7 @@ class Target:
     single_writer: bool = False
     asynchronous: bool = False
     loop: Any = None
+    max_concurrency: int | None = None
 
     def open(self) -> Backend:
         """The backend.
@@ -53,7 +54,7 @@ class Target:
         Raises
         ------
         ValueError
-            No target, or more than one.
+            No target, or more than one; a `max_concurrency` that the backend cannot have.
         ImportError
             The target is S3 and s3fs is not installed.
         """
@@ -70,9 +71,11 @@ class Target:
         if len(given) > 1:
             raise ValueError(f"rolling needs one target, but {' and '.join(given)} are given: leave out all but one")
         if self.backend is not None:
+            if self.max_concurrency is not None:
+                raise ValueError("max_concurrency cannot be set for a backend that is given: set its own requests_max")
             return self.backend
         fs = self.fs if self.fs is not None else self._filesystem()
-        return adapt(fs, sync=self.sync, single_writer=self.single_writer)
+        return adapt(fs, sync=self.sync, single_writer=self.single_writer, max_concurrency=self.max_concurrency)
 
     def _filesystem(self) -> AbstractFileSystem:
         protocol = self.protocol or ""
@@ -102,8 +105,16 @@ def require_s3fs() -> None:
         raise ImportError("segments on S3 need s3fs: pip install 'rollingfs[s3]'") from error
 
 
-def adapt(fs: AbstractFileSystem, *, sync: bool = True, single_writer: bool = False) -> Backend:
-    """The adapter for a filesystem, which itself is not altered."""
+def adapt(
+    fs: AbstractFileSystem, *, sync: bool = True, single_writer: bool = False, max_concurrency: int | None = None
+) -> Backend:
+    """The adapter for a filesystem, which itself is not altered.
+
+    Raises
+    ------
+    ValueError
+        The filesystem is a rolling one, or has fewer connections than `max_concurrency`.
+    """
     if "rolling" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol):
         raise ValueError("the target of rolling is itself a rolling filesystem: name the filesystem below it")
     if isinstance(fs, LocalFileSystem):
@@ -114,8 +125,11 @@ def adapt(fs: AbstractFileSystem, *, sync: bool = True, single_writer: bool = Fa
     if s3fs is not None and isinstance(fs, s3fs.S3FileSystem):
         from rollingfs.backend.s3 import S3Backend
 
-        return S3Backend(fs)
-    return GenericBackend(fs, single_writer=single_writer)
+        return S3Backend(fs, max_concurrency)
+    backend = GenericBackend(fs, single_writer=single_writer)
+    if max_concurrency is not None:
+        backend.requests_max = max_concurrency
+    return backend
 
 
 def make_policy(

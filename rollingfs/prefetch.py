@@ -9,16 +9,14 @@ from collections.abc import Callable
 from rollingfs.bridge import wait
 
 PREFETCH_RANGE_BYTES = 8 * 1024 * 1024
-PREFETCH_RANGES_MAX = 32
-PREFETCH_BYTES_MAX = 128 * 1024 * 1024
-"""What is on its way or waits to be taken; a read as large as that is fetched by itself."""
 READ_BYTES_MIN = 1024 * 1024
 READ_BYTES_MAX = 32 * 1024 * 1024
 
 
-def range_bytes(read_bytes: int) -> int:
+def range_bytes(read_bytes: int, memory_bytes: int) -> int:
     """How much to fetch at a time for reads of so many bytes: as much, if that is sensible, so that none is copied."""
-    return read_bytes if READ_BYTES_MIN <= read_bytes <= READ_BYTES_MAX else PREFETCH_RANGE_BYTES
+    size = read_bytes if READ_BYTES_MIN <= read_bytes <= READ_BYTES_MAX else PREFETCH_RANGE_BYTES
+    return min(size, memory_bytes // 2)  # one is waited for while another is on its way
 
 
 class Window:
@@ -32,8 +30,8 @@ class Window:
         What there is to fetch.
     size
         Of a range.
-    ranges_max
-        How many ranges may be on their way or waiting to be taken.
+    ranges_max, memory_bytes
+        How many ranges, and bytes, may be on their way or waiting to be taken.
     """
 
     def __init__(
@@ -43,12 +41,13 @@ class Window:
         end: int,
         size: int,
         ranges_max: int,
+        memory_bytes: int,
     ) -> None:
         self._begin = begin
         self._next = start
         self._end = end
         self._size = size
-        self._ranges_max = min(ranges_max, PREFETCH_RANGES_MAX, PREFETCH_BYTES_MAX // size)
+        self._ranges_max = min(ranges_max, memory_bytes // size)
         self._ranges: deque[tuple[int, int, concurrent.futures.Future[bytes]]] = deque()
         self._fill()
 

@@ -7,6 +7,7 @@ import io
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from fsspec.caching import caches
@@ -16,7 +17,8 @@ from rollingfs.client import Client
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.listing import info_of
 from rollingfs.lookup import View
-from rollingfs.prefetch import PREFETCH_BYTES_MAX, PREFETCH_RANGE_BYTES, Window, range_bytes
+from rollingfs.prefetch import PREFETCH_RANGE_BYTES, Window, range_bytes
+from rollingfs.tuning import Tuning
 
 BLOCK_BYTES = 5 * 1024 * 1024
 """What `blocksize` says if nobody set it: how much a consumer that asks may read at once."""
@@ -54,9 +56,13 @@ class ReadFile(io.BufferedIOBase):
         Only what `blocksize` says.
     cache_type, cache_options
         fsspec's ``"parts"`` (ranges that are known already) is used; of other caches there is no need.
+    tuning
+        How many requests may be under way, and whether and how much is fetched ahead.
 
     Raises
     ------
+    ValueError
+        More requests at once than the filesystem allows.
     FileNotFoundError
         Nothing is there.
     """
@@ -76,8 +82,16 @@ class ReadFile(io.BufferedIOBase):
         block_size: int | str | None = None,
         cache_type: str | None = None,
         cache_options: dict[str, Any] | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         super().__init__()
+        self._tuning = tuning or Tuning()
+        self._requests_max = self._tuning.max_concurrency or client.backend.requests_max
+        if self._requests_max > client.backend.requests_max:
+            raise ValueError(
+                f"{path}: max_concurrency is {self._requests_max}, but the filesystem's is "
+                f"{client.backend.requests_max}: make the filesystem with a larger max_concurrency"
+            )
         self.fs = fs
         self.path = path
         self.absolute = absolute
@@ -103,7 +117,7 @@ class ReadFile(io.BufferedIOBase):
         return f"<{type(self).__name__} {self.path}>"
 
     def __reduce__(self) -> tuple[Callable[..., ReadFile], tuple[Any, ...]]:
-        return _reopen, (self.fs, self.path, self.absolute, self.blocksize, self.loc)
+        return _reopen, (self.fs, self.path, self.absolute, self.blocksize, self.loc, self._tuning)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -209,7 +223,7 @@ class ReadFile(io.BufferedIOBase):
         end = min(start + nbytes, view.length)
         if start >= end:
             return b""
-        return self._bridge.run(self._client.fetcher.read(view, start, end))
+        return self._bridge.run(self._client.fetcher.read(view, start, end, limit=self._requests_max))
 
     def read1(self, size: int = -1, /) -> bytes:
         """Read up to `size` bytes with at most one wait: what is in the buffer, else like `read`."""
@@ -347,7 +361,7 @@ class ReadFile(io.BufferedIOBase):
             return await self._client.lookup.view(self.path, fresh=True)
 
         async def fetch() -> View:
-            found[:] = await self._client.fetcher.read_many([(believed, start, end)])
+            found[:] = await self._client.fetcher.read_many([(believed, start, end)], self._requests_max)
             return believed
 
         calls = [look, fetch] if start < end else [look]
@@ -395,8 +409,8 @@ class ReadFile(io.BufferedIOBase):
         if 0 <= start - self._buffer_start < len(self._buffer):
             return
         sequential = self._streak + 1 if start == self._fetched_end else 0
-        if self._window is None and self._bridge.is_async and sequential >= SEQUENTIAL_READS_MIN:
-            self._window = self._open_window(start, end - start) if end - start < PREFETCH_BYTES_MAX else None
+        if self._window is None and sequential >= SEQUENTIAL_READS_MIN and self._may_prefetch(end - start):
+            self._window = self._open_window(start, end - start)
         if self._window is not None:
             ahead = self._from_window(start)
             if ahead is not None:
@@ -404,7 +418,12 @@ class ReadFile(io.BufferedIOBase):
                 return
         if sequential and not self._bridge.is_async:
             end = max(end, min(start + SYNC_BUFFER_BYTES, self._view.length))
-        self._fetched(start, self._bridge.run(self._client.fetcher.read(self._view, start, end)))
+        read = self._client.fetcher.read(self._view, start, end, limit=self._requests_max)
+        self._fetched(start, self._bridge.run(read))
+
+    def _may_prefetch(self, size: int) -> bool:
+        """Whether a window is of use for reads of this size; one that would fill it is fetched by itself."""
+        return self._bridge.is_async and self._tuning.prefetch and size < self._tuning.memory_bytes
 
     def _fetched(self, start: int, data: bytes) -> None:
         """Keep what was read."""
@@ -430,11 +449,13 @@ class ReadFile(io.BufferedIOBase):
         def begin(first: int, last: int) -> concurrent.futures.Future[bytes]:
             return bridge.start(fetcher.read(view, first, last, range_bytes=PREFETCH_RANGE_BYTES))
 
-        return Window(begin, start, view.length, range_bytes(size), self._client.backend.requests_max)
+        memory_bytes = self._tuning.memory_bytes
+        size = range_bytes(size, memory_bytes)
+        return Window(begin, start, view.length, size, self._requests_max, memory_bytes)
 
 
-def _reopen(fs: Any, path: str, absolute: bool, block_size: int, loc: int) -> ReadFile:
+def _reopen(fs: Any, path: str, absolute: bool, block_size: int, loc: int, tuning: Tuning) -> ReadFile:
     options = {"absolute": True} if absolute else {}
-    file: ReadFile = fs.open(path, "rb", block_size=block_size, **options)
+    file: ReadFile = fs.open(path, "rb", block_size=block_size, **options, **asdict(tuning))
     file.seek(loc)
     return file

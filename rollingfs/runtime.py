@@ -11,7 +11,8 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -35,6 +36,24 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
         return result
     coroutine.close()
     raise RuntimeError("a coroutine over a sync backend suspended; this is a bug in the backend")
+
+
+_lasting: ContextVar[asyncio.Task[Any] | None] = ContextVar("rollingfs_lasting", default=None)
+
+
+@contextlib.contextmanager
+def lasting() -> Iterator[None]:
+    """Say that nobody cancels the running task, so that `AsyncRuntime.shield` need not make another one within."""
+    token = _lasting.set(asyncio.current_task())  # the task itself: what it starts inherits the variable
+    try:
+        yield
+    finally:
+        _lasting.reset(token)
+
+
+async def _lastingly(call: Coroutine[Any, Any, T]) -> T:
+    with lasting():
+        return await call
 
 
 def backoff_s(attempt: int) -> float:
@@ -74,10 +93,8 @@ class _TaskLock:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
-    @contextlib.asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        async with self._lock:
-            yield
+    def held(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return self._lock
 
 
 class SyncRuntime:
@@ -133,7 +150,9 @@ class AsyncRuntime:
 
     async def shield(self, call: Coroutine[Any, Any, T]) -> T:
         """Go on with `call` although the caller is cancelled: a commit under way must reach its verdict."""
-        task = asyncio.ensure_future(call)
+        if _lasting.get() is asyncio.current_task():
+            return await call
+        task = asyncio.ensure_future(_lastingly(call))
         task.add_done_callback(_retrieve)
         return await asyncio.shield(task)
 

@@ -222,8 +222,8 @@ def create(
     fresh = Header(segment, 1, policy=policy, adopted=adopted, created_ms=now_ms)
     if base is None:
         return fresh
-    if base.merges or base.aborts:
-        raise MarksFullError(f"segment {base.segment} has merge marks to be settled")
+    if base.must_settle:
+        raise MarksFullError(f"segment {base.segment} has marks to be settled")
     adopted = adopted or base.adopted
     drops = drop_all(base, now_ms)
     return replace(fresh, version=base.version, epoch=base.epoch + 1, adopted=adopted, drops=drops)
@@ -268,8 +268,8 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
     MarksFullError
         It has merge marks, which must be settled first.
     """
-    if header.merges or header.aborts:
-        raise MarksFullError(f"segment {header.segment} has merge marks to be settled")
+    if header.must_settle:
+        raise MarksFullError(f"segment {header.segment} has marks to be settled")
     return Header(
         header.segment,
         header.version,

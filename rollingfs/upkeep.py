@@ -6,6 +6,8 @@ from rollingfs.bridge import Bridge
 from rollingfs.client import Client
 from rollingfs.lookup import View
 from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
+from rollingfs.maintenance.plain import check_sealed
+from rollingfs.maintenance.steps import Progress
 from rollingfs.maintenance.verify import Verified, Verifier
 from rollingfs.policy import parse_seconds
 from rollingfs.snapshot import Snapshot
@@ -21,7 +23,9 @@ class Upkeep(Snapshot):
     async def _look(self, *, fresh: bool = True) -> View:
         raise NotImplementedError
 
-    def consolidate(self, grace: float | str = READERS_GRACE_S) -> Consolidated:
+    def consolidate(
+        self, grace: float | str = READERS_GRACE_S, *, plain: bool = False, progress: Progress | None = None
+    ) -> Consolidated:
         """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on beside it.
 
         Parameters
@@ -29,42 +33,68 @@ class Upkeep(Snapshot):
         grace
             Seconds (or text like ``"10min"``) for which the old files stay for readers that opened the segment
             before. They go with the next truncation, collection or consolidation after that.
+        plain
+            Then write what is retained as one file under the segment's plain name as well, for tools that know no
+            headers; the segment must be sealed. It is there beside the chunks, and goes with the segment. After a
+            truncation it is stale: collection deletes it, or this, called again, replaces it.
+        progress
+            Told how many more bytes are done, of as many as the segment has (with `plain`, of twice as many), from
+            whatever thread the library runs on.
 
         Raises
         ------
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum.
+        SegmentNotSealedError
+            It may still grow, so it has no plain copy; nothing was done.
+        FileExistsError
+            A file that is not the segment's has its plain name; the chunks were joined.
         """
-        return self._bridge.run(self._to_consolidate(grace), commits=self.path)
+        return self._bridge.run(self._to_consolidate(grace, plain, progress), commits=self.path)
 
-    async def _consolidate(self, grace: float | str = READERS_GRACE_S) -> Consolidated:
-        return await self._bridge.arun(self._to_consolidate(grace))
+    async def _consolidate(
+        self, grace: float | str = READERS_GRACE_S, *, plain: bool = False, progress: Progress | None = None
+    ) -> Consolidated:
+        return await self._bridge.arun(self._to_consolidate(grace, plain, progress))
 
-    async def _to_consolidate(self, grace: float | str) -> Consolidated:
+    async def _to_consolidate(self, grace: float | str, plain: bool, progress: Progress | None) -> Consolidated:
         header = (await self._look()).header
         if header is None:
-            return Consolidated()  # a plain file is one chunk
+            return Consolidated()  # a plain file is one chunk, and is what it would be copied to
+        if plain:
+            check_sealed(header, self.path)
         consolidator = Consolidator(self._client.committer, self._client.fetcher)
-        result = await consolidator.consolidate(self.path, segment=header.segment, grace_s=parse_seconds(grace))
+        result = await consolidator.consolidate(
+            self.path, segment=header.segment, grace_s=parse_seconds(grace), progress=progress
+        )
+        if plain:
+            copied = await self._client.plain_copies.write(self.path, segment=header.segment, progress=progress)
+            result = result.plus(Consolidated(0, 0, copied.joined_bytes, copied.copied_bytes, copied.size))
         await self._look(fresh=False)
         return result
 
-    def verify(self) -> list[Verified]:
+    def verify(self, *, progress: Progress | None = None) -> list[Verified]:
         """Read every chunk; one row for each, which says whether it is there, as long and with the bytes it should be.
+
+        Parameters
+        ----------
+        progress
+            Told how many more bytes were read, of as many as the segment has, from whatever thread the library runs
+            on.
 
         Raises
         ------
         CorruptHeaderError
             The header itself is damaged.
         """
-        return self._bridge.run(self._to_verify())
+        return self._bridge.run(self._to_verify(progress))
 
-    async def _verify(self) -> list[Verified]:
-        return await self._bridge.arun(self._to_verify())
+    async def _verify(self, *, progress: Progress | None = None) -> list[Verified]:
+        return await self._bridge.arun(self._to_verify(progress))
 
-    async def _to_verify(self) -> list[Verified]:
+    async def _to_verify(self, progress: Progress | None) -> list[Verified]:
         await self._look()
-        return await Verifier(self._client).verify(self.path)
+        return await Verifier(self._client).verify(self.path, progress=progress)
 
     def tail(
         self,

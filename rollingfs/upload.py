@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import threading
 import time
 from collections import deque
+from typing import Protocol
 
 import google_crc32c
 
@@ -12,9 +15,10 @@ from rollingfs import names
 from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.chunks import Stored
 from rollingfs.clock import Clock, Moment
+from rollingfs.runtime import drive
 
 FINISHING_MAX = 8
-"""How many full chunks may be on their way to an async store while the next one is written."""
+"""How many full chunks may be on their way to the store while the next one is written."""
 FINISHING_BYTES_MAX = 64 * 1024 * 1024
 COPY_BYTES = 4 * 1024 * 1024
 
@@ -22,8 +26,8 @@ COPY_BYTES = 4 * 1024 * 1024
 class ChunkWriter:
     """Writes a stream into new chunk files of one segment, each at most `max_bytes` long.
 
-    Nothing is committed: `finish` returns what was stored, `abort` removes it. Over an async backend full chunks
-    are finished while the next is written.
+    Nothing is committed: `finish` returns what was stored, `abort` removes it. Full chunks are finished while the
+    next is written: in tasks over an async backend, in a thread each where the backend says that it `finishes_aside`.
 
     Parameters
     ----------
@@ -51,7 +55,7 @@ class ChunkWriter:
         self.size = 0
         self._start = start
         self._full: list[_OpenChunk] = []
-        self._finishing: deque[tuple[_OpenChunk, asyncio.Task[None]]] = deque()
+        self._finishing: deque[tuple[_OpenChunk, _Finishing]] = deque()
         self._open: _OpenChunk | None = None
 
     async def write(self, data: Buffer) -> None:
@@ -75,11 +79,10 @@ class ChunkWriter:
 
     async def abort(self) -> None:
         """Remove what was written: nobody has been told of it."""
-        tasks = [task for _, task in self._finishing]
-        for task in tasks:
-            task.cancel()
-        if tasks:  # of nothing, `gather` wants an event loop, which a sync backend's thread has not
-            await asyncio.gather(*tasks, return_exceptions=True)  # their errors are why we abort
+        for _, finishing in self._finishing:
+            finishing.cancel()
+        for _, finishing in self._finishing:
+            await finishing.over()
         self._finishing.clear()
         files, self._full = self._full, []
         begun = [*files, self._open] if self._open is not None else files
@@ -110,16 +113,18 @@ class ChunkWriter:
         assert chunk is not None
         self._open = None
         self._full.append(chunk)
-        if not self.backend.is_async:
+        if self.backend.is_async:
+            self._finishing.append((chunk, _Task(chunk)))
+        elif self.backend.finishes_aside:
+            self._finishing.append((chunk, _Thread(chunk)))
+        else:
             await chunk.finish()
-            return
-        self._finishing.append((chunk, asyncio.ensure_future(chunk.finish())))
         await self._settle(FINISHING_MAX, FINISHING_BYTES_MAX)
 
     async def _settle(self, count_max: int, bytes_max: int) -> None:
         """Wait, oldest first, until no more than so many chunks, and bytes, are being finished."""
         while len(self._finishing) > count_max or sum(chunk.size for chunk, _ in self._finishing) > bytes_max:
-            await self._finishing[0][1]
+            await self._finishing[0][1].wait()
             self._finishing.popleft()
 
 
@@ -152,3 +157,51 @@ class _OpenChunk:
     def stored(self) -> Stored:
         at_ms = round(self.began.wall_s * 1000)
         return Stored(self.path, self.size, self._crc, at_ms, self.began, self.staged, self.stored_at)
+
+
+class _Finishing(Protocol):
+    """A chunk on its way to the store, beside its writer."""
+
+    async def wait(self) -> None:
+        """Wait for the end of it, and raise what it raised."""
+
+    def cancel(self) -> None:
+        """Stop it where that can be done."""
+
+    async def over(self) -> None:
+        """Wait for the end of it, whatever came of it."""
+
+
+class _Task:
+    def __init__(self, chunk: _OpenChunk) -> None:
+        self._task = asyncio.ensure_future(chunk.finish())
+
+    async def wait(self) -> None:
+        await self._task
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def over(self) -> None:
+        await asyncio.gather(self._task, return_exceptions=True)  # its error is why we abort
+
+
+class _Thread:
+    def __init__(self, chunk: _OpenChunk) -> None:
+        self._done: concurrent.futures.Future[None] = concurrent.futures.Future()
+        threading.Thread(target=self._run, args=(chunk,), name="rollingfs-finish").start()
+
+    def _run(self, chunk: _OpenChunk) -> None:
+        try:
+            self._done.set_result(drive(chunk.finish()))
+        except BaseException as error:  # noqa: BLE001 - it is the writer's, raised there
+            self._done.set_exception(error)
+
+    async def wait(self) -> None:
+        self._done.result()
+
+    def cancel(self) -> None:
+        """Nothing: a flush cannot be broken off."""
+
+    async def over(self) -> None:
+        concurrent.futures.wait([self._done])

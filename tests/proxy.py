@@ -14,6 +14,12 @@ DROP_BEFORE = "drop before"
 """End the connection; the server never sees the request."""
 DROP_AFTER = "drop after"
 """Let the server act, then end the connection without its answer."""
+CUT = "cut"
+"""Let the server act, then end the connection in the middle of the answer's body."""
+STALL = "stall"
+"""Keep the connection open until the proxy ends; the server never sees the request."""
+HOLD = "hold"
+"""Let the server act, then keep the connection open, and its answer back, until the proxy ends."""
 
 HOP_HEADERS = ("connection", "keep-alive", "transfer-encoding", "expect", "content-length")
 
@@ -34,8 +40,9 @@ class Proxy:
 
     url: str
     seen: list[Seen] = field(default_factory=list)
-    fault: Callable[[Seen], str | tuple[int, str] | None] = lambda _: None
-    """For each request: nothing, `DROP_BEFORE`, `DROP_AFTER`, or the status and code of a refusal."""
+    fault: Callable[[Seen], str | tuple[int, str | bytes] | None] = lambda _: None
+    """For each request: nothing, one of the words above, or the status and code (or whole body) of a refusal."""
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def fail(self, *faults: str | tuple[int, str], method: str) -> None:
         """Meet the next requests of `method` with these faults, one each."""
@@ -59,6 +66,7 @@ def proxy_to(endpoint_url: str) -> Iterator[Proxy]:
     try:
         yield server.proxy  # type: ignore[attr-defined]
     finally:
+        server.proxy.ended.set()  # type: ignore[attr-defined]
         server.shutdown()
         server.server_close()
         thread.join()
@@ -76,12 +84,15 @@ class _Handler(BaseHTTPRequestHandler):
         seen = Seen(self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
         proxy.seen.append(seen)
         fault = proxy.fault(seen)
-        if fault == DROP_BEFORE:
+        if fault == STALL:
+            proxy.ended.wait()
+        if fault in (DROP_BEFORE, STALL):
             self.close_connection = True
             return
         if isinstance(fault, tuple):
-            text = f"<Error><Code>{fault[1]}</Code><Message>by the proxy</Message></Error>".encode()
-            self._answer(fault[0], [("Content-Type", "application/xml")], text)
+            code = fault[1]
+            text = f"<Error><Code>{code}</Code><Message>by the proxy</Message></Error>".encode()
+            self._answer(fault[0], [("Content-Type", "application/xml")], code if isinstance(code, bytes) else text)
             return
         upstream = http.client.HTTPConnection(self.server.upstream, timeout=60)  # type: ignore[attr-defined]
         try:
@@ -90,11 +101,16 @@ class _Handler(BaseHTTPRequestHandler):
             upstream.request(self.command, self.path, body, headers)
             answer = upstream.getresponse()
             data = answer.read()
-            if fault == DROP_AFTER:
+            if fault == HOLD:
+                proxy.ended.wait()
+            if fault in (DROP_AFTER, HOLD):
                 self.close_connection = True
                 return
             kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in HOP_HEADERS]
             length = answer.getheader("Content-Length") if self.command == "HEAD" else None
+            if fault == CUT:
+                self.close_connection = True
+                length, data = str(len(data)), data[: len(data) // 2]
             self._answer(answer.status, kept, data, length)
         finally:
             upstream.close()

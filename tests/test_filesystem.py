@@ -25,6 +25,7 @@ from rollingfs import (
 )
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.tuning import Tuning
 from tests.servers import count_requests, new_bucket
 
 
@@ -788,3 +789,27 @@ def test_a_file_opened_from_a_cached_header_begins_where_another_client_truncate
     other.truncate(path, 25)
     with mine.open(path) as file:
         assert read(file) == b"56789" + b"0123456789" * 2
+
+
+# -- tuning --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(moto, moto_bucket):
+    fs = RollingFileSystem("s3", moto, max_concurrency=40, max_memory="16MiB", prefetch=False, skip_instance_cache=True)
+    assert fs._backend.requests_max == 40
+    path = f"{moto_bucket}/{uuid.uuid4().hex}"
+    fs.pipe_file(path, b"0123456789")
+    with fs.open(path, "rb") as file:
+        assert file._tuning == Tuning(40, False, 16 * 2**20)
+    with fs.open(path, "rb", max_concurrency=4, prefetch=True) as file:
+        assert file._tuning == Tuning(4, True, 16 * 2**20)
+        assert file.read() == b"0123456789"
+    with pytest.raises(ValueError, match="max_concurrency is 41, but the filesystem's is 40"):
+        fs.open(path, "rb", max_concurrency=41)
+    with pytest.raises(ValueError, match="are for reading, not for mode 'ab'"):
+        fs.open(path, "ab", max_memory="1MiB")
+
+
+def test_a_backend_that_is_given_has_its_own_concurrency():
+    with pytest.raises(ValueError, match="set its own requests_max"):
+        RollingFileSystem(backend=MemoryBackend(), max_concurrency=8, skip_instance_cache=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rollingfs.codec import format_header, parse_header
-from rollingfs.header import OFFSET_MAX, Adopted, Chunk, Commit, Drop, Header, Mark, Merge, Page, Phase
+from rollingfs.header import OFFSET_MAX, Adopted, Chunk, Commit, Drop, Header, Mark, Merge, Page, Phase, PlainCopy
 from rollingfs.index import format_page, parse_page
 from rollingfs.policy import RollingPolicy
 
@@ -139,6 +139,16 @@ HEADERS: dict[str, Header] = {
         merges=(Mark(TXN, "../2026/01"), Mark(TXN, "02 feb")),
         aborts=(Mark(TXN_2, "$strange\nname"),),
     ),
+    "plain-copy": Header(
+        SEGMENT,
+        9,
+        phase=Phase.SEALED,
+        start=100,
+        adopted=Adopted('"5eb63bbbe01eeed0"', AT_MS),
+        plain_copy=PlainCopy(SEGMENT, 100),
+        unknown=("colour blue",),
+    ),
+    "plain-copy-begun": Header(SEGMENT, 8, phase=Phase.SEALED, plain_copy=PlainCopy(SEGMENT, 0, AT_MS)),
     "newer-lines": Header(SEGMENT, 2, unknown=("colour blue", "hint  two blanks %zz", "mirror-of somewhere=1")),
     "policy": Header(SEGMENT, 1, policy=RollingPolicy(1, 0.001, 1024 * 1024)),
     "largest-numbers": Header(

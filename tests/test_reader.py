@@ -30,6 +30,7 @@ from rollingfs.bridge import Bridge
 from rollingfs.client import Client
 from rollingfs.header import Page
 from rollingfs.reader import ReadFile
+from rollingfs.tuning import Tuning
 from tests.servers import count_requests, new_bucket, require, shared_backend
 
 MIB = 2**20
@@ -324,16 +325,20 @@ class Opener:
     def open(self, path: str, mode: str, **options: Any) -> ReadFile:
         assert mode == "rb"
         world = self.worlds[path]
-        return ReadFile(self, world.client, world.bridge, path, **options)
+        tuning = Tuning(*(options.pop(name) for name in ("max_concurrency", "prefetch", "max_memory")))
+        return ReadFile(self, world.client, world.bridge, path, tuning=tuning, **options)
 
 
-def test_an_open_file_is_unpickled_at_its_position(world):
+def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning(world):
     world.make(letters(500), start=50)
     Opener.worlds[world.path] = world
-    with Opener().open(world.path, "rb", absolute=True, block_size=77) as file:
+    tuning = Tuning(3, False, "2MiB")
+    opened = Opener().open(world.path, "rb", absolute=True, block_size=77, **dataclasses.asdict(tuning))
+    with opened as file:
         file.seek(100)
         with pickle.loads(pickle.dumps(file)) as again:
             assert (again.tell(), again.blocksize, again.read(5)) == (100, 77, letters(500)[100:105])
+            assert again._tuning == tuning
 
 
 # -- how much is asked ---------------------------------------------------------------------------------------
@@ -371,7 +376,7 @@ def eventually(condition: Any) -> None:
 
 
 def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(over_async, monkeypatch):
-    world, full = over_async, prefetch.PREFETCH_RANGES_MAX
+    world, full = over_async, over_async.backend.requests_max
     for module in (prefetch, reader):
         monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
     data = letters(100_000)
@@ -393,6 +398,58 @@ def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(ov
         eventually(lambda: world.backend.under_way > 0)
     eventually(lambda: world.backend.under_way == 0)
     assert not world.backend.gate.is_set()
+
+
+def test_a_file_holds_no_more_than_it_may_of_what_it_fetches_ahead(over_async):
+    world, data = over_async, os.urandom(6 * MIB)
+    world.put(world.path, data)
+    with world.open(tuning=Tuning(max_memory=MIB)) as file:
+        assert file.read(10) == data[:10]
+        assert file.read(10) == data[10:20]
+        eventually(lambda: world.backend.under_way == 0)
+        assert max(last for _, last in world.backend.ranges()) <= 10 + 2 * MIB
+        assert file.read() == data[20:]
+
+
+def test_a_file_that_shall_not_prefetch_asks_for_what_is_read_alone(over_async):
+    world, data = over_async, letters(100_000)
+    world.put(world.path, data)
+    with world.open(tuning=Tuning(prefetch=False)) as file:
+        assert [file.read(100) for _ in range(10)] == [data[at : at + 100] for at in range(0, 1000, 100)]
+    assert world.backend.ranges() == [(at, at + 100) for at in range(0, 1000, 100)]
+
+
+def test_a_file_has_no_more_requests_under_way_than_it_may(over_async):
+    world, data = over_async, os.urandom(16 * MIB)
+    world.put(world.path, data)
+    with world.open(tuning=Tuning(max_concurrency=2)) as file:
+        assert file.read() == data
+        assert file.read_at(8 * MIB, 5) == data[5 : 8 * MIB + 5]
+    assert world.backend.under_way_max == 2
+
+
+def test_a_file_cannot_have_more_requests_at_once_than_its_filesystem(world):
+    world.put(world.path, b"data")
+    many = world.client.backend.requests_max + 1
+    with pytest.raises(ValueError, match=f"max_concurrency is {many}.* make the filesystem with a larger"):
+        world.open(tuning=Tuning(max_concurrency=many))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency is 0: it must be a number of requests, 1 to 1024"),
+        ({"max_concurrency": 1025}, "max_concurrency is 1025"),
+        ({"max_concurrency": True}, "max_concurrency is True"),
+        ({"max_concurrency": "8"}, "max_concurrency is '8'"),
+        ({"prefetch": 8}, "prefetch is 8: it must be True or False"),
+        ({"max_memory": "1KiB"}, "max_memory is 1024: it must be at least 1048576 bytes"),
+        ({"max_memory": "much"}, "'much' is no size"),
+    ],
+)
+def test_a_tuning_out_of_range_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        Tuning(**given)
 
 
 def test_a_seek_out_of_the_window_gives_it_up(over_async, monkeypatch):

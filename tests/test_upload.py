@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rollingfs import RollingPolicy, intake, names, upload
+from rollingfs.backend import disk
 from rollingfs.backend.local import LocalBackend
 from rollingfs.intake import PIECE_BYTES, SMALL_BYTES_MAX
 from rollingfs.upload import ChunkWriter
@@ -314,3 +315,27 @@ def test_staging_that_fails_leaves_nothing(site):
     with pytest.raises(LookupError, match="no more"):
         stage(site, failing())
     assert site.chunk_files() == []
+
+
+def test_a_local_chunk_whose_flush_fails_aside_is_raised_and_nothing_stays(tmp_path, monkeypatch):
+    site = Site(LocalBackend(), str(tmp_path))
+    flush = disk.flush_folder
+
+    def fail(path):
+        if names.CHUNKS_SUFFIX in path:
+            raise OSError(5, "the disk is ill")
+        flush(path)
+
+    async def write():
+        writer = ChunkWriter(site.backend, site.path, 10)
+        try:
+            await writer.write(pattern(35))
+            await writer.finish()
+        except OSError:
+            await writer.abort()
+            raise
+
+    monkeypatch.setattr(disk, "flush_folder", fail)
+    with pytest.raises(OSError, match="the disk is ill"):
+        site.run(write())
+    assert list(tmp_path.glob("**/*-*")) == []

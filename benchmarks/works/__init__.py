@@ -1,7 +1,7 @@
 """The works that are measured, one module a kind; `ALL` is what ``python -m benchmarks`` runs."""
 
 from benchmarks.work import Work
-from benchmarks.works import appends, disk, life, opens, parquet, ranges, segments, sequential, sizes
+from benchmarks.works import appends, disk, life, opens, parquet, ranges, segments, sequential, sizes, spark
 
 ALL: tuple[Work, ...] = (
     *appends.WORKS,
@@ -13,4 +13,5 @@ ALL: tuple[Work, ...] = (
     *opens.WORKS,
     *disk.WORKS,
     *life.WORKS,
+    *spark.WORKS,
 )

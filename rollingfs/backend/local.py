@@ -52,6 +52,7 @@ class LocalBackend(Backend):
     can_join = True
     can_delete_if = True
     has_folders = True
+    finishes_aside = True
 
     def __init__(self, sync: bool = True) -> None:
         self.sync = sync

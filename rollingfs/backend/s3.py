@@ -11,14 +11,17 @@ import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
+from botocore.exceptions import ClientError
 from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, PendingUpload, Upload
 from rollingfs.backend.s3_client import (
     CLIENT_ERRORS,
+    TRANSIENT_CODES,
     S3Client,
     as_os_error,
     at_once,
@@ -26,6 +29,7 @@ from rollingfs.backend.s3_client import (
     date_of,
     status_of,
 )
+from rollingfs.backend.s3_receive import STRAIGHT_BYTES_MIN
 from rollingfs.backend.s3_upload import (
     COPY_PART_BYTES_MAX,
     JOIN_PART_BYTES_MIN,
@@ -59,6 +63,13 @@ class S3Backend(Backend):
     fs : s3fs.S3FileSystem
         Its class and storage options (credentials, endpoint, encryption, ACL, requester pays, ...) are used, in a
         private clone: the instance itself is never changed, and no connection is made before the first verb.
+    max_concurrency : int, optional
+        How many requests may be under way at once for one purpose; by default 32, or as many as there are connections.
+
+    Raises
+    ------
+    ValueError
+        The filesystem is given fewer connections than that.
     """
 
     is_async = True
@@ -69,8 +80,8 @@ class S3Backend(Backend):
     has_folders = False
     join_part_bytes_min = JOIN_PART_BYTES_MIN
 
-    def __init__(self, fs: S3FileSystem) -> None:
-        self._client = S3Client(fs)
+    def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None) -> None:
+        self._client = S3Client(fs, max_concurrency)
         self.requests_max = self._client.requests_max
         self._bucket_last = ""
 
@@ -111,7 +122,16 @@ class S3Backend(Backend):
                 raise
 
     async def read_range(self, path: str, start: int, end: int) -> bytes:
-        """One GetObject with Range."""
+        """One GetObject with Range; a large one is received in place."""
+        if end - start < STRAIGHT_BYTES_MIN:
+            return await self._read_range(path, start, end)
+        whole = BytesIO(bytes(end - start))
+        with whole.getbuffer() as target:
+            count = await self.read_into(path, start, target)
+        whole.truncate(count)
+        return whole.getvalue()
+
+    async def _read_range(self, path: str, start: int, end: int) -> bytes:
         with _errors("reading", path):
             try:
                 answer, data = await self._client.get(**self._object(path), Range=f"bytes={start}-{end - 1}")
@@ -131,7 +151,11 @@ class S3Backend(Backend):
                 if status_of(error) == 416:
                     return 0
                 raise
-        return await super().read_into(path, start, target) if count is None else count
+        if count is None:
+            data = await self._read_range(path, start, start + len(target))
+            target[: len(data)] = data
+            return len(data)
+        return count
 
     async def stat(self, path: str) -> FileInfo:
         """One HeadObject."""
@@ -205,31 +229,31 @@ class S3Backend(Backend):
         """One PutObject with If-None-Match, sent once."""
         with _errors("creating", path):
             try:
-                answer = await self._client.call("put_object", **self._object(path), Body=bytes(data), IfNoneMatch="*")
+                return await self._client.put_if(bytes(data), "If-None-Match", "*", **self._object(path))
             except CLIENT_ERRORS as error:
                 if status_of(error) in CONFLICT_STATUSES:
                     raise FileExistsError(errno.EEXIST, "the store says that the file exists", path) from error
                 raise
-        return _token(answer)
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         """One PutObject with If-Match, sent once."""
         with _errors("replacing", path):
             try:
-                answer = await self._client.call("put_object", **self._object(path), Body=bytes(data), IfMatch=token)
+                return await self._client.put_if(bytes(data), "If-Match", token, **self._object(path))
             except CLIENT_ERRORS as error:
                 if status_of(error) in CONFLICT_STATUSES:
                     raise ConflictError(f"{path!r} is not {token} any more: somebody else replaced it") from error
                 if status_of(error) == 404 and code_of(error) != "NoSuchBucket":
                     raise ConflictError(f"{path!r} is gone: somebody else deleted it") from error
                 raise
-        return _token(answer)
 
     async def delete_if(self, path: str, token: str) -> bool:
         """One DeleteObject with If-Match. Some stores (MinIO) ignore the condition: probe it."""
+        call = partial(self._client.call, "delete_object", **self._object(path), IfMatch=token)
         with _errors("deleting", path):
             try:
-                await self._client.call("delete_object", **self._object(path), IfMatch=token)
+                # a store may answer 412 of a file that is gone: after a lost answer, that would be one's own doing
+                await self._client.retrying(call, unanswered=False)
             except CLIENT_ERRORS as error:
                 if status_of(error) == 412:
                     return False
@@ -328,15 +352,18 @@ class S3Backend(Backend):
         await at_once(batches, DELETES_AT_ONCE_MAX)
 
     async def _delete_keys(self, bucket: str, keys: Sequence[str]) -> None:
-        orders = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        left = list(keys)
+
+        async def once() -> None:
+            orders = {"Objects": [{"Key": key} for key in left], "Quiet": True}
+            answer = await self._client.call("delete_objects", Bucket=bucket, Delete=orders)
+            errors = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
+            left[:] = [error["Key"] for error in errors]  # a busy store may delete some and put off others
+            if errors:
+                raise _refused_keys(errors, bucket, len(keys))
+
         with _errors("deleting", f"{bucket}/{keys[0]}"):
-            answer = await self._client.repeatable("delete_objects", Bucket=bucket, Delete=orders)
-        errors = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
-        if errors:
-            first, code = f"{bucket}/{errors[0].get('Key')}", errors[0].get("Code")
-            number = errno.EACCES if code == "AccessDenied" else errno.EIO
-            text = f"{len(errors)} of {len(keys)} files could not be deleted: {code}, {errors[0].get('Message')}"
-            raise OSError(number, text, first)
+            await self._client.retrying(once)
 
     async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
         """ListMultipartUploads, as many as there are pages.
@@ -433,9 +460,12 @@ def _errors(verb: str, path: str) -> Iterator[None]:
         raise as_os_error(error, verb, path) from error
 
 
-def _token(answer: dict[str, Any]) -> str:
-    token: str = answer["ETag"]
-    return token
+def _refused_keys(errors: Sequence[dict[str, str]], bucket: str, count: int) -> ClientError:
+    """What to raise for a DeleteObjects obeyed in part: the refusal that no repetition mends, if there is one."""
+    worst = min(errors, key=lambda error: error.get("Code") in TRANSIENT_CODES)
+    code, path = worst.get("Code", ""), f"{bucket}/{worst['Key']}"
+    text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {path!r}"
+    return ClientError({"Error": {"Code": code, "Message": text}}, "DeleteObjects")
 
 
 def _blob(answer: dict[str, Any], data: bytes) -> Blob:

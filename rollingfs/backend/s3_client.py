@@ -10,7 +10,8 @@ Who would send a request again, and what is done about it:
 - aiohttp, once, for PUT, DELETE and GET whose connection broke before an answer came. There is no public switch,
   but a body that can be sent once only is not sent again: all PUTs get such a body. A conditional DELETE has
   no body and may be sent twice: "it was gone" is a success of that verb anyway.
-- `S3Client.retrying`, ours: `TRIES_MAX` tries with jitter, for requests that may be repeated. Never conditional writes.
+- `S3Client.retrying`, ours: `TRIES_MAX` tries with jitter, for requests that may be repeated. Never conditional writes;
+  a conditional DELETE only where the store refused it.
 
 So a 412 is seldom one's own success, but proxies and gateways resend too: callers must not rely on it.
 """
@@ -23,6 +24,7 @@ import inspect
 import io
 import os
 import random
+import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from email.utils import parsedate_to_datetime
@@ -47,6 +49,8 @@ from botocore.parsers import ResponseParserError
 from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Buffer
+from rollingfs.backend.s3_put import Puts
+from rollingfs.backend.s3_receive import Received, Receiver, straight
 from rollingfs.errors import UnsafeBackendError
 
 T = TypeVar("T")
@@ -57,6 +61,8 @@ REQUESTS_MAX = 32
 TRIES_MAX = 5
 RETRY_DELAY_MAX_S = 5.0
 RETRY_DELAY_FIRST_S = 0.1
+RETRY_S_MAX = 60.0
+"""After so long no further try begins: where each one runs into the read timeout, five would take five minutes."""
 SEND_BYTES = 256 * 1024
 RECEIVE_BYTES = 256 * 1024
 """What asyncio takes from a socket at once."""
@@ -68,7 +74,9 @@ TRANSIENT_CODES = frozenset(
     {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "ThrottlingException"}
 )
 REFUSED_STATUSES = frozenset({401, 403})
-REFUSED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"})
+REFUSED_CODES = frozenset(
+    {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
+)
 
 CONNECTION_ERRORS = (
     HTTPClientError,
@@ -171,21 +179,37 @@ class S3Client:
     ----------
     fs : s3fs.S3FileSystem
         Gives class and options; the instance itself is neither used nor changed.
+    requests_max : int, optional
+        How many requests may be under way at once for one purpose.
+
+    Raises
+    ------
+    ValueError
+        The filesystem is given fewer connections than that.
     """
 
-    def __init__(self, fs: S3FileSystem) -> None:
-        self.fs = _clone(fs)
+    def __init__(self, fs: S3FileSystem, requests_max: int | None = None) -> None:
+        self.fs = _clone(fs, max(CONNECTIONS_MAX, 2 * (requests_max or 0)))
         pool: int = self.fs.config_kwargs["max_pool_connections"]
-        self.requests_max = max(1, min(REQUESTS_MAX, pool))
-        self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
+        if requests_max is not None and requests_max > pool:
+            raise ValueError(
+                f"max_concurrency is {requests_max}, but config_kwargs gives max_pool_connections={pool}: "
+                "give as many connections or more, or leave them out"
+            )
+        self.requests_max = requests_max or max(1, min(REQUESTS_MAX, pool))
+        self._puts: weakref.WeakKeyDictionary[Any, Puts] = weakref.WeakKeyDictionary()
+        self._receivers: weakref.WeakKeyDictionary[Any, Receiver] = weakref.WeakKeyDictionary()
 
     def after_fork(self) -> None:
         """Go on in a child process with a new clone."""
-        self.fs = _clone(self.fs, forked=True)
-        self._hooked = weakref.WeakSet()
+        self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked=True)
+        self._puts = weakref.WeakKeyDictionary()
+        self._receivers = weakref.WeakKeyDictionary()
 
     async def close(self) -> None:
         """Close the connections; the next request opens new ones."""
+        for receiver in self._receivers.values():
+            receiver.close()
         if self.fs._s3 is not None:
             await self.fs._s3creator.__aexit__(None, None, None)
             self.fs._s3 = None
@@ -194,13 +218,21 @@ class S3Client:
         """The botocore client for a bucket, connected and with our hooks."""
         await self.fs.set_session()
         client = await self.fs.get_s3(bucket)
-        if client not in self._hooked:
+        if client not in self._puts:
             events = client.meta.events
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", _send_once, unique_id=f"{HOOK_ID}-once-{verb}")
-            self._hooked.add(client)
+            self._puts[client] = Puts(events)
+            self._receivers[client] = Receiver(client, self.fs.config_kwargs["max_pool_connections"], self._verify())
         return client
+
+    def _verify(self) -> bool | str:
+        """Whether the store's certificate is checked, or by which file."""
+        verify: bool | str | None = self.fs.client_kwargs.get("verify")
+        if verify is None:
+            verify = self.fs.session.get_config_variable("ca_bundle")
+        return True if verify is None else verify
 
     async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send one request, once, with the user's additional arguments.
@@ -220,6 +252,27 @@ class S3Client:
             )
         answer: dict[str, Any] = await method(**merged)
         return answer
+
+    async def put_if(self, body: bytes, condition: str, token: str, **target: str) -> str:
+        """Send one PutObject with ``If-Match`` or ``If-None-Match``, once; returns the ETag.
+
+        Parameters
+        ----------
+        condition : str
+            The name of the header.
+        token : str
+            Its value.
+        target
+            Bucket and Key.
+        """
+        client = await self.session(target["Bucket"])
+        argument = {condition.replace("-", ""): token}
+        return await self._puts[client].put(
+            f"{target['Bucket']}/{target['Key']}",
+            body,
+            {condition: token},
+            lambda: self.call("put_object", **target, **argument, Body=body),
+        )
 
     async def get(self, **arguments: Any) -> tuple[dict[str, Any], bytes]:
         """GetObject, body included; may be repeated."""
@@ -241,8 +294,11 @@ class S3Client:
         """GetObject of a range, straight into its place; None if the store does not do ranges. May be repeated."""
 
         async def once() -> int | None:
-            answer = await self.call("get_object", **arguments)
+            with straight(target):
+                answer = await self.call("get_object", **arguments)
             async with answer["Body"] as body:
+                if isinstance(body.raw_stream, Received):
+                    return body.raw_stream.count
                 return await _receive(body, target) if "ContentRange" in answer else None
 
         return await self.retrying(once)
@@ -251,13 +307,18 @@ class S3Client:
         """Send a request that may be sent again."""
         return await self.retrying(lambda: self.call(verb, **arguments))
 
-    async def retrying(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Do a request, again with jitter if the store is busy or the connection breaks."""
+    async def retrying(self, request: Callable[[], Awaitable[T]], *, unanswered: bool = True) -> T:
+        """Do a request; again, with jitter, where it failed for the moment, but not after `RETRY_S_MAX`.
+
+        Without `unanswered`, only where the store refused it, so that it certainly was not done.
+        """
+        began = time.monotonic()
         for attempt in range(1, TRIES_MAX):
             try:
                 return await request()
             except CLIENT_ERRORS as error:
-                if not is_transient(error):
+                may_repeat = is_transient(error) if unanswered else status_of(error) in BUSY_STATUSES
+                if not may_repeat or time.monotonic() - began >= RETRY_S_MAX:
                     raise
             delay_max_s = min(RETRY_DELAY_MAX_S, RETRY_DELAY_FIRST_S * 2**attempt)
             await asyncio.sleep(random.uniform(0, delay_max_s))
@@ -272,13 +333,13 @@ async def _receive(body: Any, target: memoryview) -> int:
     return at
 
 
-def _clone(fs: S3FileSystem, forked: bool = False) -> S3FileSystem:
+def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSystem:
     names = list(inspect.signature(type(fs).__init__).parameters)[1:]
     options = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
     config = dict(options.get("config_kwargs") or {})
     mode = {key: value for key, value in (config.get("retries") or {}).items() if key == "mode"}
     config["retries"] = mode | {"total_max_attempts": 1}
-    config.setdefault("max_pool_connections", CONNECTIONS_MAX)
+    config.setdefault("max_pool_connections", connections)
     if not config.keys() & {"user_agent", "user_agent_extra", "user_agent_appid"}:
         # botocore puts its own together anew for each request: a twelfth of the CPU time of a small append
         config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}"

@@ -73,6 +73,11 @@ class Session:
         else:
             output.say(line)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether people look at what is done, on a terminal."""
+        return not self.json and sys.stderr.isatty()
+
     # -- progress ------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -90,7 +95,7 @@ class Session:
         shown
             False where it would stand in the way of something else on the terminal.
         """
-        if self.json or not shown or not sys.stderr.isatty():
+        if not shown or not self.is_watched:
             yield _nothing
             return
         from rollingfs.cli.render import progress_bar

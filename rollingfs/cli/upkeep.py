@@ -13,7 +13,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.looking import Paths
-from rollingfs.cli.session import Session
+from rollingfs.cli.session import Advance, Session
 from rollingfs.cli.text import count_text
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.maintenance import Collected
@@ -36,22 +36,28 @@ def consolidate(
     grace: Annotated[
         str, typer.Option(metavar="TIME", help="Keep the old files so long for readers that opened it before.")
     ] = "10min",
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Also write a sealed segment as one file under its plain name, for other tools."),
+    ] = False,
 ) -> None:
     """Join small neighbouring chunks into chunks of the segment's max_bytes.
 
-    With --json: name, replaced, written, joined_bytes and copied_bytes of each, on a line of its own.
+    With --json: name, replaced, written, joined_bytes, copied_bytes and plain_bytes of each, on a line of its own.
     """
     seconds = _seconds("--grace", grace)
     session.interrupted = "interrupted; what was joined stays joined, the rest is as it was"
     for text in path:
         place = session.place(text)
         segment = place.fs.segment(place.path)
-        with session.progress(f"consolidating {text}"):
-            did = segment.consolidate(grace=seconds)
+        total = segment.size * (1 + plain)
+        with session.progress(f"consolidating {text}", total, of_bytes=True) as advance:
+            did = segment.consolidate(grace=seconds, plain=plain, progress=advance)
+        copied = f"; {did.plain_bytes:,} bytes written under its plain name" if did.plain_bytes else ""
         moved = f"{did.joined_bytes:,} bytes joined by the store, {did.copied_bytes:,} through this client"
         session.report(
             {"name": segment.path, **dataclasses.asdict(did)},
-            f"{text}: {count_text(did.replaced, 'chunk')} became {did.written:,}; {moved}",
+            f"{text}: {count_text(did.replaced, 'chunk')} became {did.written:,}; {moved}{copied}",
         )
 
 
@@ -120,18 +126,18 @@ def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
     for text in path:
         place = session.place(text)
         found = list(_segments_below(place.fs, place.fs._strip(place.path))) if recursive else [place.path]
-        with session.progress(f"verifying {text}", len(found)) as advance:
+        total = sum(_size_of(place.fs, one) for one in found) if session.is_watched else 0
+        with session.progress(f"verifying {text}", total, of_bytes=True) as advance:
             for one in found:
-                _verify_one(session, place.fs, one)
-                advance(1)
+                _verify_one(session, place.fs, one, advance)
 
 
-def _verify_one(session: Session, fs: RollingFileSystem, path: str) -> None:
+def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Advance) -> None:
     name = fs._strip(path)
     rows: Sequence[Verified] = ()
     error = None
     try:
-        rows = fs.segment(path).verify()
+        rows = fs.segment(path).verify(progress=advance)
     except CorruptHeaderError as corrupt:
         error = errors.in_one_line(corrupt)
     bad = damaged(rows)
@@ -147,6 +153,14 @@ def _verify_one(session: Session, fs: RollingFileSystem, path: str) -> None:
         output.say(f"{name}: {error}")
     elif not bad:
         output.say(f"{name}: {count_text(len(rows), 'chunk')}, all there and whole")
+
+
+def _size_of(fs: RollingFileSystem, path: str) -> int:
+    """Bytes to be read of a segment; none of one that cannot be read, which is said when it comes to it."""
+    try:
+        return fs.segment(path).size
+    except (CorruptHeaderError, FileNotFoundError):
+        return 0
 
 
 def _sizes(row: Verified) -> str:

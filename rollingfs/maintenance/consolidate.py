@@ -25,8 +25,9 @@ from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedE
 from rollingfs.fetch import Fetcher
 from rollingfs.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase
 from rollingfs.headers import Loaded
-from rollingfs.lookup import View
+from rollingfs.lookup import Lookup, View
 from rollingfs.maintenance.runs import PARTS_MAX, plan, size_of
+from rollingfs.maintenance.steps import Progress, Steps
 
 logger = logging.getLogger("rollingfs")
 
@@ -53,6 +54,8 @@ class Consolidated:
     """Joined on the server."""
     copied_bytes: int = 0
     """Read and written through this client."""
+    plain_bytes: int = 0
+    """Of the file that was written under the segment's plain name."""
 
     def plus(self, other: Consolidated) -> Consolidated:
         """Both together."""
@@ -61,6 +64,7 @@ class Consolidated:
             self.written + other.written,
             self.joined_bytes + other.joined_bytes,
             self.copied_bytes + other.copied_bytes,
+            self.plain_bytes + other.plain_bytes,
         )
 
 
@@ -86,9 +90,16 @@ class Consolidator:
         self.backend = committer.backend
 
     async def consolidate(
-        self, path: str, *, segment: str | None = None, grace_s: float = READERS_GRACE_S
+        self,
+        path: str,
+        *,
+        segment: str | None = None,
+        grace_s: float = READERS_GRACE_S,
+        progress: Progress | None = None,
     ) -> Consolidated:
         """Join what is worth it; appends, truncations and readers may go on beside it.
+
+        A plain file is one chunk: nothing is done.
 
         Parameters
         ----------
@@ -96,25 +107,39 @@ class Consolidator:
             Only this incarnation.
         grace_s
             Seconds for which the old files stay.
+        progress
+            Told how many more bytes are done, of as many as the segment has.
 
         Raises
         ------
         FileNotFoundError
-            There is no such segment.
+            There is no such segment, nor a plain file.
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum; what was joined before it stays joined.
         """
         if grace_s < 0:
             raise ValueError(f"grace is {grace_s} s: it must be at least 0")
-        header = await self._header(path, segment)
+        try:
+            header = await self._header(path, segment)
+        except FileNotFoundError:
+            if segment is None and await self._is_plain(path):
+                return Consolidated()
+            raise
         await self.committer.finish_drops(path, header)
+        start, steps = header.start, Steps(header.size, progress)
         result, position, is_last = Consolidated(), 0, False
         while not is_last:
             header, chunks, is_last = await self._window(path, header.segment, position)
             position, runs = plan(chunks, header.policy.max_bytes, is_last=is_last, sealed=header.sealed)
             if runs:
-                result = result.plus(await self._join_and_swap(path, header, runs, grace_s))
+                result = result.plus(await self._join_and_swap(path, header, runs, grace_s, steps))
+            steps.reach(position - start)
+        steps.reach(steps.total)
         return result
+
+    async def _is_plain(self, path: str) -> bool:
+        lookup = Lookup(self.backend, self.committer.headers)
+        return await lookup.plain(path, await self.committer.headers.load(path)) is not None
 
     async def _header(self, path: str, segment: str | None) -> Header:
         header = transitions.live((await self.committer.headers.load(path)).header, path)
@@ -150,14 +175,14 @@ class Consolidator:
     # -- new chunks ----------------------------------------------------------------------------------------
 
     async def _join_and_swap(
-        self, path: str, header: Header, runs: Sequence[tuple[Chunk, ...]], grace_s: float
+        self, path: str, header: Header, runs: Sequence[tuple[Chunk, ...]], grace_s: float, steps: Steps
     ) -> Consolidated:
         await self.committer.abilities(path)
         swaps: list[_Swap] = []
         named: set[str] = set()
         done: list[_Swap] = []
         try:
-            calls = [partial(self._joined, path, header, run, swaps) for run in runs]
+            calls = [partial(self._joined, path, header, run, swaps, steps) for run in runs]
             await self.committer.runtime.gather(calls, RUNS_AT_ONCE_MAX)
             if swaps:
                 done = await self._commit(path, header.segment, swaps, grace_s, named)
@@ -169,13 +194,19 @@ class Consolidator:
             result = result.plus(swap.result())
         return result
 
-    async def _joined(self, path: str, header: Header, run: tuple[Chunk, ...], swaps: list[_Swap]) -> None:
+    async def _joined(
+        self, path: str, header: Header, run: tuple[Chunk, ...], swaps: list[_Swap], steps: Steps
+    ) -> None:
         """Write one run as a new file; nothing, if it is no longer part of the segment."""
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(run[0].start)}"
         is_joined = self._can_join(run)
         began = Moment.now(self.committer.clock)
         try:
-            crc = await (self._join(path, run, target) if is_joined else self._copy(path, header, run, target))
+            if is_joined:
+                crc = await self._join(path, run, target)
+                steps.add(size_of(run))
+            else:
+                crc = await self._copy(path, header, run, target, steps)
         except (FileNotFoundError, SegmentTruncatedError) as error:
             if await self._is_there(path, header.segment, run):
                 raise CorruptChunkError(f"{path}: a chunk that its header names is missing: {error}") from error
@@ -207,7 +238,7 @@ class Consolidator:
             crc = combined(crc, chunk.crc32c, chunk.length)
         return crc
 
-    async def _copy(self, path: str, header: Header, run: Sequence[Chunk], target: str) -> int:
+    async def _copy(self, path: str, header: Header, run: Sequence[Chunk], target: str, steps: Steps) -> int:
         """Read and write, each byte once, whole chunks checked; returns the checksum."""
         view = View(path, header, None)
         upload = await self.backend.open_write(target)
@@ -221,6 +252,7 @@ class Consolidator:
                     data = await self.fetcher.read(view, start, end)
                     running, total = google_crc32c.extend(running, data), google_crc32c.extend(total, data)
                     await upload.write(data)
+                    steps.add(len(data))
                     start = end
                 if last - first == 1:
                     _check(path, run[first], running)

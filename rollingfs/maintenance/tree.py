@@ -66,14 +66,20 @@ class TreeCollector:
         FileNotFoundError
             There is neither a folder nor a segment of this name.
         """
-        found = await self._segments(path)
+        found = await self.segments(path)
         seen: dict[str, int] = {}
         calls = [partial(self._one, segment, grace_s, dry_run, progress, seen) for segment in found]
         results = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
         return _sum(found, results)
 
-    async def _segments(self, path: str) -> list[str]:
-        """Everything that has a header or a chunk folder, at or below a path."""
+    async def segments(self, path: str) -> list[str]:
+        """Paths of everything that has a header or a chunk folder, at or below a path; no header below it is read.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is neither a folder nor a segment of this name.
+        """
         found: set[str] = set()
         level, is_there = [path], False
         while level:

@@ -13,6 +13,7 @@ from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.header import Chunk, Entry, Header
 from rollingfs.lookup import View
+from rollingfs.maintenance.steps import Progress, Steps
 
 READ_BYTES_MAX = 4 * 1024 * 1024
 LOOKS_MAX = 16
@@ -55,10 +56,15 @@ class Verifier:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def verify(self, path: str) -> list[Verified]:
+    async def verify(self, path: str, *, progress: Progress | None = None) -> list[Verified]:
         """One row for each chunk, in order; an index page that cannot be read is one row for all its chunks.
 
         The header itself, with its inline tail, was checked when it was read.
+
+        Parameters
+        ----------
+        progress
+            Told how many more bytes were read, of as many as the segment has.
 
         Raises
         ------
@@ -69,16 +75,18 @@ class Verifier:
         """
         view = await self.client.lookup.view(path, fresh=True)
         known: dict[str, Verified] = {}
+        steps = Steps(view.size, progress)
         for _ in range(LOOKS_MAX):
-            rows = await self._look(view, known)
+            rows = await self._look(view, known, steps)
             again = await self.client.lookup.view(path, fresh=True)
             if all(row.ok for row in rows) or _version(again) == _version(view):
                 break
             view = again  # what seems damaged may have been replaced or truncated meanwhile
             known = {row.file: row for row in rows if row.ok}
+        steps.reach(steps.total)
         return rows
 
-    async def _look(self, view: View, known: dict[str, Verified]) -> list[Verified]:
+    async def _look(self, view: View, known: dict[str, Verified], steps: Steps) -> list[Verified]:
         header = view.header
         if header is None:
             return [Verified(0, view.size, view.path, view.size, view.size, None, OK)] if view.size else []
@@ -91,19 +99,19 @@ class Verifier:
                 rows.append(_damaged_page(view.path, header, entry, error))
                 continue
             chunks += [chunk for chunk in found if chunk.end > header.start]
-        calls = [partial(self._check, view.path, chunk, known) for chunk in chunks]
+        calls = [partial(self._check, view.path, chunk, known, steps) for chunk in chunks]
         rows += await self.client.runtime.gather(calls, self.client.backend.requests_max)
         return sorted(rows, key=lambda row: row.start)
 
-    async def _check(self, path: str, chunk: Chunk, known: dict[str, Verified]) -> Verified:
+    async def _check(self, path: str, chunk: Chunk, known: dict[str, Verified], steps: Steps) -> Verified:
         file = names.resolve(path, chunk.file)
         size: int | None = known[file].found_size if file in known else None
         state = OK
         if file not in known:
-            size, state = await self._read(file, chunk)
+            size, state = await self._read(file, chunk, steps)
         return Verified(chunk.start, chunk.length, file, chunk.size, size, chunk.crc32c, state)
 
-    async def _read(self, file: str, chunk: Chunk) -> tuple[int | None, str]:
+    async def _read(self, file: str, chunk: Chunk, steps: Steps) -> tuple[int | None, str]:
         """Read a whole file, and one byte more than there should be."""
         size = crc = 0
         try:
@@ -112,6 +120,7 @@ class Verifier:
                 data = await self.client.backend.read_range(file, size, end)
                 crc = google_crc32c.extend(crc, data)
                 size += len(data)
+                steps.add(len(data))
                 if size < end:
                     break
         except FileNotFoundError:

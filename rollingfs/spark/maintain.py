@@ -132,11 +132,11 @@ def _paths(options: Any) -> list[str]:
     for place in options.places:
         path = fs._strip_protocol(place.path)
         if not has_magic(path):
-            found.update(fs._bridge.run(tree._segments(path)))
+            found.update(fs._bridge.run(tree.segments(path)))
             continue
         pattern = re.compile(glob_translate(path))
         root = path[: re.search(r"[*?[]", path).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]
-        below = fs._bridge.run(tree._segments(root))
+        below = fs._bridge.run(tree.segments(root))
         found.update(one for one in below if any(pattern.match(folder) for folder in _lineage(one)))
     return sorted(found)
 

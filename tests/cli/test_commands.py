@@ -208,6 +208,30 @@ def test_consolidate_joins_what_small_appends_made(tmp_path):
     assert "--grace" in failed("consolidate", path, "--grace", "soon", code=2)
 
 
+def test_consolidate_writes_a_sealed_segment_under_its_plain_name_for_other_tools(tmp_path):
+    path = tmp_path / "log"
+    for letter in b"abcd":
+        done("append", path, "--option", "inline_bytes=0", stdin=bytes([letter]) * 100)
+    assert "not sealed; seal()" in failed("consolidate", "--plain", path)
+    assert not path.exists()
+    done("truncate", path, 150)
+    done("seal", path)
+    shown = done("consolidate", "--plain", "--grace", "0", path).text
+    assert "3 chunks became 1" in shown
+    assert "250 bytes written under its plain name" in shown
+    assert path.read_bytes() == done("cat", path).out == b"b" * 50 + b"c" * 100 + b"d" * 100
+    assert done("consolidate", "--plain", "--json", path).json["plain_bytes"] == 0
+    done("rm", path)
+    assert not path.exists()
+
+
+def test_a_plain_file_is_one_chunk_already(tmp_path):
+    (tmp_path / "plain").write_bytes(b"x")
+    for words in ((), ("--plain",)):
+        assert done("consolidate", *words, "--json", tmp_path / "plain").json["written"] == 0
+    assert done("ls", "--json", tmp_path).json[0]["size"] == 1
+
+
 def test_collect_says_what_it_would_delete_and_deletes_it(stream):
     garbage = Path(f"{stream}/a$chunks/00000000000000000000-000000000000")
     garbage.write_bytes(b"g" * 300)

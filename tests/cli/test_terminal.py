@@ -48,6 +48,30 @@ def test_people_see_progress_and_a_coloured_map(tmp_path, programs, store):
         assert (tmp_path / "said").read_text() == "log: 6,291,456 bytes at offset 6,291,456\n"
 
 
+def test_people_see_how_many_bytes_are_verified_and_consolidated(tmp_path, programs, store):
+    path = f"{tmp_path}/log"
+    store.create(path)
+    for _ in range(3):
+        store.append(path, b"x" * (512 << 10))
+    store.seal(path)
+    with terminal(tmp_path, programs) as shell:
+        shell.type("rollingfs verify log\n")
+        code, shown = shell.ends()
+        assert code == 0
+        assert "/1.5 MiB" in shown
+        assert "log: 3 chunks, all there and whole" in shown
+        shell.type("rollingfs consolidate --plain log\n")
+        code, shown = shell.ends()
+        assert code == 0
+        assert "/3.0 MiB" in shown
+        assert "3.0/3.0 MiB" in shown
+        assert "1,572,864 bytes written under its plain name" in shown
+        shell.type("rollingfs verify -r . > said\n")
+        code, shown = shell.ends()
+        assert code == 0
+        assert "1.5/1.5 MiB" in shown
+
+
 def test_following_shows_what_comes_and_ends_by_a_seal_or_by_ctrl_c(tmp_path, programs, store):
     path = f"{tmp_path}/log"
     store.create(path)

@@ -13,6 +13,7 @@ from rollingfs.bridge import Bridge
 from rollingfs.client import Client
 from rollingfs.header import Header
 from rollingfs.listing import Listings
+from rollingfs.maintenance.consolidate import Consolidated, Consolidator
 from rollingfs.runtime import drive
 from rollingfs.stream import Stream
 
@@ -59,6 +60,9 @@ class World:
 
     def truncate(self, path: str, offset: int) -> None:
         drive(self.client.segments.truncate(path, offset))
+
+    def consolidate(self, path: str) -> Consolidated:
+        return drive(Consolidator(self.client.committer, self.client.fetcher).consolidate(path))
 
     def header(self, path: str) -> Header:
         header = drive(self.client.headers.load(path)).header

@@ -13,6 +13,7 @@ from rollingfs.header import GRACE_S, Chunk
 from rollingfs.lookup import View
 from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidator
 from rollingfs.maintenance.runs import PARTS_MAX, plan
+from rollingfs.maintenance.steps import Steps
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime import drive
 from rollingfs.words import crc32c
@@ -125,6 +126,27 @@ def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     assert world.header(LOG).version == version + 1
     assert [(row.state, row.crc32c is not None) for row in rows(world)] == [("ok", True)] * 12
     assert consolidate(world).written == 0
+
+
+def test_progress_tells_of_each_byte_once_joined_or_not(world):
+    fill(world, 30)
+    world.append(LOG, b"x" * 999)
+    told = []
+    consolidate(world, progress=told.append)
+    assert len(told) > 1
+    assert sum(told) == 30 * 40 + 999
+    told.clear()
+    assert consolidate(world, progress=told.append).written == 0
+    assert sum(told) == 30 * 40 + 999
+
+
+def test_what_is_done_twice_is_told_of_once():
+    told = []
+    steps = Steps(10, told.append)
+    for count in (4, 0, 5, 4):
+        steps.add(count)
+    steps.reach(9)
+    assert (told, steps.done) == ([4, 5, 1], 10)
 
 
 def test_old_files_stay_for_readers_and_go_after_the_grace(world):

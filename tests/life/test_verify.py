@@ -31,6 +31,18 @@ def states(world, path=LOG):
     return [row.state for row in drive(Verifier(world.client).verify(path))]
 
 
+def test_progress_tells_of_bytes_as_they_are_read_and_in_the_end_of_all(world):
+    told = []
+    drive(Verifier(world.client).verify(LOG, progress=told.append))
+    assert told == [50] * 6
+    world.truncate(LOG, 120)
+    world.backend.fs.rm_file(file(world, 1))
+    told.clear()
+    drive(Verifier(world.client).verify(LOG, progress=told.append))
+    assert len(told) > 1
+    assert sum(told) == 180
+
+
 def test_every_damage_has_its_own_word_and_the_rest_is_ok(world):
     world.backend.fs.rm_file(file(world, 0))
     rewrite(world, file(world, 1), b"B" * 49)

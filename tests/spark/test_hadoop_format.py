@@ -16,16 +16,8 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.runtime import drive
 from tests import strategies
 from tests.spark import world
+from tests.test_header_fixtures import FLAWED, FOLDER
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "headers" / "v1"
-FLAWED = {
-    "upper-case-line": "too new",
-    "format-2": "format 'rollingfs 2' is too new",
-    "flipped-bit": "checksum",
-    "cut-off": "truncated",
-    "overlap": "overlap at offset 50",
-    "outside": "refers outside",
-}
 HEADERS_TRIED = 300
 
 pytestmark = pytest.mark.slow
@@ -45,8 +37,8 @@ def rewritten(folder: Path, tmp_path: Path) -> dict[str, bytes]:
 
 
 def test_java_rewrites_every_header_and_page_of_release_1_with_the_same_bytes_and_refuses_the_flawed_ones(tmp_path):
-    found = rewritten(FIXTURES, tmp_path)
-    good = {path.name: path.read_bytes() for path in FIXTURES.iterdir() if path.suffix != ".flawed"}
+    found = rewritten(FOLDER, tmp_path)
+    good = {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.suffix != ".flawed"}
     assert good
     assert {name: data for name, data in found.items() if not name.endswith(".refused")} == good
     refused = {name: data.decode() for name, data in found.items() if name.endswith(".refused")}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rollingfs.errors import RollingError
+from rollingfs.spark.source import rows
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.records import Read
 from rollingfs.spark.source.taken import Taken
@@ -225,7 +226,8 @@ def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     """Rows as one stream; none at all as nothing."""
     writer: pa.RecordBatchStreamWriter | None = None
     sink = Taken()
-    for batch in _gathered(batches):
+    for group in rows.gathered(batches, BATCH_BYTES):
+        batch = pa.concat_batches(group)
         if writer is None:
             writer = pa.ipc.new_stream(sink, batch.schema)
         writer.write_batch(batch)
@@ -233,17 +235,3 @@ def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     if writer is not None:
         writer.close()
         yield sink.take()
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-            size += batch.nbytes
-        if size >= BATCH_BYTES:
-            yield pa.concat_batches(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.concat_batches(waiting)

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rollingfs.spark.source import rows
 from rollingfs.spark.source.footer import MAGIC, TAIL_BYTES, Part, body_size, join
 from rollingfs.spark.source.partitions import Range
 from rollingfs.spark.source.records import Read
@@ -57,7 +58,8 @@ class Encoder:
     def __iter__(self) -> Iterator[bytes]:
         sink = Taken()
         writer: pq.ParquetWriter | None = None
-        for group in _groups(self._batches):
+        for batches in rows.gathered(self._batches, GROUP_BYTES):
+            group = pa.Table.from_batches(batches)
             writer = writer or pq.ParquetWriter(sink, group.schema)
             writer.write_table(group)
             yield sink.take()
@@ -67,20 +69,6 @@ class Encoder:
             first, end = body_size(last[-TAIL_BYTES:], len(last) + len(MAGIC))
             self.footer = last[first - len(MAGIC) : end - len(MAGIC)]
             yield last
-
-
-def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-            size += batch.nbytes
-        if size >= GROUP_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def empty(schema: pa.Schema) -> bytes:

@@ -74,8 +74,17 @@ final class DiskStore extends Store {
 
     /** What the system says of a file or folder; null if there is none. */
     private static Map<String, Object> attributes(String path) throws IOException {
+        return ifThere(path, file -> Files.readAttributes(file, ATTRIBUTES));
+    }
+
+    private interface Look<T> {
+        T at(java.nio.file.Path file) throws IOException;
+    }
+
+    /** What a look at a file gives; null if there is none, also because what should be its folder is a file. */
+    private static <T> T ifThere(String path, Look<T> look) throws IOException {
         try {
-            return Files.readAttributes(java.nio.file.Path.of(path), ATTRIBUTES);
+            return look.at(java.nio.file.Path.of(path));
         } catch (NoSuchFileException gone) {
             return null;
         } catch (java.nio.file.FileSystemException error) {
@@ -147,16 +156,7 @@ final class DiskStore extends Store {
 
     @Override
     byte[] readWhole(String path, FileStatus known) throws IOException {
-        try {
-            return Files.readAllBytes(java.nio.file.Path.of(path));
-        } catch (NoSuchFileException gone) {
-            return null;
-        } catch (java.nio.file.FileSystemException error) {
-            if (isBelowFile(path)) {
-                return null;
-            }
-            throw error;
-        }
+        return ifThere(path, Files::readAllBytes);
     }
 
     @Override

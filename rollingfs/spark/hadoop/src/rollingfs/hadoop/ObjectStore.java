@@ -7,6 +7,7 @@ import java.nio.file.AccessDeniedException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import org.apache.hadoop.fs.BulkDelete;
 import org.apache.hadoop.fs.EtagSource;
@@ -34,7 +35,7 @@ final class ObjectStore extends Store {
     private static final String CONDITIONAL = "fs.option.create.conditional.overwrite";
     private static final String CONDITIONAL_ETAG = CONDITIONAL + ".etag";
     private static final String NO_PROBES = "fs.s3a.create.performance";
-    private static final int READS_MAX = 4;
+    private static final int FAILURES_MAX = 4;
 
     ObjectStore(FileSystem fs) {
         super(fs);
@@ -146,44 +147,53 @@ final class ObjectStore extends Store {
         return false;
     }
 
-    /** Again if it changes between the requests of one read, of which S3A makes two. */
     @Override
     byte[] readWhole(String path, FileStatus known) throws IOException {
-        Path file = hadoopPath(path);
-        IOException changed = null;
-        for (int count = 0; count < READS_MAX; count++) {
+        FileStatus found = known;
+        if (found == null) {
+            Path file = hadoopPath(path);
             try {
-                return readAll(known == null || count > 0 ? fsOf(file).open(file) : open(known));
+                return readAll(fsOf(file).open(file)); // one request less than with a status, if it is missing
             } catch (FileNotFoundException gone) {
                 return null;
-            } catch (IOException error) {
-                changed = error;
+            } catch (IOException changed) {
+                found = status(path);
             }
         }
-        throw changed;
+        Blob read = readUnchanged(path, found);
+        return read == null ? null : read.data();
     }
 
     private FSDataInputStream open(FileStatus known) throws IOException {
         return FutureIO.awaitFuture(fsOf(known.getPath()).openFile(known.getPath()).withFileStatus(known).build());
     }
 
-    /** The content must be that of the ETag: S3A reads on condition of the ETag that the status has. */
     @Override
     Blob read(String path) throws IOException {
-        IOException changed = null;
-        for (int count = 0; count < READS_MAX; count++) {
-            FileStatus found = status(path);
-            if (found == null || found.isDirectory()) {
-                return null;
-            }
+        return readUnchanged(path, status(path));
+    }
+
+    /**
+     * The content that belongs to an ETag: S3A asks for the status, then reads on condition of the ETag that it has.
+     *
+     * <p>Others may replace it in between, again and again, and each time it is read anew; what fails although it is
+     * still the same fails for another reason.
+     */
+    private Blob readUnchanged(String path, FileStatus known) throws IOException {
+        FileStatus found = known;
+        for (int failures = 0; found != null && !found.isDirectory();) {
             try {
                 byte[] data = found.getLen() == 0 ? new byte[0] : readAll(open(found));
                 return new Blob(data, etag(found));
             } catch (IOException error) {
-                changed = error;
+                FileStatus now = status(path);
+                if (now != null && Objects.equals(etag(now), etag(found)) && ++failures == FAILURES_MAX) {
+                    throw error;
+                }
+                found = now;
             }
         }
-        throw changed;
+        return null;
     }
 
     @Override

