@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -140,7 +140,7 @@ class S3Upload(Upload):
     def __init__(
         self,
         multipart: Multipart,
-        put_whole: Callable[[bytes], Awaitable[None]],
+        put_whole: Callable[[bytes], Coroutine[Any, Any, None]],
         part_bytes: int = UPLOAD_PART_BYTES,
         parts_in_flight_max: int = UPLOAD_PARTS_IN_FLIGHT_MAX,
     ) -> None:
@@ -152,6 +152,7 @@ class S3Upload(Upload):
         self._pieces_bytes = 0
         self._parts = 0
         self._in_flight: set[asyncio.Task[None]] = set()
+        self._making: asyncio.Task[None] | None = None
         self._closed = False
 
     async def write(self, data: Buffer) -> None:
@@ -177,15 +178,20 @@ class S3Upload(Upload):
         """Send the rest; the object is there when this returns."""
         self._check_open()
         if not self._multipart.begun:  # at most one part
-            await self._put_whole(b"".join(self._take()))
+            await self._make(self._put_whole(b"".join(self._take())))
         else:
             await self._send_part()
             await self._wait(0)
             try:
-                await self._multipart.complete()
+                await self._make(self._multipart.complete())
             except CLIENT_ERRORS as error:
                 raise as_os_error(error, "completing the upload", self._multipart.path) from error
         self._closed = True
+
+    async def _make(self, request: Coroutine[Any, Any, None]) -> None:
+        """Send the request that makes the object. If we are cancelled it goes on: it may take effect all the same."""
+        self._making = asyncio.ensure_future(request)
+        await asyncio.shield(self._making)
 
     async def abort(self) -> None:
         """Stop what is under way and have the store forget the parts."""
@@ -193,7 +199,8 @@ class S3Upload(Upload):
         self._pieces.clear()
         for task in self._in_flight:
             task.cancel()
-        await asyncio.gather(*self._in_flight, return_exceptions=True)  # their errors are why we abort
+        making = [self._making] if self._making is not None else []  # whoever deletes the object must come after it
+        await asyncio.gather(*self._in_flight, *making, return_exceptions=True)  # their errors are why we abort
         self._in_flight.clear()
         try:
             await self._multipart.abort()

@@ -26,6 +26,7 @@ from rollingfs.backend import s3 as s3_module
 from rollingfs.backend import s3_client, s3_upload
 from rollingfs.backend.contract import Part
 from rollingfs.backend.s3 import S3Backend
+from rollingfs.backend.s3_client import S3Client
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from tests.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
 from tests.servers import count_requests, new_bucket, shared_backend
@@ -413,6 +414,40 @@ def test_an_aborted_upload_leaves_nothing(backend: S3Backend, bucket: str) -> No
 
     run(backend, upload())
     assert backend.fs.list_multipart_uploads(bucket) == []
+    assert run(backend, backend.list(bucket)).entries == ()
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_is(
+    backend: S3Backend, bucket: str, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, call = f"{bucket}/file", S3Client.call
+    arrived: list[str] = []
+
+    async def late(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
+        await asyncio.sleep(0.2)
+        return await call(client, verb, **arguments)
+
+    async def slow(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
+        if verb not in ("complete_multipart_upload", "put_object"):
+            return await call(client, verb, **arguments)
+        arrived.append(verb)  # at the store, which goes on whatever becomes of the caller
+        return await asyncio.shield(asyncio.ensure_future(late(client, verb, **arguments)))
+
+    async def upload() -> None:
+        upload = await backend.open_write(path)
+        await upload.write(bytes(s3_upload.UPLOAD_PART_BYTES * (parts - 1) + 1))
+        finishing = asyncio.ensure_future(upload.finish())
+        while not arrived:
+            await asyncio.sleep(0.01)
+        finishing.cancel()
+        await asyncio.gather(finishing, return_exceptions=True)
+        await upload.abort()
+        await backend.delete([path])
+        await asyncio.sleep(0.3)
+
+    monkeypatch.setattr(S3Client, "call", slow)
+    run(backend, upload())
     assert run(backend, backend.list(bucket)).entries == ()
 
 
