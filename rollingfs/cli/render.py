@@ -63,7 +63,10 @@ def progress_bar(*, of_bytes: bool, counted: bool) -> Progress:
         columns.append(BarColumn(BAR_COLUMNS))
         columns += [DownloadColumn(binary_units=True), TransferSpeedColumn()] if of_bytes else [MofNCompleteColumn()]
     columns.append(TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    # nothing is redirected: what is said to standard output goes there, be it a file
+    return Progress(
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+    )
 
 
 # -- the picture of a segment --------------------------------------------------------------------------------

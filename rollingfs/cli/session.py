@@ -16,6 +16,8 @@ from rollingfs.cli.stores import open_store, parse_options, split
 from rollingfs.errors import AppendInterrupted
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from rollingfs.filesystem import RollingFileSystem
 
 Advance = Callable[[int], None]
@@ -51,6 +53,7 @@ class Session:
     interrupted: str = ""
     """What to say after Ctrl-C, where the library says nothing of its own."""
     _stores: dict[str, RollingFileSystem] = field(default_factory=dict)
+    _bar: Progress | None = None
 
     def place(self, text: str) -> Place:
         """The store and path that a text on the command line means."""
@@ -101,9 +104,22 @@ class Session:
         from rollingfs.cli.render import progress_bar
 
         bar = progress_bar(of_bytes=of_bytes, counted=of_bytes or total is not None)
-        with bar:
-            task = bar.add_task(output.visible(what), total=total)
-            yield lambda done: bar.advance(task, done)
+        self._bar = bar
+        try:
+            with bar:
+                task = bar.add_task(output.visible(what), total=total)
+                yield lambda done: bar.advance(task, done)
+        finally:
+            self._bar = None
+
+    def say(self, line: str) -> None:
+        """Say something to people while a progress bar is shown, which makes room for it."""
+        if self._bar is not None:
+            self._bar.stop()
+        output.say(line)
+        output.flush()
+        if self._bar is not None:
+            self._bar.start()
 
     # -- the end -------------------------------------------------------------------------------------------
 

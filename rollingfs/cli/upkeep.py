@@ -148,11 +148,13 @@ def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Adv
         output.write_json({"name": name, "ok": not bad and not error, "error": error, "chunks": chunks})
         return
     for row in bad:
-        output.say(f"{name}: bytes {row.start:,} to {row.start + row.length:,}: {row.file} is {row.state}{_sizes(row)}")
+        session.say(
+            f"{name}: bytes {row.start:,} to {row.start + row.length:,}: {row.file} is {row.state}{_sizes(row)}"
+        )
     if error:
-        output.say(f"{name}: {error}")
+        session.say(f"{name}: {error}")
     elif not bad:
-        output.say(f"{name}: {count_text(len(rows), 'chunk')}, all there and whole")
+        session.say(f"{name}: {count_text(len(rows), 'chunk')}, all there and whole")
 
 
 def _size_of(fs: RollingFileSystem, path: str) -> int:

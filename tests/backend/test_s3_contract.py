@@ -73,8 +73,9 @@ class TestOnMoto(OnS3):
     def store(self, moto: dict[str, Any]) -> dict[str, Any]:
         return moto
 
-    # moto checks a condition and writes without a lock between them: once in a while two creates win
+    # moto checks a condition and writes without a lock between them: once in a while two of them win
     test_every_race_of_creates_and_of_replaces_has_one_winner = None
+    test_no_acknowledged_increment_is_lost = None
 
     @pytest.mark.xfail(strict=True, reason="moto ignores the condition of a CopyObject")
     def test_a_copy_with_a_stale_token_leaves_nothing(self, backend: Backend, folder: str) -> None:

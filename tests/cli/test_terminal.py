@@ -70,6 +70,7 @@ def test_people_see_how_many_bytes_are_verified_and_consolidated(tmp_path, progr
         code, shown = shell.ends()
         assert code == 0
         assert "1.5/1.5 MiB" in shown
+        assert (tmp_path / "said").read_text() == f"{tmp_path}/log: 2 chunks, all there and whole\n"
 
 
 def test_following_shows_what_comes_and_ends_by_a_seal_or_by_ctrl_c(tmp_path, programs, store):
