@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,10 @@ from rollingfs.transitions import Guard
 
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
+LINGER_SHARE = 0.4
+"""Of a commit's time: so long is waited for those who have just been answered, and may append again."""
+LINGER_STEP_SHARE = 0.05
+"""Of that time: how often it is looked whether they are there."""
 UPLOADS_MAX = 8
 """How many chunks of one commit are written at once."""
 
@@ -122,7 +127,19 @@ class Appender:
             waiting = [append for append in group if not append.done]
             self._queues.setdefault(path, deque()).extendleft(reversed(waiting))
 
+    def _waiting(self, path: str) -> int:
+        with self._lock:
+            return len(self._queues.get(path, ()))
+
+    async def _linger(self, path: str, slot: Slot) -> None:
+        """Wait for as many appends as there were last time: else threads split into two groups that take turns."""
+        linger_s = slot.turns.commit_s * LINGER_SHARE
+        until_s = time.monotonic() + linger_s
+        while self._waiting(path) < slot.turns.together and time.monotonic() < until_s:
+            await self.committer.runtime.sleep(linger_s * LINGER_STEP_SHARE)
+
     async def _commit_group(self, path: str, slot: Slot, deadline_s: float) -> None:
+        await self._linger(path, slot)
         group = self._take(path)
         plan = _Group(self.committer, path, group)
         named: set[str] = set()
@@ -146,6 +163,7 @@ class Appender:
             assert committed.header is not None
             plan.succeed(committed.header)
         finally:
+            slot.turns.together = len(group) + self._waiting(path)
             for append in group:  # who waits for the slot looks at it when this is over
                 append.named |= named
 

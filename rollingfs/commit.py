@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 import weakref
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,13 +39,15 @@ from rollingfs.headers import Headers, Loaded
 from rollingfs.pages import PAGE_READS_MAX, PageGoneError, Pages
 from rollingfs.runtime import Lock, Runtime, backoff_s
 from rollingfs.transitions import Verdict
-from rollingfs.turns import Turns
+from rollingfs.turns import LOOKS_MAX, Turns
 
 logger = logging.getLogger("rollingfs")
 
 REFUSALS_MAX = 2
 GONE_MAX = 3
 """So often is an index page looked for that a header names; it may be another segment's, which is being replaced."""
+TURNS_MAX = 1024
+"""Segments of which it is remembered how fast commits to them are."""
 LAST_LOOK_S = 1.0
 """At the deadline, the header is looked at once more: then a conflict is known to have written nothing."""
 ATTEMPT_SHARE = 1 / 3
@@ -99,11 +102,11 @@ class Committed:
 class Slot:
     """One segment as this writer sees it: at most one commit is in flight."""
 
-    def __init__(self, lock: Lock) -> None:
+    def __init__(self, lock: Lock, turns: Turns) -> None:
         self.lock = lock
+        self.turns = turns
         self.done_drops: set[Drop] = set()
         self.settled: set[Mark] = set()
-        self.turns = Turns()
 
 
 class Writer:
@@ -150,6 +153,7 @@ class Committer:
         self.settle: Callable[[str], Awaitable[None]] | None = None
         self._abilities: dict[str, Abilities] = {}
         self._slots: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
+        self._turns: OrderedDict[str, Turns] = OrderedDict()
         self._remembering: dict[str, Slot] = {}
         self._slots_lock = threading.Lock()
 
@@ -162,13 +166,18 @@ class Committer:
         with self._slots_lock:
             slot = self._slots.get(path)
             if slot is None:
-                slot = self._slots[path] = Slot(self.runtime.lock())
+                turns = self._turns.setdefault(path, Turns(self.writer.id))
+                self._turns.move_to_end(path)
+                if len(self._turns) > TURNS_MAX:
+                    self._turns.popitem(last=False)
+                slot = self._slots[path] = Slot(self.runtime.lock(), turns)
             return slot
 
     def after_fork(self) -> None:
         """In a child process: another writer, and locks that nobody holds."""
         self.writer.renew()
         self._slots = weakref.WeakValueDictionary()
+        self._turns = OrderedDict()
         self._remembering = {}
         self._slots_lock = threading.Lock()
 
@@ -289,10 +298,9 @@ class Committer:
     async def _loop(self, path: str, slot: Slot, step: Step, fresh: bool, attempt: Attempt) -> Committed:
         seen = None if fresh else self.headers.seen(path)
         attempt.fresh = seen is None
-        if seen is not None and (way_s := slot.turns.way_s(seen.header, self.writer.id)):
-            await self.runtime.sleep(way_s)
         base = await self._first(path, attempt) if seen is None else seen
         while True:
+            base = await self._in_turn(path, slot, base, attempt)
             try:
                 wanted = await step(self.cleared(path, base), attempt)
                 if wanted is not None:
@@ -327,6 +335,19 @@ class Committer:
             raise CommitTimeoutError(
                 f"{path}: the store did not give its header in time ({error!r}); nothing was written"
             ) from error
+
+    async def _in_turn(self, path: str, slot: Slot, base: Loaded, attempt: Attempt) -> Loaded:
+        """The header to base an attempt on, once it is this writer's turn."""
+        for _ in range(LOOKS_MAX):
+            way_s = slot.turns.way_s(base.header)
+            if not way_s or self._left_s(attempt) <= way_s:
+                break
+            await self.runtime.sleep(way_s)
+            began = time.monotonic()
+            now = await self._first(path, attempt)
+            slot.turns.looked(base.header, now.header, time.monotonic() - began)
+            base, attempt.fresh = now, True
+        return base
 
     async def _attempt(
         self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt
@@ -404,7 +425,7 @@ class Committer:
         # jitter before the look, not after it: the next attempt must not be conditioned on what a pause has made old
         pause_s = backoff_s(attempt.count)
         if isinstance(cause, ConflictError) and attempt.base is not None:
-            pause_s = slot.turns.pause_s(attempt.base.header, self.writer.id, attempt.count)
+            pause_s = slot.turns.pause_s(attempt.base.header, attempt.count)
         await self.runtime.sleep(min(pause_s, max(self._left_s(attempt), 0)))
         for count in itertools.count(1):
             if self._left_s(attempt) <= 0 and count > 1:

@@ -1,9 +1,9 @@
-"""Turns among several writers of one segment, without a word between them: by pauses whose length is drawn.
+"""Turns among several writers of one segment, without a word between them: by when each committed last.
 
 Left alone, the writer that has just committed commits again: the others must load the header before they try, and when
-their attempts arrive it has been replaced once more. So who was last waits a little, if there are others; and who
-lost waits about as long as all others need for a commit each, and less with every time that it loses again. Who the
-others are is read off the commit lines; how long a commit takes is measured. Pauses are for fairness and for fewer
+their attempts arrive it has been replaced once more. So they take turns: commit lines say who else commits just now,
+and whose last commit is the oldest goes next; the others wait one commit's time for each before them. Who was last
+may stay now and then: two commits by one cost less time than a change. Pauses are for fairness and for fewer
 vain requests only: what is committed never depends on them.
 """
 
@@ -12,43 +12,79 @@ from __future__ import annotations
 import random
 
 from rollingfs.header import Header
-from rollingfs.runtime import BACKOFF_S_MAX, BACKOFF_S_MIN, backoff_s
+from rollingfs.runtime import BACKOFF_S_MAX, backoff_s
 
 RIVAL_VERSIONS = 16
 """Who has committed among so many versions is believed to go on."""
-WAY_SHARE = 1.0
-"""Of a commit's time: the longest pause that gives way to others."""
-
-
-def rivals(header: Header | None, writer: str) -> int:
-    """How many others commit to a segment just now."""
-    if header is None:
-        return 0
-    since = header.version - RIVAL_VERSIONS
-    return sum(line.writer != writer and line.version > since for line in header.commits)
+STAY_PROBABILITY = 0.2
+LOOKS_MAX = 4
+"""How often a writer looks whose turn it is before it tries all the same."""
+SAME_LOOKS_MAX = 2
+"""After so many looks at the same header, those whose turn it was are believed to have stopped."""
+JITTER = 0.2
+"""Of a pause, at most so much is added."""
 
 
 class Turns:
-    """One writer's turns at one segment."""
+    """One writer's turns at one segment.
 
-    def __init__(self) -> None:
-        self._commit_s = 0.0
+    Parameters
+    ----------
+    writer : str
+        Its id.
+    """
+
+    def __init__(self, writer: str) -> None:
+        self.writer = writer
+        self.commit_s = 0.0
+        """How long a request takes that replaces the header, by the last ones."""
+        self.together = 1
+        """How many appends of this writer were there when the last group of them was done."""
+        self._look_s = 0.0
+        self._same_looks = 0
+        self._quiet_version = 0
 
     def took(self, seconds: float) -> None:
         """Note how long a request took that replaced the header."""
-        self._commit_s = (self._commit_s + seconds) / 2 if self._commit_s else seconds
+        self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
 
-    def way_s(self, header: Header | None, writer: str) -> float:
-        """A pause before the first attempt: for who was last, if there are others."""
-        if header is None or not rivals(header, writer):
+    def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
+        """Note how long a look took, and whether anybody has committed since the one before it."""
+        self._look_s = (self._look_s + seconds) / 2 if self._look_s else seconds
+        is_same = before is not None and now is not None and before.version == now.version
+        self._same_looks = self._same_looks + 1 if is_same else 0
+        if now is not None and self._same_looks >= SAME_LOOKS_MAX:
+            self._quiet_version = now.version  # those before us have stopped
+
+    def before_me(self, header: Header | None) -> int:
+        """How many others, who commit just now, have waited longer since their last commit."""
+        if header is None:
+            return 0
+        mine = header.commit_of(self.writer)
+        since = max(header.version - RIVAL_VERSIONS, self._quiet_version)
+        last = since if mine is None else mine.version
+        return sum(since < line.version < last for line in header.commits)
+
+    def way_s(self, header: Header | None) -> float:
+        """A pause, in seconds, before another look: for others whose turn it is; 0 if it is one's own."""
+        others = self.before_me(header)
+        if not others or header is None:
             return 0.0
-        mine = header.commit_of(writer)
-        is_last = mine is not None and mine.version == header.version
-        return random.uniform(0, min(BACKOFF_S_MAX, self._commit_s * WAY_SHARE)) if is_last else 0.0
+        mine = header.commit_of(self.writer)
+        if mine is not None and mine.version == header.version and random.random() < STAY_PROBABILITY:
+            return 0.0
+        return self._turn_s(others)
 
-    def pause_s(self, header: Header | None, writer: str, losses: int) -> float:
-        """A pause before the look after loss 1, 2, … against a commit based on `header`."""
-        others = rivals(header, writer)
-        if not others or not self._commit_s:
-            return backoff_s(losses)
-        return random.uniform(0, min(BACKOFF_S_MAX, max(BACKOFF_S_MIN, self._commit_s * others / losses)))
+    def pause_s(self, header: Header | None, losses: int) -> float:
+        """A pause, in seconds, before the look after loss 1, 2, … against a commit based on `header`."""
+        others = self.before_me(header)
+        if others:
+            return self._turn_s(others)
+        if self.commit_s:
+            return random.uniform(0, min(BACKOFF_S_MAX, self.commit_s * losses * JITTER))
+        return backoff_s(losses)
+
+    def _turn_s(self, others: int) -> float:
+        """How long so many others need for a look and a commit each; one's own look may be under way by then."""
+        pause_s = others * (self.commit_s + self._look_s) - self._look_s
+        return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rollingfs.header import Commit, Header
-from rollingfs.turns import RIVAL_VERSIONS, Turns, rivals
+from rollingfs.turns import RIVAL_VERSIONS, Turns
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 
@@ -18,25 +18,51 @@ def _header(version: int, **versions: int) -> Header:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    """Of commits that take 20 ms; every pause is the longest."""
+    """Of commits that take 20 ms and looks that take 10; every pause is the longest, and nobody stays."""
     monkeypatch.setattr(random, "uniform", lambda _, most: most)
-    turns = Turns()
+    monkeypatch.setattr(random, "random", lambda: 0.99)
+    turns = Turns("me")
     turns.took(0.02)
+    turns.looked(None, None, 0.01)
     return turns
 
 
 def test_a_writer_alone_never_waits(turns: Turns) -> None:
-    assert turns.way_s(_header(9, me=9), "me") == 0
-    assert turns.way_s(_header(99, me=99, other=99 - RIVAL_VERSIONS), "me") == 0, "who stopped long ago is no rival"
-    assert turns.way_s(None, "me") == 0
+    assert turns.way_s(_header(9, me=9)) == 0
+    assert turns.way_s(_header(99, me=99, other=99 - RIVAL_VERSIONS)) == 0, "who stopped long ago is no rival"
+    assert turns.way_s(None) == 0
 
 
-def test_who_was_last_makes_way_for_others(turns: Turns) -> None:
-    assert turns.way_s(_header(9, me=9, other=8), "me") == pytest.approx(0.02)
-    assert turns.way_s(_header(9, me=8, other=9), "me") == 0
+def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_them(turns: Turns) -> None:
+    assert turns.way_s(_header(9, me=7, a=8, b=9)) == 0
+    assert turns.way_s(_header(9, a=7, me=8, b=9)) == pytest.approx(0.02)
+    assert turns.way_s(_header(9, a=7, b=8, me=9)) == pytest.approx(0.05)
 
 
-def test_who_loses_waits_for_all_others_and_less_each_time(turns: Turns) -> None:
-    header = _header(9, me=9, a=8, b=7, c=6)
-    assert rivals(header, "me") == 3
-    assert [turns.pause_s(header, "me", losses) for losses in (1, 2, 3)] == pytest.approx([0.06, 0.03, 0.02])
+def test_who_comes_anew_goes_at_once(turns: Turns) -> None:
+    assert turns.way_s(_header(9, a=7, b=8, c=9)) == 0
+
+
+def test_who_was_last_may_stay_now_and_then(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "random", lambda: 0.01)
+    assert turns.way_s(_header(9, a=7, b=8, me=9)) == 0
+    assert turns.way_s(_header(9, a=7, me=8, b=9)) > 0
+
+
+def test_rivals_who_let_their_turn_pass_are_waited_for_twice(turns: Turns) -> None:
+    header = _header(9, a=7, b=8, me=9)
+    assert turns.way_s(header) > 0
+    turns.looked(header, header, 0.01)
+    assert turns.way_s(header) > 0
+    turns.looked(header, header, 0.01)
+    assert turns.way_s(header) == 0
+    assert turns.way_s(_header(10, a=7, b=8, me=10)) == 0
+    assert turns.way_s(_header(12, b=11, me=12)) > 0, "one of them is back"
+
+
+def test_who_loses_waits_for_those_before_it_or_else_a_moment_that_grows(turns: Turns) -> None:
+    assert turns.pause_s(_header(9, a=7, b=8, me=9), 1) == pytest.approx(0.05)
+    first = _header(9, me=7, a=8, b=9)
+    pauses = [turns.pause_s(first, losses) for losses in (1, 2, 3)]
+    assert pauses == sorted(pauses)
+    assert 0 < pauses[0] < pauses[2] < 0.02
