@@ -18,8 +18,8 @@ def _header(version: int, **versions: int) -> Header:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    """Of commits that take 20 ms and looks that take 10; every pause is the longest, and nobody stays."""
-    monkeypatch.setattr(random, "uniform", lambda _, most: most)
+    """Of commits that take 20 ms and looks that take 10; no pause gets more than it must, and nobody stays."""
+    monkeypatch.setattr(random, "uniform", lambda least, most: least or most)
     monkeypatch.setattr(random, "random", lambda: 0.99)
     turns = Turns("me")
     turns.took(0.02)
