@@ -6,10 +6,11 @@ import uuid
 from dataclasses import replace
 
 from rollingfs import names, transitions
+from rollingfs.attempt import Attempt
 from rollingfs.backend.contract import FileInfo
 from rollingfs.chunks import Stored
 from rollingfs.clock import Moment
-from rollingfs.commit import Attempt, Committer
+from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
 from rollingfs.header import Adopted, Header
 from rollingfs.headers import Loaded

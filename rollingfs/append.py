@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rollingfs import layout, transitions
+from rollingfs.attempt import Attempt, Slot
 from rollingfs.chunks import Stored
-from rollingfs.commit import Attempt, Committer, Slot
+from rollingfs.commit import Committer
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, RollingError
 from rollingfs.header import Chunk, Entry, Header, Page
 from rollingfs.headers import Loaded

@@ -12,17 +12,16 @@ import itertools
 import logging
 import threading
 import time
-import uuid
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 
 from rollingfs import layout, names, transitions
+from rollingfs.attempt import Attempt, Committed, Resolver, Slot, Step, Writer
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import Abilities, probe
-from rollingfs.chunks import Chunks, Stored
+from rollingfs.chunks import Chunks
 from rollingfs.clock import Clock, Moment
 from rollingfs.codec import format_header
 from rollingfs.drops import clear_drops
@@ -34,10 +33,10 @@ from rollingfs.errors import (
     CorruptHeaderError,
     RollingError,
 )
-from rollingfs.header import AGE_S_MAX, Drop, Entry, Header, Mark, Page
+from rollingfs.header import AGE_S_MAX, Drop, Header, Mark
 from rollingfs.headers import Headers, Loaded
 from rollingfs.pages import PAGE_READS_MAX, PageGoneError, Pages
-from rollingfs.runtime import Lock, Runtime, backoff_s
+from rollingfs.runtime import Runtime, backoff_s
 from rollingfs.transitions import Verdict
 from rollingfs.turns import LOOKS_MAX, Turns
 
@@ -59,72 +58,6 @@ _TELLING = (RollingError, FileNotFoundError, FileExistsError)
 """Errors that say by themselves that nothing was written."""
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer."""
-
-
-@dataclass
-class Attempt:
-    """What one commit has prepared so far, kept across its attempts."""
-
-    path: str
-    number: int
-    began: Moment
-    deadline_s: float
-    """By the monotonic clock."""
-    fresh: bool = False
-    """Whether the base that `step` is given was read for this commit."""
-    base: Loaded | None = None
-    """What the newest attempt was conditioned on."""
-    uploads: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
-    """Chunks written for this commit, by their bytes and which of several equal ones they are."""
-    renewed: dict[Stored, Stored] = field(default_factory=dict)
-    pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
-    named: set[str] = field(default_factory=set)
-    """Files that an attempt which was sent has named: from then on only collection may delete them."""
-    count: int = 0
-    gone: int = 0
-    """How often an index page was gone although the header was fresh."""
-
-
-Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
-"""From what is there, the header that should be there (not stamped), or None if it is there already."""
-
-Resolver = Callable[[str, Header], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """What a commit found and left."""
-
-    base: Header | None
-    header: Header | None
-
-
-class Slot:
-    """One segment as this writer sees it: at most one commit is in flight."""
-
-    def __init__(self, lock: Lock, turns: Turns) -> None:
-        self.lock = lock
-        self.turns = turns
-        self.done_drops: set[Drop] = set()
-        self.settled: set[Mark] = set()
-
-
-class Writer:
-    """The identity of a client instance: an id, and a counter that never goes back.
-
-    A forked, unpickled or copied client takes a new id, because two writers with one id could take each
-    other's commits for their own.
-    """
-
-    def __init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        self.id = uuid.uuid4().hex
-        self._numbers = itertools.count(1)
-
-    def next_number(self) -> int:
-        return next(self._numbers)
 
 
 class Committer:

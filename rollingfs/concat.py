@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from rollingfs import layout, names, transitions, words
 from rollingfs.append import grow
-from rollingfs.commit import Attempt, Committer, Step
+from rollingfs.attempt import Attempt, Step
+from rollingfs.commit import Committer
 from rollingfs.drops import drop_all, with_hints
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.header import MARKS_MAX, Adopted, Header, Mark, Merge

@@ -11,7 +11,8 @@ import logging
 from functools import partial
 
 from rollingfs import names, transitions
-from rollingfs.commit import Attempt, Committer
+from rollingfs.attempt import Attempt
+from rollingfs.commit import Committer
 from rollingfs.drops import with_hints
 from rollingfs.header import Header, Mark, Phase
 from rollingfs.headers import Headers, Loaded

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from rollingfs import names, transitions
 from rollingfs.adoption import ADOPTIONS_MAX, Adoption, shadow
 from rollingfs.append import Append, Appender, as_items, grow
+from rollingfs.attempt import Attempt, Committed, Step
 from rollingfs.backend.contract import FileInfo
 from rollingfs.chunks import Staged, Stored
-from rollingfs.commit import Attempt, Committed, Committer, Step
+from rollingfs.commit import Committer
 from rollingfs.drops import drop_all, with_hints
 from rollingfs.errors import AttributeMismatchError, ConflictError
 from rollingfs.header import Header, Page, Phase

@@ -9,24 +9,20 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
-from botocore.exceptions import ClientError
 from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, PendingUpload, Upload
-from rollingfs.backend.s3_client import (
+from rollingfs.backend.s3_client import S3Client, at_once, date_of
+from rollingfs.backend.s3_errors import (
     CLIENT_ERRORS,
-    TRANSIENT_CODES,
-    S3Client,
-    as_os_error,
-    at_once,
     code_of,
-    date_of,
+    errors_of,
+    refused_keys,
     status_of,
 )
 from rollingfs.backend.s3_receive import STRAIGHT_BYTES_MIN
@@ -108,12 +104,12 @@ class S3Backend(Backend):
 
     async def read(self, path: str) -> Blob:
         """One GetObject."""
-        with _errors("reading", path):
+        with errors_of("reading", path):
             return _blob(*await self._client.get(**self._object(path)))
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         """One GetObject with If-None-Match."""
-        with _errors("reading", path):
+        with errors_of("reading", path):
             try:
                 return _blob(*await self._client.get(**self._object(path), IfNoneMatch=token))
             except CLIENT_ERRORS as error:
@@ -132,7 +128,7 @@ class S3Backend(Backend):
         return whole.getvalue()
 
     async def _read_range(self, path: str, start: int, end: int) -> bytes:
-        with _errors("reading", path):
+        with errors_of("reading", path):
             try:
                 answer, data = await self._client.get(**self._object(path), Range=f"bytes={start}-{end - 1}")
             except CLIENT_ERRORS as error:
@@ -144,7 +140,7 @@ class S3Backend(Backend):
     async def read_into(self, path: str, start: int, target: memoryview) -> int:
         """One GetObject with Range, received in place."""
         span = f"bytes={start}-{start + len(target) - 1}"
-        with _errors("reading", path):
+        with errors_of("reading", path):
             try:
                 count = await self._client.get_into(target, **self._object(path), Range=span)
             except CLIENT_ERRORS as error:
@@ -159,7 +155,7 @@ class S3Backend(Backend):
 
     async def stat(self, path: str) -> FileInfo:
         """One HeadObject."""
-        with _errors("looking up", path):
+        with errors_of("looking up", path):
             answer = await self._client.repeatable("head_object", **self._object(path))
         return FileInfo(path, answer["ContentLength"], answer["LastModified"].timestamp(), answer["ETag"])
 
@@ -168,7 +164,7 @@ class S3Backend(Backend):
         bucket, key = self._split(path)
         if not bucket:
             return True
-        with _errors("looking up", path):
+        with errors_of("looking up", path):
             try:
                 if not key:
                     await self._client.repeatable("head_bucket", Bucket=bucket)
@@ -189,7 +185,7 @@ class S3Backend(Backend):
         entries: list[FileInfo] = []
         arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
         found = not key  # a bucket without objects is a folder; a prefix without objects is nothing
-        with _errors("listing", folder):
+        with errors_of("listing", folder):
             while True:
                 page = await self._client.repeatable("list_objects_v2", **arguments)
                 found = found or bool(page.get("Contents") or page.get("CommonPrefixes"))
@@ -203,7 +199,7 @@ class S3Backend(Backend):
         return Listing(tuple(sorted(entries, key=lambda entry: entry.path)), date_of(page))
 
     async def _list_buckets(self) -> Listing:
-        with _errors("listing", "the buckets"):
+        with errors_of("listing", "the buckets"):
             answer = await self._client.repeatable("list_buckets")
         names = sorted(bucket["Name"] for bucket in answer["Buckets"])
         return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in names), date_of(answer))
@@ -211,7 +207,7 @@ class S3Backend(Backend):
     async def now(self) -> float:
         """One HeadBucket of the bucket used last, or ListBuckets; even a refusal says what time it is."""
         bucket = self._bucket_last
-        with _errors("asking the time of", bucket or "the store"):
+        with errors_of("asking the time of", bucket or "the store"):
             try:
                 if bucket:
                     answer = await self._client.repeatable("head_bucket", Bucket=bucket)
@@ -227,7 +223,7 @@ class S3Backend(Backend):
 
     async def create(self, path: str, data: Buffer) -> str:
         """One PutObject with If-None-Match, sent once."""
-        with _errors("creating", path):
+        with errors_of("creating", path):
             try:
                 return await self._client.put_if(bytes(data), "If-None-Match", "*", **self._object(path))
             except CLIENT_ERRORS as error:
@@ -237,7 +233,7 @@ class S3Backend(Backend):
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         """One PutObject with If-Match, sent once."""
-        with _errors("replacing", path):
+        with errors_of("replacing", path):
             try:
                 return await self._client.put_if(bytes(data), "If-Match", token, **self._object(path))
             except CLIENT_ERRORS as error:
@@ -250,7 +246,7 @@ class S3Backend(Backend):
     async def delete_if(self, path: str, token: str) -> bool:
         """One DeleteObject with If-Match. Some stores (MinIO) ignore the condition: probe it."""
         call = partial(self._client.call, "delete_object", **self._object(path), IfMatch=token)
-        with _errors("deleting", path):
+        with errors_of("deleting", path):
             try:
                 # a store may answer 412 of a file that is gone: after a lost answer, that would be one's own doing
                 await self._client.retrying(call, unanswered=False)
@@ -290,13 +286,13 @@ class S3Backend(Backend):
         return Multipart(self._client, path, target["Bucket"], target["Key"])
 
     async def _put(self, path: str, data: Buffer) -> None:
-        with _errors("writing", path):
+        with errors_of("writing", path):
             await self._client.repeatable("put_object", **self._object(path), Body=bytes(data))
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """One CopyObject, or a multipart copy beyond 5 GiB."""
         condition = {} if token is None else {"CopySourceIfMatch": token}
-        with _errors("copying", source):
+        with errors_of("copying", source):
             try:
                 try:
                     await self._client.repeatable(
@@ -325,7 +321,7 @@ class S3Backend(Backend):
         sizes = [part.end - part.start for part in parts]
         if not sizes or min(sizes) <= 0 or min(sizes[:-1], default=JOIN_PART_BYTES_MIN) < JOIN_PART_BYTES_MIN:
             raise ValueError(f"parts of {sizes} bytes cannot be joined: all but the last need {JOIN_PART_BYTES_MIN}")
-        with _errors("joining parts to", target):
+        with errors_of("joining parts to", target):
             await self._join(parts, target, None)
 
     async def _join(self, parts: Sequence[Part], target: str, token: str | None) -> None:
@@ -360,9 +356,9 @@ class S3Backend(Backend):
             errors = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
             left[:] = [error["Key"] for error in errors]  # a busy store may delete some and put off others
             if errors:
-                raise _refused_keys(errors, bucket, len(keys))
+                raise refused_keys(errors, bucket, len(keys))
 
-        with _errors("deleting", f"{bucket}/{keys[0]}"):
+        with errors_of("deleting", f"{bucket}/{keys[0]}"):
             await self._client.retrying(once)
 
     async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
@@ -371,19 +367,19 @@ class S3Backend(Backend):
         MinIO lists only those of one exact key, so none here; it forgets uploads by itself after 24 hours.
         """
         bucket, key = self._split(folder)
-        with _errors("listing unfinished uploads in", folder):
+        with errors_of("listing unfinished uploads in", folder):
             return await pending(self._client, bucket, key + "/" if key else "")
 
     async def abort_upload(self, upload: PendingUpload) -> None:
         """One AbortMultipartUpload."""
         target = self._object(upload.path)
-        with _errors("aborting the upload of", upload.path):
+        with errors_of("aborting the upload of", upload.path):
             await Multipart(self._client, upload.path, target["Bucket"], target["Key"], upload.id).abort()
 
     async def make_folder(self, path: str) -> None:
         """HeadBucket, and CreateBucket if it is missing."""
         bucket, _ = self._split(path)
-        with _errors("making", path):
+        with errors_of("making", path):
             try:
                 await self._client.repeatable("head_bucket", Bucket=bucket)
             except CLIENT_ERRORS as error:
@@ -404,7 +400,7 @@ class S3Backend(Backend):
     async def remove_folder(self, path: str) -> None:
         """DeleteBucket for a bucket; for a prefix only the marker object that some tools leave there."""
         bucket, key = self._split(path)
-        with _errors("removing", path):
+        with errors_of("removing", path):
             if not key:
                 try:
                     await self._client.repeatable("delete_bucket", Bucket=bucket)
@@ -450,22 +446,6 @@ class S3Backend(Backend):
         if not key:
             raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
         return {"Bucket": bucket, "Key": key}
-
-
-@contextmanager
-def _errors(verb: str, path: str) -> Iterator[None]:
-    try:
-        yield
-    except CLIENT_ERRORS as error:
-        raise as_os_error(error, verb, path) from error
-
-
-def _refused_keys(errors: Sequence[dict[str, str]], bucket: str, count: int) -> ClientError:
-    """What to raise for a DeleteObjects obeyed in part: the refusal that no repetition mends, if there is one."""
-    worst = min(errors, key=lambda error: error.get("Code") in TRANSIENT_CODES)
-    code, path = worst.get("Code", ""), f"{bucket}/{worst['Key']}"
-    text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {path!r}"
-    return ClientError({"Error": {"Code": code, "Message": text}}, "DeleteObjects")
 
 
 def _blob(answer: dict[str, Any], data: bytes) -> Blob:

@@ -21,34 +21,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import inspect
-import io
 import os
 import random
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from typing import Any, TypeVar
 
-import aiohttp
 import botocore
 import s3fs
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    HTTPClientError,
-    IncompleteReadError,
-    NoCredentialsError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ReadTimeoutError,
-)
-from botocore.parsers import ResponseParserError
 from s3fs import S3FileSystem
 
-from rollingfs.backend.contract import Buffer
+from rollingfs.backend.s3_body import BodyOnce, Pieces
+from rollingfs.backend.s3_errors import (
+    BUSY_STATUSES,
+    CLIENT_ERRORS,
+    is_transient,
+    status_of,
+)
 from rollingfs.backend.s3_put import Puts
 from rollingfs.backend.s3_receive import Received, Receiver, straight
 from rollingfs.errors import UnsafeBackendError
@@ -63,32 +55,10 @@ RETRY_DELAY_MAX_S = 5.0
 RETRY_DELAY_FIRST_S = 0.1
 RETRY_S_MAX = 60.0
 """After so long no further try begins: where each one runs into the read timeout, five would take five minutes."""
-SEND_BYTES = 256 * 1024
 RECEIVE_BYTES = 256 * 1024
 """What asyncio takes from a socket at once."""
 
 HOOK_ID = "rollingfs"
-TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
-BUSY_STATUSES = frozenset({429, 503})
-TRANSIENT_CODES = frozenset(
-    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "ThrottlingException"}
-)
-REFUSED_STATUSES = frozenset({401, 403})
-REFUSED_CODES = frozenset(
-    {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
-)
-
-CONNECTION_ERRORS = (
-    HTTPClientError,
-    IncompleteReadError,
-    ResponseParserError,
-    aiohttp.ClientError,
-    TimeoutError,
-    ConnectionError,
-)
-CLIENT_ERRORS = (BotoCoreError, ClientError, *CONNECTION_ERRORS)
-"""Whatever a request may raise; everything else is a bug and passes."""
-
 _clones: weakref.WeakSet[S3FileSystem] = weakref.WeakSet()
 _clones_while_forking: list[S3FileSystem] = []
 _clones_of_parents: list[S3FileSystem] = []
@@ -103,64 +73,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-class Pieces(io.RawIOBase):
-    """A request body that lies in several pieces, which nobody copies together."""
-
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        super().__init__()
-        self.pieces = pieces
-        self.size = sum(map(len, pieces))
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
-        self._at = origin + offset
-        return self._at
-
-    def readinto(self, target: Any, /) -> int:
-        start = 0
-        for piece in self.pieces:
-            if self._at < start + len(piece):
-                data = memoryview(piece)[self._at - start :][: len(target)]
-                target[: len(data)] = data
-                self._at += len(data)
-                return len(data)
-            start += len(piece)
-        return 0
-
-
-class _BodyOnce:
-    """A request body that can be sent once: aiohttp does not repeat a request whose body it cannot rewind.
-
-    It is sent in larger steps than aiohttp's own, each of which costs a turn of the event loop.
-    """
-
-    def __init__(self, source: BytesIO | Pieces) -> None:
-        self._source = source
-
-    async def __aiter__(self) -> AsyncIterator[memoryview]:
-        pieces: Sequence[Buffer] = (
-            self._source.pieces if isinstance(self._source, Pieces) else [self._source.getbuffer()]
-        )
-        for piece in pieces:
-            view = memoryview(piece)
-            for start in range(0, len(view), SEND_BYTES):
-                yield view[start : start + SEND_BYTES]
-
-    def seek(self, offset: int) -> int:
-        """For botocore, which rewinds when S3 names another region, and then makes a new request."""
-        return self._source.seek(offset)
-
-
 def _drop_expect(request: Any, **_: object) -> None:
     # botocore asks for permission to send each body, which doubles the latency; the header is not signed.
     request.headers.pop("Expect", None)
@@ -169,7 +81,7 @@ def _drop_expect(request: Any, **_: object) -> None:
 def _send_once(request: Any, **_: object) -> None:
     # what may be repeated is repeated by `retrying`, with a body of its own
     if isinstance(request.body, BytesIO | Pieces):
-        request.body = _BodyOnce(request.body)
+        request.body = BodyOnce(request.body)
 
 
 class S3Client:
@@ -350,62 +262,6 @@ def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSy
     clone = type(fs)(**(options | {"config_kwargs": config, "skip_instance_cache": True}))
     _clones.add(clone)
     return clone
-
-
-# -- answers and errors --------------------------------------------------------------------------------------
-
-
-def status_of(error: BaseException) -> int:
-    """The HTTP status of a refusal; 0 if there was no answer."""
-    if not isinstance(error, ClientError):
-        return 0
-    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return status
-
-
-def code_of(error: BaseException) -> str:
-    """The store's word for the refusal, as ``"NoSuchKey"``; "" if there was no answer."""
-    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
-
-
-def is_transient(error: BaseException) -> bool:
-    """Whether the same request may well succeed in a moment."""
-    if isinstance(error, ClientError):
-        return status_of(error) in TRANSIENT_STATUSES or code_of(error) in TRANSIENT_CODES
-    return isinstance(error, CONNECTION_ERRORS)
-
-
-def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
-    """What to raise for a failed request, from the HTTP status rather than s3fs' guess.
-
-    Parameters
-    ----------
-    error : BaseException
-        One of `CLIENT_ERRORS`.
-    verb, path : str
-        What was done to what, for the message.
-    """
-    text = f"{verb} of {path!r}: {error}"
-    if code_of(error) == "NoSuchBucket":
-        return FileNotFoundError(errno.ENOENT, f"{verb}: the bucket {path.partition('/')[0]!r} does not exist", path)
-    return OSError(_errno_of(error), text)  # Python picks the subclass: FileNotFoundError, PermissionError, ...
-
-
-def _errno_of(error: BaseException) -> int:
-    status, code = status_of(error), code_of(error)
-    if status in REFUSED_STATUSES or code in REFUSED_CODES:
-        return errno.EACCES
-    if status == 404:
-        return errno.ENOENT
-    if status in BUSY_STATUSES or code in ("SlowDown", "OperationAborted", "ConditionalRequestConflict"):
-        return errno.EBUSY
-    if status == 400 or isinstance(error, ParamValidationError):
-        return errno.EINVAL
-    if isinstance(error, NoCredentialsError | PartialCredentialsError):
-        return errno.EACCES
-    if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError):
-        return errno.ETIMEDOUT
-    return errno.EIO
 
 
 def date_of(answer: dict[str, Any]) -> float:

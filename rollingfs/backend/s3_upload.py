@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 
 from rollingfs.backend.contract import Buffer, Part, PendingUpload, Upload, frozen
-from rollingfs.backend.s3_client import CLIENT_ERRORS, Pieces, S3Client, as_os_error, at_once, code_of, status_of
+from rollingfs.backend.s3_body import Pieces
+from rollingfs.backend.s3_client import S3Client, at_once
+from rollingfs.backend.s3_errors import CLIENT_ERRORS, as_os_error, code_of, status_of
 
 UPLOAD_PART_BYTES = 16 * 2**20
 UPLOAD_PARTS_IN_FLIGHT_MAX = 4

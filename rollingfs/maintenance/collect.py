@@ -15,8 +15,9 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from rollingfs import names, transitions
+from rollingfs.attempt import Attempt
 from rollingfs.backend.contract import FileInfo, PendingUpload
-from rollingfs.commit import Attempt, Committer
+from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
 from rollingfs.header import GRACE_S, Drop, Header, Phase
 from rollingfs.headers import Loaded

@@ -15,11 +15,12 @@ from functools import partial
 import google_crc32c
 
 from rollingfs import layout, names, transitions
+from rollingfs.attempt import Attempt
 from rollingfs.backend.contract import Part
 from rollingfs.checksum import combined
 from rollingfs.chunks import Stored
 from rollingfs.clock import Moment
-from rollingfs.commit import Attempt, Committer
+from rollingfs.commit import Committer
 from rollingfs.drops import merge_drops
 from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
 from rollingfs.fetch import Fetcher

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from rollingfs import layout, names, transitions
 from rollingfs.adoption import shadow
+from rollingfs.attempt import Attempt
 from rollingfs.backend.contract import FileInfo, Part, PendingUpload
-from rollingfs.commit import Attempt, Committer
+from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError, CorruptChunkError, SegmentNotSealedError, SegmentTruncatedError
 from rollingfs.fetch import Fetcher
 from rollingfs.header import Chunk, Header, Phase, PlainCopy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rollingfs.header import Phase, PlainCopy
 from rollingfs.policy import RollingPolicy
 from tests.servers import require_module
 from tests.spark.world import Place
@@ -297,6 +299,26 @@ def test_a_deleted_segment_leaves_a_tombstone_that_yields_to_a_plain_file(place)
     place.create("log", b"plain")
     assert place.read("log") == place.content("log") == b"plain"
     assert place.listed() == {"log": 5}
+
+
+def test_a_segment_whose_plain_copy_is_being_written_is_neither_deleted_nor_renamed_nor_overwritten(place):
+    path = f"{place.path}/log"
+    place.segment("log", b"bytes" * 100)
+    place.run(place.client.segments.seal(path))
+
+    async def begin(base, attempt):
+        return dataclasses.replace(base.header, plain_copy=PlainCopy(base.header.segment, base.header.start, 1))
+
+    place.run(place.client.committer.commit(path, begin))
+    for change in (
+        lambda: place.fs.delete(place.hadoop_path("log"), False),
+        lambda: place.fs.rename(place.hadoop_path("log"), place.hadoop_path("other")),
+        lambda: place.create("log", b"new"),
+    ):
+        with pytest.raises(Exception, match="its plain copy is being written"):
+            change()
+    assert place.content("log") == b"bytes" * 100
+    assert place.header("log").phase is Phase.SEALED
 
 
 def test_a_plain_file_that_was_adopted_stays_hidden_after_the_segment_is_deleted(place):

@@ -81,6 +81,7 @@ final class Renames {
                 return null;
             }
             Header next = Transitions.check(base.header(), source).copy();
+            Transitions.checkNoCopyUnderWay(next);
             next.merge = new Merge(txn, Names.relative(Names.parent(source), target), incarnation, next.phase,
                     System.currentTimeMillis());
             next.phase = Phase.MERGING;

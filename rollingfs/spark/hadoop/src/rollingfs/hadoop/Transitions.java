@@ -133,17 +133,31 @@ final class Transitions {
         }
     }
 
+    /**
+     * Refuse to make an end of a segment while its plain copy is written: what is left of it is settled by Python only.
+     * The line is none that this reader knows; it is {@code plain INCARNATION START TIME} until the copy is whole.
+     */
+    static void checkNoCopyUnderWay(Header header) throws RollingException {
+        for (String line : header.unknown) {
+            if (!header.deleted() && line.startsWith("plain " + header.segment + " ") && line.split(" ").length == 4) {
+                throw new RollingException("segment " + header.segment + ": its plain copy is being written, or that was "
+                        + "broken off; finish it by `rollingfs consolidate --plain`, then try again");
+            }
+        }
+    }
+
     // -- one segment -----------------------------------------------------------------------------------------
 
     /** A new incarnation: empty, open, over nothing, a tombstone, or a segment whose content becomes drops. */
     static Header create(Header base, String segment, Header.Policy policy, long nowMs, Adopted adopted)
-            throws MarksFull {
+            throws RollingException {
         Header fresh = new Header(segment);
         fresh.policy = policy;
         fresh.adopted = adopted;
         fresh.createdMs = nowMs;
         if (base != null) {
             checkMarks(base);
+            checkNoCopyUnderWay(base);
             fresh.version = base.version;
             fresh.epoch = base.epoch + 1;
             fresh.adopted = adopted != null ? adopted : base.adopted;
@@ -165,8 +179,9 @@ final class Transitions {
     }
 
     /** The segment is gone, what is left says so; {@code merged} is the transaction that took its content, or null. */
-    static Header tombstone(Header header, String merged) throws MarksFull {
+    static Header tombstone(Header header, String merged) throws RollingException {
         checkMarks(header);
+        checkNoCopyUnderWay(header);
         Header grave = new Header(header.segment);
         grave.version = header.version;
         grave.phase = Phase.DELETED;
