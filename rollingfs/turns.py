@@ -3,13 +3,16 @@
 Left alone, the writer that has just committed commits again: the others must load the header before they try, and when
 their attempts arrive it has been replaced once more. So they take turns: commit lines say who else commits just now,
 and whose last commit is the oldest goes next; the others wait one commit's time for each before them. Who was last
-may stay now and then: two commits by one cost less time than a change. Pauses are for fairness and for fewer
-vain requests only: what is committed never depends on them.
+may stay now and then: two commits by one cost less time than a change.
+
+Only who has just lost a race, or has seen others commit while it waited, takes turns: writers that come one after the
+other do not wait. Pauses are for fairness and for fewer vain requests only: what is committed never depends on them.
 """
 
 from __future__ import annotations
 
 import random
+import time
 
 from rollingfs.header import Header
 from rollingfs.runtime import BACKOFF_S_MAX, backoff_s
@@ -17,6 +20,8 @@ from rollingfs.runtime import BACKOFF_S_MAX, backoff_s
 RIVAL_VERSIONS = 16
 """Who has committed among so many versions is believed to go on."""
 STAY_PROBABILITY = 0.2
+RACE_TURNS = 32
+"""For the time of so many turns after a race was lost or seen, it is believed to go on."""
 LOOKS_MAX = 4
 """How often a writer looks whose turn it is before it tries all the same."""
 SAME_LOOKS_MAX = 2
@@ -43,6 +48,7 @@ class Turns:
         self._look_s = 0.0
         self._same_looks = 0
         self._quiet_version = 0
+        self._race_until_s = 0.0
 
     def took(self, seconds: float) -> None:
         """Note how long a request took that replaced the header."""
@@ -53,8 +59,13 @@ class Turns:
         self._look_s = (self._look_s + seconds) / 2 if self._look_s else seconds
         is_same = before is not None and now is not None and before.version == now.version
         self._same_looks = self._same_looks + 1 if is_same else 0
+        if not is_same:
+            self._race_goes_on()
         if now is not None and self._same_looks >= SAME_LOOKS_MAX:
             self._quiet_version = now.version  # those before us have stopped
+
+    def _race_goes_on(self) -> None:
+        self._race_until_s = time.monotonic() + RACE_TURNS * (self.commit_s + self._look_s)
 
     def before_me(self, header: Header | None) -> int:
         """How many others, who commit just now, have waited longer since their last commit."""
@@ -67,7 +78,7 @@ class Turns:
 
     def way_s(self, header: Header | None) -> float:
         """A pause, in seconds, before another look: for others whose turn it is; 0 if it is one's own."""
-        others = self.before_me(header)
+        others = self.before_me(header) if time.monotonic() < self._race_until_s else 0
         if not others or header is None:
             return 0.0
         mine = header.commit_of(self.writer)
@@ -77,6 +88,7 @@ class Turns:
 
     def pause_s(self, header: Header | None, losses: int) -> float:
         """A pause, in seconds, before the look after loss 1, 2, … against a commit based on `header`."""
+        self._race_goes_on()
         others = self.before_me(header)
         if others:
             return self._turn_s(others)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -24,6 +25,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     turns = Turns("me")
     turns.took(0.02)
     turns.looked(None, None, 0.01)
+    turns.pause_s(_header(9, other=9), 1)  # it has just lost a race
     return turns
 
 
@@ -31,6 +33,20 @@ def test_a_writer_alone_never_waits(turns: Turns) -> None:
     assert turns.way_s(_header(9, me=9)) == 0
     assert turns.way_s(_header(99, me=99, other=99 - RIVAL_VERSIONS)) == 0, "who stopped long ago is no rival"
     assert turns.way_s(None) == 0
+
+
+def test_writers_that_come_one_after_the_other_do_not_wait() -> None:
+    turns = Turns("me")
+    turns.took(0.02)
+    assert turns.way_s(_header(9, a=8, me=9)) == 0
+
+
+def test_a_race_is_over_after_a_while(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = _header(9, a=8, me=9)
+    assert turns.way_s(header) > 0
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s + 60)
+    assert turns.way_s(header) == 0
 
 
 def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_them(turns: Turns) -> None:
