@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -77,8 +76,9 @@ def _judged(goal: Goal, medians: dict[str, dict[str, float]]) -> dict[str, Any]:
     try:
         found = goal.value(medians)
     except (KeyError, ValueError):
-        return {"goal": goal.text, "bound": goal.bound, "found": None, "met": None}
-    return {"goal": goal.text, "bound": goal.bound, "found": found, "met": goal.is_met(found)}
+        return {"goal": goal.text, "bound": goal.bound, "found": None, "met": None, "margin": None}
+    margin = _margin(goal, found)
+    return {"goal": goal.text, "bound": goal.bound, "found": found, "met": goal.is_met(found), "margin": margin}
 
 
 _UNITS = {"_bytes": (2**20, "MiB"), "_per_s": (1, "/s"), "_s": (1e-3, "ms")}
@@ -110,12 +110,9 @@ def _format(figure: str, value: float | None) -> str:
 
 
 def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool) -> dict[str, Any]:
-    """Everything, for JSON."""
+    """Everything, for JSON. Each work says when and of which commit it was measured."""
+    at, commit = datetime.now(UTC).isoformat(timespec="seconds"), _commit()
     return {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python -m benchmarks", *sys.argv[1:]]),
-        "commit": _commit(),
-        "rounds": rounds,
         "quick": quick,
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
         "packages": {name: _version(name) for name in PACKAGES},
@@ -124,6 +121,9 @@ def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool) -> dict[str
         "works": {
             outcome.work.id: {
                 "title": outcome.work.title,
+                "at": at,
+                "commit": commit,
+                "rounds_run": max([rounds, *map(len, outcome.samples.values())]),
                 "shown": list(outcome.work.shown),
                 "medians": outcome.medians(),
                 "goals": judge(outcome),
@@ -149,15 +149,21 @@ def _version(package: str) -> str | None:
 
 
 def save(outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path) -> list[Path]:
-    """Write JSON, the tables of `docs/performance.md` and, with matplotlib, the picture; returns the files."""
+    """Write JSON, the tables of `docs/performance.md` and, with matplotlib, the picture; returns the files.
+
+    Works that were not run keep what an earlier run in the same folder found.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     stem = "quick" if quick else "latest"
     data = folder / f"{stem}.json"
     fields = as_fields(outcomes, rounds, quick)
-    data.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n")
+    if data.exists():
+        before = json.loads(data.read_text(encoding="utf-8"))["works"]
+        fields["works"] = {name: fields["works"].get(name, work) for name, work in before.items()} | fields["works"]
+    data.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     table = folder / f"{stem}.md"
-    table.write_text(markdown(fields))
-    picture = draw(outcomes, folder / f"{stem}.svg")
+    table.write_text(markdown(fields), encoding="utf-8")
+    picture = draw(fields, folder / f"{stem}.svg")
     return [data, table, picture] if picture else [data, table]
 
 
@@ -166,13 +172,12 @@ def markdown(fields: dict[str, Any]) -> str:
     machine, packages = fields["machine"], fields["packages"]
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
     lines = [
-        f"Measured {fields['at'][:10]} at commit {fields['commit']}: medians of {fields['rounds']} rounds, "
-        f"{machine['cpus']} cores, Python {machine['python']}, {versions}.",
+        f"Medians; {machine['cpus']} cores, Python {machine['python']}, {versions}.",
         "",
     ]
     for name, work in fields["works"].items():
         left_out = {**work["skipped"], **dict.fromkeys(work["failed"], "failed")}
-        lines += [f"**{name}: {work['title']}**", ""]
+        lines += [f"**{name}: {work['title']}** ({_origin(work)})", ""]
         lines += [*_figure_rows(work), ""] if work["medians"] else []
         lines += [f"Left out: {contestant} ({why}).\n" for contestant, why in left_out.items()]
     goals = [(name, goal) for name, work in fields["works"].items() for goal in work["goals"]]
@@ -182,6 +187,11 @@ def markdown(fields: dict[str, Any]) -> str:
         found = "-" if goal["found"] is None else f"{goal['found']:.2f}"
         lines.append(f"| {name} | {goal['goal']} | {goal['bound']} | {found} | {verdict} |")
     return "\n".join(lines) + "\n"
+
+
+def _origin(work: dict[str, Any]) -> str:
+    rounds = f"{work['rounds_run']} round" + "s" * (work["rounds_run"] > 1)
+    return f"{rounds}, {work['at'][:10]}, commit {work['commit']}"
 
 
 def _figure_rows(work: dict[str, Any]) -> list[str]:
@@ -195,7 +205,7 @@ def _figure_rows(work: dict[str, Any]) -> list[str]:
     return lines + [f"| {row} | " + " | ".join(of_row) + " |" for row, of_row in zip(rows, cells, strict=True)]
 
 
-def draw(outcomes: Sequence[Outcome], path: Path) -> Path | None:
+def draw(fields: dict[str, Any], path: Path) -> Path | None:
     """A picture of how far each goal is met, on a logarithmic scale: 1 is the goal, more is better."""
     try:
         import matplotlib
@@ -204,11 +214,10 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> Path | None:
         from matplotlib import pyplot
     except ImportError:
         return None
-    rows: list[tuple[str, float]] = []
-    for outcome in outcomes:
-        for goal, judged in zip(outcome.work.goals, judge(outcome), strict=True):
-            if judged["found"] is not None:
-                rows.append((f"{outcome.work.id}  {goal.text} {goal.bound}", _margin(goal, judged["found"])))
+    judged = [(name, goal) for name, work in fields["works"].items() for goal in work["goals"]]
+    rows = [
+        (f"{name}  {goal['goal']} {goal['bound']}", goal["margin"]) for name, goal in judged if goal["met"] is not None
+    ]
     if not rows:
         return None
     figure, axes = pyplot.subplots(figsize=(10, 1 + 0.26 * len(rows)), layout="constrained")

@@ -82,14 +82,14 @@ def test_tables_show_each_contestant_each_goal_and_who_was_left_out(met: bool | 
     from benchmarks.report import markdown
 
     fields = {
-        "at": "2026-11-20T10:00:00+00:00",
-        "commit": "abc",
-        "rounds": 3,
         "machine": {"cpus": 2, "system": "any", "python": "3.11"},
         "packages": {"s3fs": "1", "obstore": None},
         "works": {
             "P1": {
                 "title": "append",
+                "at": "2026-11-20T10:00:00+00:00",
+                "commit": "abc",
+                "rounds_run": 3,
                 "shown": ["unit_s", "requests"],
                 "medians": {name: {"unit_s": 0.0151, "requests": 1.0} for name in ("ours", "theirs", "others'")},
                 "goals": [{"goal": "ours / theirs", "bound": "≤ 1", "found": None if met is None else 1.0, "met": met}],
@@ -101,6 +101,23 @@ def test_tables_show_each_contestant_each_goal_and_who_was_left_out(met: bool | 
     text = markdown(fields)
     assert "| | unit ms | requests |\n|---|---:|---:|\n| ours | 15.10 | 1.00 |\n| theirs | 15.10 | 1.00 |\n" in text
     assert "Left out: delta-rs (deltalake is not installed)." in text
+    assert "**P1: append** (3 rounds, 2026-11-20, commit abc)" in text
     assert word in text
     assert "s3fs 1." in text
     assert "obstore" not in text
+
+
+def test_works_that_are_not_run_again_keep_what_was_found(tmp_path: Path) -> None:
+    from benchmarks.report import save
+    from benchmarks.run import Outcome
+    from benchmarks.works import ALL
+
+    first, second = (Outcome(work) for work in ALL[:2])
+    first.failed["ours"] = "before"
+    save([first, second], 3, False, tmp_path)
+    again = Outcome(first.work)
+    save([again], 5, False, tmp_path)
+    works = json.loads((tmp_path / "latest.json").read_text(encoding="utf-8"))["works"]
+    assert [*works] == [first.work.id, second.work.id]
+    assert [work["rounds_run"] for work in works.values()] == [5, 3]
+    assert works[first.work.id]["failed"] == {}
