@@ -255,7 +255,7 @@ class Collector(Worker):
 
     def collect(self) -> None:
         collected = self.fs.collect(self.place.folder, recursive=True, progress=self.note)
-        assert not [failure for failure in collected.failures if "nothing was written within" not in failure.reason]
+        assert not [failure for failure in collected.failures if "nothing was written" not in failure.reason]
         time.sleep(self.dice.uniform(0, 1))
 
     def collect_log(self) -> None:
