@@ -119,16 +119,18 @@ def missing(name: str) -> FileNotFoundError:
     return FileNotFoundError(2, "No such segment or file", name)
 
 
-def live(header: Header | None, name: str) -> Header:
-    """The header, if the segment exists.
+def live(header: Header | None, name: str, segment: str | None = None) -> Header:
+    """The header, if the segment exists; with `segment`, if it is that incarnation.
 
     Raises
     ------
     FileNotFoundError
-        There is none, or a tombstone.
+        There is none, or a tombstone, or another incarnation.
     """
     if header is None or header.deleted:
         raise missing(name)
+    if segment is not None and header.segment != segment:
+        raise FileNotFoundError(2, "The segment is gone; another has its name", name)
     return header
 
 

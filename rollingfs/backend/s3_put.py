@@ -32,6 +32,8 @@ from botocore.awsrequest import HeadersDict
 from botocore.exceptions import ClientError
 from botocore.parsers import create_parser
 
+from rollingfs.backend.s3_receive import host_of
+
 TEMPLATES_MAX = 1024
 """Keys whose templates are kept, for one botocore client: a few KB each."""
 HOOK_ID = "rollingfs-put"
@@ -39,7 +41,6 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 SIGNATURE_VERSION = "s3v4"
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 DATE_FORMAT = "%Y%m%dT%H%M%SZ"
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _LOST_RACE = frozenset({409, 412})
 _RENEWED = frozenset(
@@ -162,7 +163,7 @@ class _Record:
         payload, region, service = headers.get("x-amz-content-sha256", ""), found["region"], found["service"]
         if payload not in (UNSIGNED_PAYLOAD, sha256(body).hexdigest()):
             return None
-        host = _host(request.url)
+        host = host_of(urlsplit(request.url))
         signed = {**headers, "host": host}
         names = found["headers"].split(";")
         auth = await signer.get_auth(signing_name=service, region_name=region, signature_version=SIGNATURE_VERSION)
@@ -264,14 +265,6 @@ def _on_send(request: Any, **_: object) -> None:
 def _on_answer(endpoint: Any, **_: object) -> None:
     if (record := _record.get()) is not None:
         record.session = endpoint.http_session
-
-
-def _host(url: str) -> str:
-    """The Host header of a request, as botocore signs it and HTTP clients send it."""
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else str(parts.hostname)
-    is_default = parts.port is None or parts.port == _DEFAULT_PORTS.get(parts.scheme)
-    return host if is_default else f"{host}:{parts.port}"
 
 
 def _text(value: str | bytes) -> str:

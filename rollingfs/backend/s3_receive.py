@@ -253,13 +253,18 @@ def _port(url: SplitResult) -> int:
     return url.port or PORTS[url.scheme]
 
 
+def host_of(url: SplitResult) -> str:
+    """The Host header of a request, as botocore signs it and HTTP clients send it."""
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else str(url.hostname)
+    return host if url.port in (None, PORTS.get(url.scheme)) else f"{host}:{url.port}"
+
+
 def _head(request: Any, url: SplitResult) -> bytes:
     """A prepared request as it goes over the wire."""
     headers: Mapping[str, Any] = request.headers
     lines = [f"{request.method} {url.path or '/'}{'?' if url.query else ''}{url.query} HTTP/1.1"]
     if "Host" not in headers:
-        host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
-        lines.append(f"Host: {host}" if url.port in (None, PORTS[url.scheme]) else f"Host: {host}:{url.port}")
+        lines.append(f"Host: {host_of(url)}")
     lines.append("Accept-Encoding: identity")
     lines += [f"{name}: {value.decode() if isinstance(value, bytes) else value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")

@@ -143,10 +143,7 @@ class Consolidator:
         return await lookup.plain(path, await self.committer.headers.load(path)) is not None
 
     async def _header(self, path: str, segment: str | None) -> Header:
-        header = transitions.live((await self.committer.headers.load(path)).header, path)
-        if segment is not None and header.segment != segment:
-            raise FileNotFoundError(2, "The segment is gone; another has its name", path)
-        return header
+        return transitions.live((await self.committer.headers.load(path)).header, path, segment)
 
     async def _window(self, path: str, segment: str, position: int) -> tuple[Header, list[Chunk], bool]:
         """The header, its chunks from `position` on, enough for one commit, and whether they are the last."""

@@ -348,9 +348,7 @@ def check_sealed(header: Header, path: str) -> None:
 
 
 def _sealed(header: Header | None, path: str, segment: str | None) -> Header:
-    found = transitions.live(header, path)
-    if segment is not None and found.segment != segment:
-        raise FileNotFoundError(2, "The segment is gone; another has its name", path)
+    found = transitions.live(header, path, segment)
     if found.phase is Phase.MERGING:
         raise transitions.MergeFoundError(path, found)
     check_sealed(found, path)

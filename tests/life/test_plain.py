@@ -342,17 +342,23 @@ def no_copy_is_left(store, path=LOG):
     assert {file for file in there if "/pin-" not in file and "/index-" not in file} == named
 
 
+def with_a_crash(index, crash):
+    """A store on which the client that wrote the copy died at one of its calls."""
+    store = Store()
+    fill(client(store))
+    broken = client(store)
+    broken.backend.prepare({index: crash})
+    with pytest.raises(Crashed):
+        write(broken)
+    return store
+
+
 @pytest.mark.usefixtures("_virtual_time")
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 @pytest.mark.parametrize("then", [write, *ENDS])
 def test_what_a_crash_breaks_off_is_finished_or_goes_with_the_segment(then, crash):
     for index in changing_calls():
-        store = Store()
-        fill(client(store))
-        broken = client(store)
-        broken.backend.prepare({index: crash})
-        with pytest.raises(Crashed):
-            write(broken)
+        store = with_a_crash(index, crash)
         store.lapse(1)
         healer = client(store)
         assert healer.content(LOG) == CONTENT
@@ -367,12 +373,7 @@ def test_what_a_crash_breaks_off_is_finished_or_goes_with_the_segment(then, cras
 @pytest.mark.usefixtures("_virtual_time")
 def test_what_a_crash_leaves_of_a_live_segment_is_collected():
     for index in changing_calls():
-        store = Store()
-        fill(client(store))
-        broken = client(store)
-        broken.backend.prepare({index: Fault.CRASH_AFTER})
-        with pytest.raises(Crashed):
-            write(broken)
+        store = with_a_crash(index, Fault.CRASH_AFTER)
         whole = client(store).header(LOG).has_plain_copy
         collect(client(store), GRACE_S)
         store.lapse(2 * GRACE_S)
