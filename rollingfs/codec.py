@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rollingfs import lines, words
-from rollingfs.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, PlainCopy
+from rollingfs.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin, PlainCopy
 
 FORMAT = "rollingfs 1"
 
@@ -65,6 +65,8 @@ def _lines(header: Header) -> Iterable[str]:
         copy = header.plain_copy
         since = "" if copy.began_ms is None else f" {words.format_time(copy.began_ms)}"
         yield f"plain {copy.segment} {copy.start}{since}"
+    if header.origin is not None:
+        yield f"origin {header.origin.segment} {words.format_time(header.origin.modified_ms)}"
     yield from header.unknown
 
 
@@ -155,6 +157,10 @@ class _Parser:
         segment, start, *since = parts
         began_ms = words.parse_time(*words.exactly(since, 1)) if since else None
         self._once(plain_copy=PlainCopy(words.uuid(segment), words.number(start), began_ms))
+
+    def _on_origin(self, parts: Sequence[str]) -> None:
+        segment, modified = words.exactly(parts, 2)
+        self._once(origin=Origin(words.uuid(segment), words.parse_time(modified)))
 
     def _on_Chunk(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         self.entries.append(lines.parse_chunk(parts))

@@ -164,6 +164,15 @@ class PlainCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The plain file that a segment was adopted from, once its plain copy has taken the place of that in `Adopted`."""
+
+    segment: str
+    """Incarnation: who does not know this line may carry it into another, where it means nothing."""
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Merge:
     """The mark of a source whose entries are on their way into a target."""
 
@@ -210,6 +219,7 @@ class Header:
     drops: tuple[Drop, ...] = ()
     adopted: Adopted | None = None
     plain_copy: PlainCopy | None = None
+    origin: Origin | None = None
     merges: tuple[Mark, ...] = ()
     aborts: tuple[Mark, ...] = ()
     created_ms: int = 0
@@ -245,6 +255,14 @@ class Header:
     def has_plain_copy(self) -> bool:
         """Whether the file that `adopted` names holds just what is retained: a truncation makes it stale."""
         return not self.deleted and self.plain_copy == PlainCopy(self.segment, self.start)
+
+    @property
+    def origin_ms(self) -> int | None:
+        """When the plain file was modified that the segment was adopted from; None if it was none."""
+        if self.origin is not None and self.origin.segment == self.segment:
+            return self.origin.modified_ms
+        is_of_copy = self.plain_copy is not None and self.plain_copy.segment == self.segment
+        return self.adopted.modified_ms if self.adopted is not None and not is_of_copy else None
 
     @property
     def is_copying(self) -> bool:

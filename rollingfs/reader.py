@@ -17,7 +17,7 @@ from rollingfs.client import Client
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.listing import info_of
 from rollingfs.lookup import View
-from rollingfs.prefetch import PREFETCH_RANGE_BYTES, Window, range_bytes
+from rollingfs.prefetch import PREFETCH_RANGE_BYTES, Prefetch
 from rollingfs.tuning import Tuning
 
 BLOCK_BYTES = 5 * 1024 * 1024
@@ -27,8 +27,6 @@ LINE_BYTES = 64 * 1024
 SYNC_BUFFER_BYTES = 256 * 1024
 """Fetched by a small read that follows another, where there is nothing to be prefetched."""
 BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
-SEQUENTIAL_READS_MIN = 2
-"""Fetches that each began where the one before ended (the first: at the beginning) before more is prefetched."""
 
 
 class ReadFile(io.BufferedIOBase):
@@ -68,7 +66,7 @@ class ReadFile(io.BufferedIOBase):
     """
 
     mode = "rb"
-    _window: Window | None = None  # `close` runs also if the constructor raised
+    _prefetch: Prefetch | None = None  # `close` runs also if the constructor raised
 
     def __init__(
         self,
@@ -108,7 +106,7 @@ class ReadFile(io.BufferedIOBase):
         self.loc = self._view.start if absolute else 0
         self._buffer, self._buffer_start = b"", 0
         self._fetched_end = self._view.start
-        self._streak = 0
+        self._prefetch = self._new_prefetch()
         self.cache = None
         if cache_type == "parts":
             self.cache = caches[cache_type](self.blocksize, self._fetch_part, self.size, **(cache_options or {}))
@@ -294,9 +292,9 @@ class ReadFile(io.BufferedIOBase):
         """Close the file and give up what is on its way; closing it again does nothing."""
         if self.closed:
             return
-        if self._window is not None and self._process == os.getpid():
-            self._window.close()
-        self._window = None
+        if self._prefetch is not None and self._process == os.getpid():
+            self._prefetch.close()
+        self._prefetch = None
         self._buffer = b""
         self.cache = None
         super().close()
@@ -326,11 +324,14 @@ class ReadFile(io.BufferedIOBase):
         return data
 
     def _renew(self) -> None:
-        self._view = self._bridge.run(self._client.lookup.view(self.path, fresh=True))
-        if self._window is not None:
-            self._window.close()
-            self._window = None
-        self._buffer, self._fetched_end = b"", self._view.start
+        self._take_snapshot(self._bridge.run(self._client.lookup.view(self.path, fresh=True)))
+
+    def _take_snapshot(self, view: View) -> None:
+        if self._prefetch is not None:
+            self._prefetch.close()
+        self._view = view
+        self._prefetch = self._new_prefetch()
+        self._buffer, self._fetched_end = b"", view.start
 
     def _settle(self, size: int = 0) -> None:
         """Make sure of the snapshot; the next `size` bytes (-1: all) are fetched beside the look."""
@@ -345,8 +346,7 @@ class ReadFile(io.BufferedIOBase):
         view, data = self._bridge.run(self._look(start, end))
         self._provisional = False
         if view.token != self._view.token:
-            self._view = view
-            self._fetched_end = view.start
+            self._take_snapshot(view)
         elif isinstance(data, Exception):
             raise data
         elif data:
@@ -380,7 +380,7 @@ class ReadFile(io.BufferedIOBase):
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()
-            self._window = None  # it is the parent's
+            self._prefetch = self._new_prefetch()  # the other one is the parent's
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
         return self._lock
@@ -400,7 +400,7 @@ class ReadFile(io.BufferedIOBase):
             self._load(start, end)
             parts.append(self._buffer[start - self._buffer_start : end - self._buffer_start])
             start += len(parts[-1])
-        if len(self._buffer) > BUFFER_KEPT_BYTES_MAX:
+        if start == self._fetched_end and len(self._buffer) > BUFFER_KEPT_BYTES_MAX:
             self._buffer = b""
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -408,50 +408,30 @@ class ReadFile(io.BufferedIOBase):
         """Get the byte at `start` into the buffer, and what else of ``[start, end)`` comes with it."""
         if 0 <= start - self._buffer_start < len(self._buffer):
             return
-        sequential = self._streak + 1 if start == self._fetched_end else 0
-        if self._window is None and sequential >= SEQUENTIAL_READS_MIN and self._may_prefetch(end - start):
-            self._window = self._open_window(start, end - start)
-        if self._window is not None:
-            ahead = self._from_window(start)
-            if ahead is not None:
-                self._fetched(*ahead)
-                return
-        if sequential and not self._bridge.is_async:
-            end = max(end, min(start + SYNC_BUFFER_BYTES, self._view.length))
-        read = self._client.fetcher.read(self._view, start, end, limit=self._requests_max)
-        self._fetched(start, self._bridge.run(read))
-
-    def _may_prefetch(self, size: int) -> bool:
-        """Whether a window is of use for reads of this size; one that would fill it is fetched by itself."""
-        return self._bridge.is_async and self._tuning.prefetch and size < self._tuning.memory_bytes
+        found = self._prefetch.take(start, end) if self._prefetch is not None else None
+        if found is None:
+            if not self._bridge.is_async and start == self._fetched_end:
+                end = max(end, min(start + SYNC_BUFFER_BYTES, self._view.length))
+            read = self._client.fetcher.read(self._view, start, end, limit=self._requests_max)
+            found = start, self._bridge.run(read)
+        self._fetched(*found)
 
     def _fetched(self, start: int, data: bytes) -> None:
         """Keep what was read."""
-        self._streak = self._streak + 1 if start == self._fetched_end else 0
         self._buffer, self._buffer_start = data, start
         self._fetched_end = start + len(data)
+        if self._prefetch is not None:
+            self._prefetch.read(start, self._fetched_end)
 
-    def _from_window(self, start: int) -> tuple[int, bytes] | None:
-        """The prefetched range that holds the byte at `start`; what was prefetched in vain is given up."""
-        assert self._window is not None
-        found = None
-        try:
-            found = self._window.take(start)
-        finally:
-            if found is None:
-                self._window.close()
-                self._window = None
-        return found
-
-    def _open_window(self, start: int, size: int) -> Window:
+    def _new_prefetch(self) -> Prefetch | None:
+        if not (self._bridge.is_async and self._tuning.prefetch):
+            return None
         view, fetcher, bridge = self._view, self._client.fetcher, self._bridge
 
         def begin(first: int, last: int) -> concurrent.futures.Future[bytes]:
             return bridge.start(fetcher.read(view, first, last, range_bytes=PREFETCH_RANGE_BYTES))
 
-        memory_bytes = self._tuning.memory_bytes
-        size = range_bytes(size, memory_bytes)
-        return Window(begin, start, view.length, size, self._requests_max, memory_bytes)
+        return Prefetch(begin, view.length, self._requests_max, self._tuning.memory_bytes)
 
 
 def _reopen(fs: Any, path: str, absolute: bool, block_size: int, loc: int, tuning: Tuning) -> ReadFile:

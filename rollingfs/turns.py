@@ -19,7 +19,7 @@ from rollingfs.runtime import BACKOFF_S_MAX, backoff_s
 
 RIVAL_VERSIONS = 16
 """Who has committed among so many versions is believed to go on."""
-STAY_PROBABILITY = 0.2
+STAY_PROBABILITY = 0.4
 RACE_TURNS = 320
 """For the time of so many turns after a race was lost or seen, it is believed to go on."""
 LOOKS_MAX = 4

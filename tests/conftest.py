@@ -7,11 +7,13 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.certificates import make_certificate
 from tests.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
@@ -61,14 +63,29 @@ def moto() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def minio() -> Iterator[dict[str, Any]]:
     """Storage options of s3fs for a MinIO server."""
+    with minio_server(_minio()) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def minio_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Storage options of s3fs for a MinIO server that speaks https, and its certificate, which is its own CA."""
+    if _version("cryptography") == "(absent)":
+        require("cryptography is not installed")
+    certificate = make_certificate(tmp_path_factory.mktemp("certificate"))
+    with minio_server(_minio(), certificate) as options:
+        yield options, certificate
+
+
+def _minio() -> Path:
+    """The MinIO server; without it, the test is skipped or fails."""
     if _version("s3fs") == "(absent)":
         require("s3fs is not installed")
     binary = minio_binary(cache_dir(), build=required())
     if binary is None:
         missing = "`go` to build it is not either" if shutil.which("go") is None else "ROLLINGFS_REQUIRE is not 'all'"
         require(f"MinIO is not built in the cache and {missing} (python -m tests.servers builds it)")
-    with minio_server(binary) as options:
-        yield options
+    return binary
 
 
 @pytest.fixture(params=["moto", pytest.param("minio", marks=pytest.mark.s3)])

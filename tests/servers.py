@@ -8,6 +8,7 @@ import importlib.util
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -87,15 +88,19 @@ def moto_server() -> Iterator[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def minio_server(binary: Path) -> Iterator[dict[str, Any]]:
-    """A MinIO server with an empty folder; gives the storage options of s3fs for it."""
+def minio_server(binary: Path, certificate: Path | None = None) -> Iterator[dict[str, Any]]:
+    """A MinIO server with an empty folder; gives the storage options of s3fs for it.
+
+    With a `certificate` (a file ``public.crt`` beside its ``private.key``) it speaks https only.
+    """
     with tempfile.TemporaryDirectory(prefix="rollingfs-minio-") as data:
 
         def command(port: int) -> list[str]:
-            return [str(binary), "server", data, "--address", f"127.0.0.1:{port}", "--quiet"]
+            return [str(binary), "server", data, "--address", f"127.0.0.1:{port}", "--quiet", *secure]
 
+        secure = [] if certificate is None else ["--certs-dir", str(certificate.parent)]
         settings = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
-        with _server("MinIO", command, "/minio/health/ready", os.environ | settings) as url:
+        with _server("MinIO", command, "/minio/health/ready", os.environ | settings, certificate) as url:
             yield _options(url)
 
 
@@ -104,13 +109,16 @@ def _options(url: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _server(name: str, command: Any, ready_path: str, environment: dict[str, str]) -> Iterator[str]:
+def _server(
+    name: str, command: Any, ready_path: str, environment: dict[str, str], certificate: Path | None = None
+) -> Iterator[str]:
+    trust = None if certificate is None else ssl.create_default_context(cafile=certificate)
     with tempfile.TemporaryFile() as log:
         for _ in range(STARTS_MAX):  # somebody may take the free port before the server does
             port = free_port()
             process = subprocess.Popen(command(port), env=environment, stdout=log, stderr=log)
-            url = f"http://127.0.0.1:{port}"
-            if _is_ready(process, url + ready_path):
+            url = f"{'http' if trust is None else 'https'}://127.0.0.1:{port}"
+            if _is_ready(process, url + ready_path, trust):
                 break
             _stop(process)
         else:
@@ -130,11 +138,11 @@ def free_port() -> int:
         return port
 
 
-def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
+def _is_ready(process: subprocess.Popen[bytes], url: str, trust: ssl.SSLContext | None) -> bool:
     deadline = time.monotonic() + READY_S_MAX
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urllib.request.urlopen(url, timeout=1) as answer:
+            with urllib.request.urlopen(url, timeout=1, context=trust) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(READY_POLL_S)

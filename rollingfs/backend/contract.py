@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 Buffer = bytes | bytearray | memoryview
 
+ABSENT = ""
+"""Stands for the token of a file that is not there."""
+
 
 def frozen(data: Buffer) -> bytes:
     """Bytes that nobody will change: the very object that a buffer is all of, else a copy."""
@@ -57,6 +60,15 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing, sorted by path."""
+
+    entries: tuple[FileInfo, ...]
+    next_place: str | None
+    """Where `Backend.list_page` goes on; None after the last page."""
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A byte range of a file, as an operand of `Backend.join`."""
 
@@ -88,8 +100,19 @@ class Upload(abc.ABC):
         """Append bytes. They may be buffered; `data` may be reused by the caller after the call."""
 
     @abc.abstractmethod
-    async def finish(self) -> None:
-        """Make the file durable and visible. It is an error to write after it."""
+    async def finish(self) -> str | None:
+        """Make the file durable and visible. It is an error to write after it.
+
+        Returns
+        -------
+        str or None
+            The token of the file, if the upload was opened with `over`.
+
+        Raises
+        ------
+        FileExistsError, ConflictError
+            The store refused because of `over`, as `Backend.join` does: there is no file of this upload.
+        """
 
     @abc.abstractmethod
     async def abort(self) -> None:
@@ -182,6 +205,13 @@ class Backend(abc.ABC):
             It is a file.
         """
 
+    async def list_page(self, folder: str, place: str | None = None) -> Page:
+        """A part of `list`, for those who need not know all: the first page is short, and goes on at `next_place`.
+
+        For stores that list by pages, with all paths of a page before those of the next; this one gives all at once.
+        """
+        return Page((await self.list(folder)).entries, None)
+
     @abc.abstractmethod
     async def now(self) -> float:
         """The store's own clock, in seconds since 1970."""
@@ -236,8 +266,8 @@ class Backend(abc.ABC):
         """Write a new file durably, under a name that nobody uses; missing parent folders are made."""
 
     @abc.abstractmethod
-    async def open_write(self, path: str) -> Upload:
-        """Begin a new file of unknown size, in bounded memory."""
+    async def open_write(self, path: str, over: str | None = None) -> Upload:
+        """Begin a new file of unknown size, in bounded memory; with `over`, as of `join`, under any name."""
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """Copy a whole file into a new one on the server; durable when it returns.
@@ -251,8 +281,30 @@ class Backend(abc.ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
 
-    async def join(self, parts: Sequence[Part], target: str) -> None:
-        """Join ranges of files into one new file on the server; durable when it returns."""
+    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
+        """Join ranges of files into one new file on the server; durable when it returns.
+
+        Parameters
+        ----------
+        over
+            What may be there when the file appears, whole, for names that others use as well: `ABSENT` for
+            nothing, or the token of a file, which it replaces. Without it, the name must be one that nobody uses.
+
+        Returns
+        -------
+        str or None
+            The token of the file, if `over` was given.
+
+        Raises
+        ------
+        FileExistsError
+            With `ABSENT`: the store says that there is a file (it may be one's own, if an answer was lost), or
+            that another was changing it.
+        ConflictError
+            With a token: the store says that the file has another one or is gone (likewise).
+        UnsafeBackendError
+            The store says that it knows no such condition. One that says nothing is found out by a probe.
+        """
         raise NotImplementedError(f"{type(self).__name__} cannot join on the server")
 
     # -- removing and folders ------------------------------------------------------------------------------

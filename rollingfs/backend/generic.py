@@ -13,7 +13,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from rollingfs import names
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Upload
+from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Upload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 
 # what filesystems call the things that change with every content
@@ -121,13 +121,7 @@ class GenericBackend(Backend):
         raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
-        self._check_single_writer("replace", path)
-        try:
-            found = (await self.stat(path)).token
-        except FileNotFoundError:
-            found = None
-        if found != token:
-            raise ConflictError(f"{path!r} was to be replaced if it has token {token}; found {found or 'nothing'}")
+        await self._check_over("replace", path, token)
         return self._put(path, bytes(data))
 
     # -- new files -----------------------------------------------------------------------------------------
@@ -135,9 +129,11 @@ class GenericBackend(Backend):
     async def write(self, path: str, data: Sequence[Buffer]) -> None:
         self._put(path, b"".join(data))
 
-    async def open_write(self, path: str) -> Upload:
+    async def open_write(self, path: str, over: str | None = None) -> Upload:
+        if over is not None:
+            await self._check_over("open_write", path, over)
         self._make_parents(path)
-        return _GenericUpload(self.fs, path)
+        return _GenericUpload(self, path, over)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
@@ -178,6 +174,18 @@ class GenericBackend(Backend):
         return f"{protocol}-{self.fs._fs_token}"
 
     # -- within --------------------------------------------------------------------------------------------
+
+    async def _check_over(self, verb: str, path: str, over: str) -> None:
+        """Whether what may be overwritten is there, as of now: right for one writer only, as all conditions here."""
+        self._check_single_writer(verb, path)
+        try:
+            found = (await self.stat(path)).token
+        except FileNotFoundError:
+            found = None
+        if over == ABSENT and found is not None:
+            raise FileExistsError(errno.EEXIST, "a file has this name", path)
+        if over not in (ABSENT, found):
+            raise ConflictError(f"{path!r} was to be replaced if it has token {over}; found {found or 'nothing'}")
 
     def _check_single_writer(self, verb: str, path: str) -> None:
         if not self.can_write:
@@ -257,10 +265,12 @@ def _modified_s(info: dict[str, Any]) -> float:
 
 
 class _GenericUpload(Upload):
-    def __init__(self, fs: AbstractFileSystem, path: str) -> None:
-        self._fs = fs
+    def __init__(self, backend: GenericBackend, path: str, over: str | None) -> None:
+        self._backend = backend
+        self._fs = backend.fs
         self._path = path
-        self._file = fs.open(path, "wb")
+        self._over = over
+        self._file = backend.fs.open(path, "wb")
         self._is_over = False
 
     async def write(self, data: Buffer) -> None:
@@ -268,11 +278,12 @@ class _GenericUpload(Upload):
             raise ValueError(f"the upload of {self._path!r} is over: nothing can be written to it")
         self._file.write(bytes(data))
 
-    async def finish(self) -> None:
+    async def finish(self) -> str | None:
         if self._is_over:
             raise ValueError(f"the upload of {self._path!r} is over: it cannot be finished")
         self._file.close()
         self._is_over = True
+        return None if self._over is None else (await self._backend.stat(self._path)).token
 
     async def abort(self) -> None:
         if self._is_over:

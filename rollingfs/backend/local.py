@@ -9,12 +9,14 @@ import stat
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from fsspec.implementations.local import LocalFileSystem
 
 from rollingfs import names
 from rollingfs.backend import disk
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.local_upload import HiddenUpload, LocalUpload
 from rollingfs.backend.record_lock import HAS_RECORD_LOCKS, record_lock
 from rollingfs.errors import ConflictError, UnsafeBackendError
 
@@ -155,8 +157,11 @@ class LocalBackend(Backend):
             disk.write_all(descriptor, data)
         self._flush_folder_of(path)
 
-    async def open_write(self, path: str) -> Upload:
-        return _LocalUpload(path, self.sync)
+    async def open_write(self, path: str, over: str | None = None) -> Upload:
+        if over is None:
+            return LocalUpload(path, self.sync)
+        temporary = _temporary_path(path)
+        return HiddenUpload(temporary, self.sync, partial(self._appear, temporary, path, over))
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         origin = os.path.realpath(source)  # a link to a symbolic link would be one more symbolic link
@@ -173,12 +178,36 @@ class LocalBackend(Backend):
             raise
         self._flush_folder_of(target)
 
-    async def join(self, parts: Sequence[Part], target: str) -> None:
+    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
+        if over is None:
+            self._join(parts, target)
+            self._flush_folder_of(target)
+            return None
+        temporary = _temporary_path(target)
+        self._join(parts, temporary)
+        return await self._appear(temporary, target, over)
+
+    def _join(self, parts: Sequence[Part], target: str) -> None:
         with disk.new_file(target, self.sync) as descriptor:
             for part in parts:
                 with disk.opened(part.path) as (source, _status):
                     disk.copy_bytes(source, descriptor, part.start, part.end)
+
+    async def _appear(self, temporary: str, target: str, over: str) -> str:
+        """Give a whole temporary file its name, if nothing is there, or in place of the file with the token `over`.
+
+        Other programs know of no lock: one that is replaced is first taken away as `delete_if` does it.
+        """
+        try:
+            with disk.opened(temporary) as (descriptor, status):
+                token = disk.token_of(descriptor, status)
+            if over != ABSENT and not await self.delete_if(target, over):
+                raise ConflictError(f"{target!r} has not the token {over} any more")
+            os.link(temporary, target)  # fails over whatever is there
+        finally:
+            disk.remove_if_there(temporary)
         self._flush_folder_of(target)
+        return token
 
     # -- removing and folders ------------------------------------------------------------------------------
 
@@ -387,26 +416,3 @@ def _entry_info(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
     if not stat.S_ISREG(status.st_mode):
         return None
     return FileInfo(path, status.st_size, _date(path, status), token)
-
-
-class _LocalUpload(Upload):
-    def __init__(self, path: str, sync: bool) -> None:
-        self._path = path
-        self._sync = sync
-        # a file object, so that garbage collection closes what was forgotten
-        self._file = os.fdopen(disk.open_new(path, sync), "wb", buffering=0)
-
-    async def write(self, data: Buffer) -> None:
-        disk.write_all(self._file.fileno(), [data])
-
-    async def finish(self) -> None:
-        if self._sync:
-            disk.flush(self._file.fileno())
-        self._file.close()
-        if self._sync:
-            disk.flush_folder(os.path.dirname(self._path))
-
-    async def abort(self) -> None:
-        if not self._file.closed:
-            self._file.close()
-            disk.remove_if_there(self._path)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
 from rollingfs.errors import ConflictError
 
 # one lock for all: the global store has many instances over it. Held for dictionary work only
@@ -108,11 +108,7 @@ class MemoryBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         content = bytes(data)
         with _lock:
-            file = self.fs.store.get(path)
-            if file is None or _token(file) != token:
-                found = "nothing" if file is None else _token(file)
-                raise ConflictError(f"{path!r} was to be replaced if it has token {token}; found {found}")
-            return self._put(path, content)
+            return self._put_over(path, content, token)
 
     async def delete_if(self, path: str, token: str) -> bool:
         with _lock:
@@ -127,8 +123,8 @@ class MemoryBackend(Backend):
         with _lock:
             self._put_new(path, content)
 
-    async def open_write(self, path: str) -> Upload:
-        return _MemoryUpload(self, path)
+    async def open_write(self, path: str, over: str | None = None) -> Upload:
+        return _MemoryUpload(self, path, over)
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         with _lock:
@@ -137,7 +133,7 @@ class MemoryBackend(Backend):
                 raise ConflictError(f"{source!r} was to be copied if it has token {token}; found {_token(file)}")
             self._put_new(target, file.getvalue())
 
-    async def join(self, parts: Sequence[Part], target: str) -> None:
+    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
         with _lock:
             pieces = []
             for part in parts:
@@ -145,7 +141,7 @@ class MemoryBackend(Backend):
                 if len(piece) != part.end - part.start:
                     raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
                 pieces.append(piece)
-            self._put_new(target, b"".join(pieces))
+            return self._put_over(target, b"".join(pieces), over)
 
     async def delete(self, paths: Sequence[str]) -> None:
         with _lock:
@@ -177,10 +173,10 @@ class MemoryBackend(Backend):
     def root(self, path: str) -> str:
         return "memory"
 
-    def put_new(self, path: str, content: bytes) -> None:
-        """Store a new file, whole."""
+    def put_over(self, path: str, content: bytes, over: str | None) -> str:
+        """Store a file, whole: a new one, or in place of the one with the token `over`."""
         with _lock:
-            self._put_new(path, content)
+            return self._put_over(path, content, over)
 
     # -- under the lock ------------------------------------------------------------------------------------
 
@@ -194,6 +190,15 @@ class MemoryBackend(Backend):
         if path in self.fs.store or path in self.fs.pseudo_dirs:
             raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
         self._make_folders(path.rpartition("/")[0])
+        return self._put(path, content)
+
+    def _put_over(self, path: str, content: bytes, over: str | None) -> str:
+        if over is None or over == ABSENT:
+            return self._put_new(path, content)
+        file = self.fs.store.get(path)
+        if file is None or _token(file) != over:
+            found = "nothing" if file is None else _token(file)
+            raise ConflictError(f"{path!r} was to be replaced if it has token {over}; found {found}")
         return self._put(path, content)
 
     def _put(self, path: str, content: bytes) -> str:
@@ -234,9 +239,10 @@ def _folder_info(path: str) -> FileInfo:
 
 
 class _MemoryUpload(Upload):
-    def __init__(self, backend: MemoryBackend, path: str) -> None:
+    def __init__(self, backend: MemoryBackend, path: str, over: str | None) -> None:
         self._backend = backend
         self._path = path
+        self._over = over
         self._content: bytearray | None = bytearray()
 
     async def write(self, data: Buffer) -> None:
@@ -244,11 +250,12 @@ class _MemoryUpload(Upload):
             raise ValueError(f"the upload of {self._path!r} is over: nothing can be written to it")
         self._content += data
 
-    async def finish(self) -> None:
+    async def finish(self) -> str:
         if self._content is None:
             raise ValueError(f"the upload of {self._path!r} is over: it cannot be finished")
-        self._backend.put_new(self._path, bytes(self._content))
+        token = self._backend.put_over(self._path, bytes(self._content), self._over)
         self._content = None
+        return token
 
     async def abort(self) -> None:
         self._content = None

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 from s3fs import S3FileSystem
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, PendingUpload, Upload
-from rollingfs.backend.s3_client import S3Client, at_once, date_of
-from rollingfs.backend.s3_errors import (
-    CLIENT_ERRORS,
-    code_of,
-    errors_of,
-    refused_keys,
-    status_of,
-)
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Page, Part, PendingUpload, Upload
+from rollingfs.backend.s3_client import S3Client, date_of
+from rollingfs.backend.s3_deletes import delete_objects
+from rollingfs.backend.s3_errors import CLIENT_ERRORS, code_of, errors_of, status_of
+from rollingfs.backend.s3_folders import S3Folders
 from rollingfs.backend.s3_receive import STRAIGHT_BYTES_MIN
 from rollingfs.backend.s3_upload import (
     COPY_PART_BYTES_MAX,
@@ -36,19 +32,15 @@ from rollingfs.backend.s3_upload import (
     abort_after,
     join,
     pending,
+    put_over,
 )
 from rollingfs.errors import ConflictError
 
-DELETE_KEYS_MAX = 1000
-"""Objects that one DeleteObjects takes."""
-DELETES_AT_ONCE_MAX = 4
 COPY_OBJECT_BYTES_MAX = 5 * 2**30
 """The largest object that one CopyObject copies."""
 PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
 """The largest new file that is written by one PutObject."""
 CONFLICT_STATUSES = frozenset({409, 412})
-REGIONS_UNNAMED = (None, "us-east-1", "aws-global")
-"""Regions that CreateBucket must not be told."""
 
 
 class S3Backend(Backend):
@@ -78,6 +70,7 @@ class S3Backend(Backend):
 
     def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None) -> None:
         self._client = S3Client(fs, max_concurrency)
+        self._folders = S3Folders(self._client)
         self.requests_max = self._client.requests_max
         self._bucket_last = ""
 
@@ -162,47 +155,25 @@ class S3Backend(Backend):
     async def is_folder(self, path: str) -> bool:
         """One ListObjectsV2 of one key; HeadBucket for a bucket."""
         bucket, key = self._split(path)
-        if not bucket:
-            return True
-        with errors_of("looking up", path):
-            try:
-                if not key:
-                    await self._client.repeatable("head_bucket", Bucket=bucket)
-                    return True
-                answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=key + "/", MaxKeys=1)
-            except CLIENT_ERRORS as error:
-                if status_of(error) == 404:
-                    return False
-                raise
-        return bool(answer.get("Contents"))
+        return not bucket or await self._folders.is_there(bucket, key)
 
     async def list(self, folder: str) -> Listing:
         """ListObjectsV2, as many as there are pages; ListBuckets at the top."""
         bucket, key = self._split(folder)
         if not bucket:
-            return await self._list_buckets()
-        prefix = key + "/" if key else ""
-        entries: list[FileInfo] = []
-        arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
-        found = not key  # a bucket without objects is a folder; a prefix without objects is nothing
-        with errors_of("listing", folder):
-            while True:
-                page = await self._client.repeatable("list_objects_v2", **arguments)
-                found = found or bool(page.get("Contents") or page.get("CommonPrefixes"))
-                entries += _entries(bucket, prefix, page)
-                if not page.get("IsTruncated"):
-                    break
-                arguments["ContinuationToken"] = page["NextContinuationToken"]
-        if not found:
-            await self.stat(folder)  # raises FileNotFoundError, unless
-            raise NotADirectoryError(errno.ENOTDIR, f"{folder!r} is a file, not a folder", folder)
-        return Listing(tuple(sorted(entries, key=lambda entry: entry.path)), date_of(page))
+            return await self._folders.buckets()
+        return await self._folders.list(bucket, key) or await self._no_folder(folder)
 
-    async def _list_buckets(self) -> Listing:
-        with errors_of("listing", "the buckets"):
-            answer = await self._client.repeatable("list_buckets")
-        names = sorted(bucket["Name"] for bucket in answer["Buckets"])
-        return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in names), date_of(answer))
+    async def list_page(self, folder: str, place: str | None = None) -> Page:
+        """One ListObjectsV2, the first of few keys; ListBuckets at the top."""
+        bucket, key = self._split(folder)
+        if not bucket:
+            return Page((await self._folders.buckets()).entries, None)
+        return await self._folders.list_page(bucket, key, place) or await self._no_folder(folder)
+
+    async def _no_folder(self, path: str) -> NoReturn:
+        await self.stat(path)  # raises FileNotFoundError, unless
+        raise NotADirectoryError(errno.ENOTDIR, f"{path!r} is a file, not a folder", path)
 
     async def now(self) -> float:
         """One HeadBucket of the bucket used last, or ListBuckets; even a refusal says what time it is."""
@@ -274,20 +245,23 @@ class S3Backend(Backend):
             await abort_after(upload.abort, error)
             raise
 
-    async def open_write(self, path: str) -> Upload:
+    async def open_write(self, path: str, over: str | None = None) -> Upload:
         """A multipart upload that begins with the second part."""
-        return self._upload(path, UPLOAD_PART_BYTES)
+        return self._upload(path, UPLOAD_PART_BYTES, over)
 
-    def _upload(self, path: str, part_bytes: int) -> S3Upload:
-        return S3Upload(self._multipart(path), partial(self._put, path), part_bytes)
+    def _upload(self, path: str, part_bytes: int, over: str | None = None) -> S3Upload:
+        return S3Upload(self._multipart(path), partial(self._put, path, over=over), part_bytes, over=over)
 
     def _multipart(self, path: str) -> Multipart:
         target = self._object(path)
         return Multipart(self._client, path, target["Bucket"], target["Key"])
 
-    async def _put(self, path: str, data: Buffer) -> None:
+    async def _put(self, path: str, data: Buffer, over: str | None = None) -> str | None:
         with errors_of("writing", path):
+            if over is not None:
+                return await put_over(self._client, path, self._object(path), over, bytes(data))
             await self._client.repeatable("put_object", **self._object(path), Body=bytes(data))
+        return None
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """One CopyObject, or a multipart copy beyond 5 GiB."""
@@ -310,7 +284,7 @@ class S3Backend(Backend):
                     raise ConflictError(f"{source!r} is not {token} any more, so it was not copied") from error
                 raise
 
-    async def join(self, parts: Sequence[Part], target: str) -> None:
+    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
         """A multipart upload whose parts are ranges of other objects.
 
         Raises
@@ -322,44 +296,21 @@ class S3Backend(Backend):
         if not sizes or min(sizes) <= 0 or min(sizes[:-1], default=JOIN_PART_BYTES_MIN) < JOIN_PART_BYTES_MIN:
             raise ValueError(f"parts of {sizes} bytes cannot be joined: all but the last need {JOIN_PART_BYTES_MIN}")
         with errors_of("joining parts to", target):
-            await self._join(parts, target, None)
+            return await self._join(parts, target, None, over)
 
-    async def _join(self, parts: Sequence[Part], target: str, token: str | None) -> None:
+    async def _join(self, parts: Sequence[Part], target: str, token: str | None, over: str | None = None) -> str | None:
         ranges = [piece for part in parts for piece in _pieces(part)]
         if len(ranges) > PARTS_MAX:
             raise ValueError(f"{len(ranges)} parts are too many for {target!r}: at most {PARTS_MAX}")
         multipart = self._multipart(target)
         copies = [partial(_copy_part, multipart, piece, self._object(piece.path), token) for piece in ranges]
-        await join(multipart, copies, self.requests_max)
+        return await join(multipart, copies, self.requests_max, over)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
     async def delete(self, paths: Sequence[str]) -> None:
         """DeleteObjects, 1000 keys a request."""
-        keys: dict[str, list[str]] = {}
-        for path in paths:
-            target = self._object(path)
-            keys.setdefault(target["Bucket"], []).append(target["Key"])
-        batches = [
-            partial(self._delete_keys, bucket, of_bucket[first : first + DELETE_KEYS_MAX])
-            for bucket, of_bucket in keys.items()
-            for first in range(0, len(of_bucket), DELETE_KEYS_MAX)
-        ]
-        await at_once(batches, DELETES_AT_ONCE_MAX)
-
-    async def _delete_keys(self, bucket: str, keys: Sequence[str]) -> None:
-        left = list(keys)
-
-        async def once() -> None:
-            orders = {"Objects": [{"Key": key} for key in left], "Quiet": True}
-            answer = await self._client.call("delete_objects", Bucket=bucket, Delete=orders)
-            errors = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
-            left[:] = [error["Key"] for error in errors]  # a busy store may delete some and put off others
-            if errors:
-                raise refused_keys(errors, bucket, len(keys))
-
-        with errors_of("deleting", f"{bucket}/{keys[0]}"):
-            await self._client.retrying(once)
+        await delete_objects(self._client, map(self._object, paths))
 
     async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
         """ListMultipartUploads, as many as there are pages.
@@ -378,45 +329,11 @@ class S3Backend(Backend):
 
     async def make_folder(self, path: str) -> None:
         """HeadBucket, and CreateBucket if it is missing."""
-        bucket, _ = self._split(path)
-        with errors_of("making", path):
-            try:
-                await self._client.repeatable("head_bucket", Bucket=bucket)
-            except CLIENT_ERRORS as error:
-                if status_of(error) == 403:  # it is somebody's; whether we may write, the write will say
-                    return
-                if status_of(error) != 404:
-                    raise
-            else:
-                return
-            region = (await self._client.session()).meta.region_name
-            place = {} if region in REGIONS_UNNAMED else {"CreateBucketConfiguration": {"LocationConstraint": region}}
-            try:
-                await self._client.repeatable("create_bucket", Bucket=bucket, **place)
-            except CLIENT_ERRORS as error:
-                if code_of(error) != "BucketAlreadyOwnedByYou":  # made by somebody else in between
-                    raise
+        await self._folders.make_bucket(self._split(path)[0])
 
     async def remove_folder(self, path: str) -> None:
         """DeleteBucket for a bucket; for a prefix only the marker object that some tools leave there."""
-        bucket, key = self._split(path)
-        with errors_of("removing", path):
-            if not key:
-                try:
-                    await self._client.repeatable("delete_bucket", Bucket=bucket)
-                except CLIENT_ERRORS as error:
-                    if code_of(error) == "BucketNotEmpty":
-                        raise OSError(errno.ENOTEMPTY, "the bucket is not empty", path) from error
-                    raise
-                return
-            marker = key + "/"
-            answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=marker, MaxKeys=2)
-            keys = [entry["Key"] for entry in answer.get("Contents", [])]
-            if not keys:
-                raise FileNotFoundError(errno.ENOENT, "there is no such folder", path)
-            if keys != [marker]:
-                raise OSError(errno.ENOTEMPTY, "the folder is not empty", path)
-            await self._client.repeatable("delete_object", Bucket=bucket, Key=marker)
+        await self._folders.remove(*self._split(path))
 
     # -- names ---------------------------------------------------------------------------------------------
 
@@ -450,17 +367,6 @@ class S3Backend(Backend):
 
 def _blob(answer: dict[str, Any], data: bytes) -> Blob:
     return Blob(data, answer["ETag"], answer["LastModified"].timestamp())
-
-
-def _entries(bucket: str, prefix: str, page: dict[str, Any]) -> Iterator[FileInfo]:
-    for entry in page.get("Contents", []):
-        if entry["Key"] != prefix:  # the marker object of the folder itself
-            modified = entry["LastModified"].timestamp()
-            yield FileInfo(f"{bucket}/{entry['Key']}", entry["Size"], modified, entry["ETag"])
-    for common in page.get("CommonPrefixes", []):
-        name = common["Prefix"].removesuffix("/")
-        if len(name) > len(prefix):  # else a key with "//", which no path of ours can name
-            yield FileInfo(f"{bucket}/{name}", 0, 0.0, is_folder=True)
 
 
 def _pieces(part: Part) -> list[Part]:

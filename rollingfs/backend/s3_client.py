@@ -140,11 +140,11 @@ class S3Client:
         return client
 
     def _verify(self) -> bool | str:
-        """Whether the store's certificate is checked, or by which file."""
+        """Whether the store's certificate is checked, or by which file: where botocore looks, in its order."""
         verify: bool | str | None = self.fs.client_kwargs.get("verify")
         if verify is None:
             verify = self.fs.session.get_config_variable("ca_bundle")
-        return True if verify is None else verify
+        return os.environ.get("REQUESTS_CA_BUNDLE", True) if verify is None else verify
 
     async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send one request, once, with the user's additional arguments.

@@ -17,6 +17,7 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
     ReadTimeoutError,
+    SSLError,
 )
 from botocore.parsers import ResponseParserError
 
@@ -29,6 +30,7 @@ REFUSED_STATUSES = frozenset({401, 403})
 REFUSED_CODES = frozenset(
     {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
 )
+TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwargs={'verify': ...} or AWS_CA_BUNDLE"
 
 CONNECTION_ERRORS = (
     HTTPClientError,
@@ -59,7 +61,14 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same request may well succeed in a moment."""
     if isinstance(error, ClientError):
         return status_of(error) in TRANSIENT_STATUSES or code_of(error) in TRANSIENT_CODES
-    return isinstance(error, CONNECTION_ERRORS)
+    return isinstance(error, CONNECTION_ERRORS) and not is_untrusted(error)
+
+
+def is_untrusted(error: BaseException) -> bool:
+    """Whether the store's certificate is not one to believe, so that nothing was sent."""
+    return isinstance(error, SSLError) and isinstance(
+        error.kwargs.get("error"), aiohttp.ClientConnectorCertificateError
+    )
 
 
 def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
@@ -73,6 +82,8 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
         What was done to what, for the message.
     """
     text = f"{verb} of {path!r}: {error}"
+    if is_untrusted(error):
+        text += f"; {TRUST_HINT}"
     if code_of(error) == "NoSuchBucket":
         return FileNotFoundError(errno.ENOENT, f"{verb}: the bucket {path.partition('/')[0]!r} does not exist", path)
     return OSError(_errno_of(error), text)  # Python picks the subclass: FileNotFoundError, PermissionError, ...

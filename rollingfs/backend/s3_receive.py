@@ -5,8 +5,9 @@ belongs: half the CPU time of a large read. Here the event loop lets the kernel 
 makes and signs the request and judges the answer; the exchange between them is ours, in its `before-send` event.
 
 Only what is simple is done here: a 206 with a known length over a connection that needs no proxy and no certificate
-of the user's. Any other answer, and a connection that breaks, is left to botocore, which sends the request again its
-own way (a GET may be sent twice) and says what there is to say.
+of the user's. Any other answer, and a connection that breaks or cannot be trusted, is left to botocore, which sends the
+request again its own way (a GET may be sent twice) and says what there is to say. A store's certificate is judged as
+botocore judges it: in a context made by the same function, with the same certificates.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from aiobotocore.awsrequest import AioAWSResponse
+from aiobotocore.httpsession import AIOHTTPSession
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
-from botocore.httpsession import get_cert_path
+from botocore.httpsession import create_urllib3_context, get_cert_path
 from botocore.utils import get_environ_proxies
 
 STRAIGHT_BYTES_MIN = 1024 * 1024
@@ -60,13 +62,18 @@ class Receiver:
     connections_max
         How many of them may be under way.
     verify
-        As botocore has it: whether the store's certificate is checked, or by which file; False leaves all to botocore.
+        As botocore has it: whether the store's certificate is checked, or by which file; what is false leaves all to
+        botocore.
     """
 
     def __init__(self, client: Any, connections_max: int, verify: bool | str = True) -> None:
         config = client.meta.config
         own = set(getattr(config, "connector_args", None) or ()) - CONNECTOR_ARGS
-        self._allowed = not (config.proxies or config.client_cert or own) and verify is not False
+        is_usual = getattr(config, "http_session_cls", AIOHTTPSession) is AIOHTTPSession
+        self._allowed = is_usual and not (config.client_cert or own) and bool(verify)
+        # as botocore: {} means none, whatever the environment says, which counts when the client is made
+        proxies = config.proxies if config.proxies is not None else get_environ_proxies(client.meta.endpoint_url)
+        self._schemes_proxied = frozenset(scheme for scheme in PORTS if proxies.get(scheme))
         self._verify = verify
         self._timeout_s: float = config.read_timeout
         self._connect_timeout_s: float = config.connect_timeout
@@ -83,10 +90,9 @@ class Receiver:
         self._idle.clear()
 
     async def _on_send(self, request: Any, **_: object) -> AioAWSResponse | None:
-        target = _target.get()
-        if target is None or not self._allowed or get_environ_proxies(request.url):
+        target, url = _target.get(), urlsplit(request.url)
+        if target is None or not self._allowed or url.scheme in self._schemes_proxied:
             return None
-        url = urlsplit(request.url)
         timeout: Callable[..., Exception] = ConnectTimeoutError
         async with self._places:
             try:
@@ -124,7 +130,10 @@ class Receiver:
         if url.scheme != "https":
             return None
         if self._tls is None:
-            self._tls = ssl.create_default_context(cafile=get_cert_path(self._verify))
+            tls = create_urllib3_context()
+            tls.check_hostname = True  # urllib3 compares names by itself
+            tls.load_verify_locations(get_cert_path(self._verify))
+            self._tls = tls
         return self._tls
 
 

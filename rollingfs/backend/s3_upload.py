@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from rollingfs.backend.contract import Buffer, Part, PendingUpload, Upload, frozen
+from rollingfs.backend.contract import ABSENT, Buffer, Part, PendingUpload, Upload, frozen
 from rollingfs.backend.s3_body import Pieces
 from rollingfs.backend.s3_client import S3Client, at_once
 from rollingfs.backend.s3_errors import CLIENT_ERRORS, as_os_error, code_of, status_of
+from rollingfs.errors import ConflictError, UnsafeBackendError
 
 UPLOAD_PART_BYTES = 16 * 2**20
 UPLOAD_PARTS_IN_FLIGHT_MAX = 4
@@ -19,6 +20,8 @@ UPLOAD_PARTS_IN_FLIGHT_MAX = 4
 PARTS_MAX = 10_000
 JOIN_PART_BYTES_MIN = 5 * 2**20
 UNSUPPORTED_STATUSES = frozenset({405, 501})
+REFUSED_STATUSES = frozenset({404, 409, 412})
+"""Answers to a condition: 404 of a file or an upload that is gone, 409 of one that another is just changing."""
 COPY_PART_BYTES_MAX = 2**30
 """A fifth of what S3 takes: a server that says nothing while it copies must answer within the read timeout."""
 
@@ -66,9 +69,12 @@ class Multipart:
         )
         self._etags[number] = answer["CopyPartResult"]["ETag"]
 
-    async def complete(self) -> None:
-        """Make the object of the parts."""
+    async def complete(self, over: str | None = None) -> str | None:
+        """Make the object of the parts; with `over`, on that condition, and return its token."""
         parts = [{"PartNumber": number, "ETag": self._etags[number]} for number in sorted(self._etags)]
+        if over is not None:
+            send = partial(self._client.call, "complete_multipart_upload", MultipartUpload={"Parts": parts})
+            return await _conditional(self._client, partial(send, **self._of_upload()), self.path, over)
         try:
             await self._client.repeatable(
                 "complete_multipart_upload", MultipartUpload={"Parts": parts}, **self._of_upload()
@@ -79,6 +85,7 @@ class Multipart:
             if code_of(error) != "NoSuchUpload":
                 raise
             await self._client.repeatable("head_object", **self._target)
+        return None
 
     async def abort(self) -> None:
         """Have the store forget the parts; nothing if it does not know the upload."""
@@ -117,12 +124,47 @@ async def pending(client: S3Client, bucket: str, prefix: str) -> list[PendingUpl
         arguments |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
-async def join(multipart: Multipart, copies: Sequence[Callable[[int], Awaitable[None]]], requests_max: int) -> None:
-    """Copy parts, several at a time, and complete the upload; if anything fails, abort it."""
+async def put_over(client: S3Client, path: str, target: dict[str, str], over: str, data: bytes) -> str:
+    """One PutObject, on the condition that `Backend.join` explains; returns the token."""
+    return await _conditional(client, partial(client.call, "put_object", **target, Body=data), path, over)
+
+
+async def _conditional(client: S3Client, send: Callable[..., Awaitable[dict[str, Any]]], path: str, over: str) -> str:
+    """Send what makes an object over nothing, or over the one with the token `over`.
+
+    Sent again only where the store put it off: after an answer that was lost, a refusal could be one's own doing.
+    """
+    condition = {"IfNoneMatch": "*"} if over == ABSENT else {"IfMatch": over}
+    try:
+        answer = await client.retrying(partial(send, **condition), unanswered=False)
+    except CLIENT_ERRORS as error:
+        if status_of(error) in UNSUPPORTED_STATUSES:
+            raise UnsafeBackendError(
+                f"the store does not take the condition {condition} for {path!r}: {error}. Without it, a file that "
+                "another program puts there at the same moment would be lost; nothing was written"
+            ) from error
+        if status_of(error) not in REFUSED_STATUSES or code_of(error) == "NoSuchBucket":
+            raise
+        if over == ABSENT:
+            raise FileExistsError(
+                errno.EEXIST, f"the store made no new file: there is one, or another changes it ({error})", path
+            ) from error
+        raise ConflictError(f"{path!r} is not {over} any more, so it was not replaced: {error}") from error
+    token = str(answer["ETag"])
+    return token if token.startswith('"') else f'"{token}"'  # as some stores give it here, unlike elsewhere
+
+
+async def join(
+    multipart: Multipart,
+    copies: Sequence[Callable[[int], Awaitable[None]]],
+    requests_max: int,
+    over: str | None = None,
+) -> str | None:
+    """Copy parts, several at a time, and complete the upload, over what may be there; if anything fails, abort it."""
     await multipart.begin()
     try:
         await at_once([partial(copy, number) for number, copy in enumerate(copies, 1)], requests_max)
-        await multipart.complete()
+        return await multipart.complete(over)
     except BaseException as error:
         await abort_after(multipart.abort, error)
         raise
@@ -142,19 +184,21 @@ class S3Upload(Upload):
     def __init__(
         self,
         multipart: Multipart,
-        put_whole: Callable[[bytes], Coroutine[Any, Any, None]],
+        put_whole: Callable[[bytes], Coroutine[Any, Any, str | None]],
         part_bytes: int = UPLOAD_PART_BYTES,
         parts_in_flight_max: int = UPLOAD_PARTS_IN_FLIGHT_MAX,
+        over: str | None = None,
     ) -> None:
         self._multipart = multipart
         self._put_whole = put_whole
+        self._over = over
         self._part_bytes = part_bytes
         self._parts_in_flight_max = parts_in_flight_max
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
         self._parts = 0
         self._in_flight: set[asyncio.Task[None]] = set()
-        self._making: asyncio.Task[None] | None = None
+        self._making: asyncio.Task[str | None] | None = None
         self._closed = False
 
     async def write(self, data: Buffer) -> None:
@@ -176,24 +220,25 @@ class S3Upload(Upload):
             if self._pieces_bytes == self._part_bytes and len(view):
                 await self._send_part()
 
-    async def finish(self) -> None:
+    async def finish(self) -> str | None:
         """Send the rest; the object is there when this returns."""
         self._check_open()
         if not self._multipart.begun:  # at most one part
-            await self._make(self._put_whole(b"".join(self._take())))
+            token = await self._make(self._put_whole(b"".join(self._take())))
         else:
             await self._send_part()
             await self._wait(0)
             try:
-                await self._make(self._multipart.complete())
+                token = await self._make(self._multipart.complete(self._over))
             except CLIENT_ERRORS as error:
                 raise as_os_error(error, "completing the upload", self._multipart.path) from error
         self._closed = True
+        return token
 
-    async def _make(self, request: Coroutine[Any, Any, None]) -> None:
+    async def _make(self, request: Coroutine[Any, Any, str | None]) -> str | None:
         """Send the request that makes the object. If we are cancelled it goes on: it may take effect all the same."""
         self._making = asyncio.ensure_future(request)
-        await asyncio.shield(self._making)
+        return await asyncio.shield(self._making)
 
     async def abort(self) -> None:
         """Stop what is under way and have the store forget the parts."""

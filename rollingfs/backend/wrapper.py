@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part, PendingUpload, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Page, Part, PendingUpload, Upload
 
 _ABILITIES = (
     "is_async",
@@ -89,6 +89,10 @@ class BackendWrapper(Backend):
         listing: Listing = await self.call("list", folder)
         return dataclasses.replace(listing, now=listing.now + self.shift_s)
 
+    async def list_page(self, folder: str, place: str | None = None) -> Page:
+        page: Page = await self.call("list_page", folder, *_given(place))
+        return page
+
     async def now(self) -> float:
         now: float = await self.call("now")
         return now + self.shift_s
@@ -108,14 +112,15 @@ class BackendWrapper(Backend):
     async def write(self, path: str, data: Sequence[Buffer]) -> None:
         await self.call("write", path, data)
 
-    async def open_write(self, path: str) -> Upload:
-        return _WrappedUpload(self, path, await self.call("open_write", path))
+    async def open_write(self, path: str, over: str | None = None) -> Upload:
+        return _WrappedUpload(self, path, await self.call("open_write", path, *_given(over)))
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         await self.call("copy", source, target, token)
 
-    async def join(self, parts: Sequence[Part], target: str) -> None:
-        await self.call("join", parts, target)
+    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
+        token: str | None = await self.call("join", parts, target, *_given(over))
+        return token
 
     async def delete(self, paths: Sequence[str]) -> None:
         await self.call("delete", paths)
@@ -146,6 +151,10 @@ class BackendWrapper(Backend):
         self.inner.after_fork()
 
 
+def _given(argument: str | None) -> tuple[str, ...]:
+    return () if argument is None else (argument,)
+
+
 class _WrappedUpload(Upload):
     def __init__(self, wrapper: BackendWrapper, path: str, inner: Upload) -> None:
         self._wrapper = wrapper
@@ -155,8 +164,9 @@ class _WrappedUpload(Upload):
     async def write(self, data: Buffer) -> None:
         await self._wrapper.call("upload.write", self._path, self._inner, data)
 
-    async def finish(self) -> None:
-        await self._wrapper.call("upload.finish", self._path, self._inner)
+    async def finish(self) -> str | None:
+        token: str | None = await self._wrapper.call("upload.finish", self._path, self._inner)
+        return token
 
     async def abort(self) -> None:
         await self._wrapper.call("upload.abort", self._path, self._inner)

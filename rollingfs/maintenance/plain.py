@@ -8,20 +8,28 @@ again could come to life under a tombstone that does not know it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rollingfs import layout, names, transitions
 from rollingfs.adoption import shadow
 from rollingfs.attempt import Attempt
-from rollingfs.backend.contract import FileInfo, Part, PendingUpload
+from rollingfs.backend.contract import ABSENT, FileInfo, Part
 from rollingfs.commit import Committer
-from rollingfs.errors import ConflictError, CorruptChunkError, SegmentNotSealedError, SegmentTruncatedError
+from rollingfs.errors import (
+    ConflictError,
+    CorruptChunkError,
+    SegmentNotSealedError,
+    SegmentTruncatedError,
+    UnsafeBackendError,
+)
 from rollingfs.fetch import Fetcher
-from rollingfs.header import Chunk, Header, Phase, PlainCopy
+from rollingfs.header import Chunk, Header, Origin, Phase, PlainCopy
 from rollingfs.headers import Loaded
 from rollingfs.lookup import View
+from rollingfs.maintenance.pieces import Piece, plan_pieces
+from rollingfs.maintenance.plain_files import READ_BYTES_MAX, Judged, PlainFiles, names_file
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.runtime import backoff_s
 
@@ -31,17 +39,7 @@ COPY_BYTES_MAX = 5 * 1024**4
 """Of one object, on S3."""
 PARTS_MAX = 4_000
 """Of one join. S3 takes 10,000, and the backend cuts 5 TiB into at most 5,120 and one more for each of these."""
-READ_BYTES_MAX = 16 * 1024 * 1024
 ATTEMPTS_MAX = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A range of a segment, to be copied from a chunk by the store, or else to be read and written."""
-
-    start: int
-    end: int
-    chunk: Chunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,25 @@ class Copied:
     """Read and written through this client."""
 
 
+class _UnjudgedError(Exception):
+    """The file under the plain name came, or changed, since it was looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """The header that says that the copy is being written, and what is there."""
+
+    header: Header
+    old: FileInfo | None
+    """What the copy is to replace."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    copied: Copied
+    token: str | None
+
+
 class PlainCopies:
     """Writes plain copies of sealed segments, and settles those that were never finished."""
 
@@ -63,6 +80,7 @@ class PlainCopies:
         self.committer = committer
         self.fetcher = fetcher
         self.backend = committer.backend
+        self.files = PlainFiles(committer, fetcher)
 
     async def write(self, path: str, *, segment: str | None = None, progress: Progress | None = None) -> Copied:
         """Write what is retained of a sealed segment as one file under its plain name, unless it is there.
@@ -81,40 +99,56 @@ class PlainCopies:
         SegmentNotSealedError
             It may still grow.
         FileExistsError
-            A file that is not the segment's has its plain name, hidden by the header.
+            A file that is not the segment's has its plain name, hidden by the header; or a folder has it.
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum.
         ValueError
             It is larger than an object can be.
+        UnsafeBackendError
+            The store cannot be kept from overwriting a file that another program puts there meanwhile, or cannot
+            replace an older copy only. Nothing was written.
         ConflictError
             Others truncated it, or wrote its plain copy, too often meanwhile.
         """
         steps: Steps | None = None
         for count in range(1, ATTEMPTS_MAX + 1):
-            header, old = await self._begin(path, segment)
-            segment = header.segment
-            steps = steps or Steps(header.size, progress)
-            if not header.is_copying:
-                steps.reach(steps.total)
-                return Copied()
-            if old is not None:
-                await self._take_away(path, old)
             try:
-                copied = await self._write(path, header, steps)
-            except (FileNotFoundError, FileExistsError, SegmentTruncatedError) as error:
-                await self._check_changed(path, header, error)
-            else:
-                if copied is not None and await self._confirm(path, header):
+                begun = await self._begin(path, segment)
+            except FileExistsError:
+                if steps is not None:  # somebody put it there after this call began
+                    await self._release(path)
+                raise
+            if begun is not None:
+                header = begun.header
+                segment = header.segment
+                steps = steps or Steps(header.size, progress)
+                copied = await self._attempt(path, begun, steps)
+                if copied is not None:
+                    steps.reach(steps.total)
                     return copied
             await self.committer.runtime.sleep(backoff_s(count))
         raise ConflictError(
             f"{path}: the segment or its plain copy changed {ATTEMPTS_MAX} times while it was written; try again"
         )
 
+    async def _attempt(self, path: str, begun: _Begun, steps: Steps) -> Copied | None:
+        """Write and commit the copy, if it is not there; None if others were faster."""
+        if not begun.header.is_copying:
+            return Copied()
+        try:
+            written = await self._write(path, begun, steps)
+        except (FileNotFoundError, FileExistsError, ConflictError, SegmentTruncatedError) as error:
+            await self._check_changed(path, begun.header, error)
+            return None
+        if written is None or not await self._confirm(path, begun.header, written.token):
+            return None
+        return written.copied
+
     # -- the header before and after -------------------------------------------------------------------------
 
-    async def _begin(self, path: str, segment: str | None) -> tuple[Header, FileInfo | None]:
-        """Commit that the copy is being written; returns the header, and the older file that has to go first."""
+    async def _begin(self, path: str, segment: str | None) -> _Begun | None:
+        """Commit that the copy is being written, and what is there of earlier ones; None if others were at it."""
+        judged = await self.files.judge(path)
         old: FileInfo | None = None
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
@@ -122,25 +156,38 @@ class PlainCopies:
             found = _sealed(base.header, path, segment)
             if found.size > COPY_BYTES_MAX:
                 raise ValueError(f"{path} holds {found.size} bytes: at most {COPY_BYTES_MAX} fit one object")
-            old = await self._stat(path)
-            is_known = old is not None and found.adopted is not None and found.adopted.token == old.token
-            if is_known and found.has_plain_copy:
+            old = await self.files.stat(path)
+            if old is not None and names_file(found, old) and found.has_plain_copy:
                 return None
-            is_strange = old is not None and not is_known and not found.is_copying
-            # else somebody wrote a copy since the header was read, and this attempt will fail for it
-            if is_strange and (await self.committer.headers.load(path)).token == base.token:
+            if old is None and self.backend.has_folders and await self.backend.is_folder(path):
+                raise FileExistsError(17, "A folder has its plain name, so there can be no plain copy", path)
+            if not _is_ours(found, old, judged):
                 raise FileExistsError(
                     17, "A file that is not the segment's has its plain name; move it away, then try again", path
                 )
-            now_ms = self.committer.now_ms()
-            return replace(found, plain_copy=PlainCopy(found.segment, found.start, now_ms))
+            is_whole = _is_whole(found, old, judged)  # of a writer that has not committed it
+            if not is_whole:
+                await self._check_store(path, old)
+            copy = PlainCopy(found.segment, found.start, None if is_whole else self.committer.now_ms())
+            return replace(found, plain_copy=copy, adopted=shadow(old) or found.adopted, origin=_origin(found))
 
-        committed = await self.committer.commit(path, step, fresh=True)
-        assert committed.header is not None
-        return committed.header, old
+        try:
+            header = (await self.committer.commit(path, step, fresh=True)).header
+        except _UnjudgedError:
+            return None
+        assert header is not None
+        return _Begun(header, old)
 
-    async def _confirm(self, path: str, header: Header) -> bool:
-        """Commit that the copy is whole, by its token now; False if it is not a copy of what is there now."""
+    async def _check_store(self, path: str, old: FileInfo | None) -> None:
+        """Refuse a store on which a file that another program writes meanwhile could be lost."""
+        if not await self.files.replaces(path) and old is not None and not await self.files.deletes(path):
+            raise UnsafeBackendError(
+                f"{path}: this store can neither replace nor delete a file on condition that it is the one that was "
+                "seen, so the older file of this name stays; delete it with another tool, then try again"
+            )
+
+    async def _confirm(self, path: str, header: Header, token: str | None) -> bool:
+        """Commit that the copy is whole; False if it is not a copy of what is there now, or not there any more."""
         is_whole = False
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
@@ -151,65 +198,110 @@ class PlainCopies:
                 return None
             # also of a source that is merging, whose tombstone is then to name the copy. Looked at after the header was
             # read: of several writers, whoever commits last has seen the last file
-            copy = await self._stat(path)
-            if copy is None or copy.size != header.size:
+            copy = await self.files.stat(path)
+            if copy is None or copy.size != header.size or copy.token != token:
                 return None
             is_whole = True
             return replace(found, adopted=shadow(copy), plain_copy=PlainCopy(found.segment, found.start))
 
         committed = await self.committer.commit(path, step, fresh=True)
         if not is_whole and not _is_live(committed.header, header.segment):
-            await self._withdraw(path, header)
+            await self._withdraw(path, token)
         return is_whole
 
-    async def _withdraw(self, path: str, header: Header) -> None:
-        """Take away a copy that came too late: the segment was deleted, moved or replaced before."""
-        copy = await self._stat(path)
-        if copy is not None and copy.size == header.size:
-            await self._take_away(path, copy)
+    async def _withdraw(self, path: str, token: str | None) -> None:
+        """Take away a copy that came too late: the segment was deleted, moved or replaced before.
+
+        Where the store has no conditional delete, it is hidden as one that came in time is.
+        """
+        if token is not None and await self.files.deletes(path):
+            await self.backend.delete_if(path, token)
+            return
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            copy = await self.files.stat(path)
+            if base.header is None or copy is None or copy.token != token or names_file(base.header, copy):
+                return None
+            return replace(base.header, adopted=shadow(copy))
+
+        await self.committer.commit(path, step, fresh=True)
 
     async def settle(self, path: str) -> None:
         """Give up a copy that is being written, or that somebody died at: the next delete or rename takes it along.
 
-        Its writer, if he is alive, notices, and takes away what he has written.
+        Its writer, if he is alive, notices, and takes away what he has written. A file of somebody else stays.
+
+        Raises
+        ------
+        ConflictError
+            Others changed the file too often meanwhile.
         """
         header = (await self.committer.headers.load(path)).header
         if header is None or not header.is_copying:
             return
-        for upload in await self._uploads(path):
+        for upload in await self.files.uploads(path):
             await self.backend.abort_upload(upload)  # so that it cannot become a file after all
+        await self._release(path)
 
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            found = base.header
-            if found is None or not found.is_copying:
-                return None
-            return replace(found, plain_copy=None, adopted=shadow(await self._stat(path)) or found.adopted)
+    async def _release(self, path: str) -> None:
+        """Commit that no copy is being written, and which file under the plain name is one."""
+        for count in range(1, ATTEMPTS_MAX + 1):
+            judged = await self.files.judge(path)
 
-        await self.committer.commit(path, step)
+            async def step(base: Loaded, attempt: Attempt, judged: Judged | None = judged) -> Header | None:
+                found = base.header
+                if found is None or not found.is_copying:
+                    return None
+                old = await self.files.stat(path)
+                if _is_ours(found, old, judged):
+                    return replace(found, plain_copy=None, adopted=shadow(old) or found.adopted)
+                logger.warning("%s: the file of this name is not its plain copy, and is left alone", path)
+                return replace(found, plain_copy=None)
+
+            with contextlib.suppress(_UnjudgedError):
+                await self.committer.commit(path, step)
+                return
+            await self.committer.runtime.sleep(backoff_s(count))
+        raise ConflictError(f"{path}: the file of its plain name changed {ATTEMPTS_MAX} times; try again")
 
     # -- the bytes -------------------------------------------------------------------------------------------
 
-    async def _write(self, path: str, header: Header, steps: Steps) -> Copied | None:
+    async def _write(self, path: str, begun: _Begun, steps: Steps) -> _Written | None:
         """Write the file; None if the header does not ask for it any more."""
+        header = begun.header
         pieces = await self._pieces(path, header)
         if all(piece.chunk is None for piece in pieces):
-            if not await self._is_wanted(path, header):
+            over = await self._over(path, begun)
+            if over is None:
                 return None
-            await self._through(path, header, header.start, header.length, path, steps)
-            return Copied(header.size, 0, header.size)
+            token = await self._through(path, header, Piece(header.start, header.length), path, steps, over)
+            return _Written(Copied(header.size, 0, header.size), token)
         made: list[str] = []
         try:
             parts = [await self._part(path, header, piece, made, steps) for piece in pieces]
             parts = await self._fewer(path, parts, made)
-            if not await self._is_wanted(path, header):  # not long before the name is taken
+            over = await self._over(path, begun)
+            if over is None:
                 return None
-            await self.backend.join(parts, path)
+            token = await self.backend.join(parts, path, over)
         finally:
             if made:
                 await self.backend.delete(made)
         joined = sum(piece.end - piece.start for piece in pieces if piece.chunk is not None)
         steps.add(joined)
-        return Copied(header.size, joined, header.size - joined)
+        return _Written(Copied(header.size, joined, header.size - joined), token)
+
+    async def _over(self, path: str, begun: _Begun) -> str | None:
+        """What the file may be written over, not long before that; None if it is not wanted any more."""
+        now = (await self.committer.headers.load(path)).header
+        wanted = begun.header
+        if now is None or not now.is_copying or (now.segment, now.start) != (wanted.segment, wanted.start):
+            return None
+        if begun.old is None or begun.old.token is None:
+            return ABSENT
+        if await self.files.replaces(path):
+            return begun.old.token
+        return ABSENT if await self.backend.delete_if(path, begun.old.token) else None
 
     async def _pieces(self, path: str, header: Header) -> list[Piece]:
         if not self.backend.can_join:
@@ -226,7 +318,7 @@ class PlainCopies:
             return Part(names.resolve(path, piece.chunk.file), begin, begin + piece.end - piece.start)
         file = f"{names.chunks_folder(path)}/{names.new_chunk_name(piece.start)}"
         made.append(file)
-        await self._through(path, header, piece.start, piece.end, file, steps)
+        await self._through(path, header, piece, file, steps)
         return Part(file, 0, piece.end - piece.start)
 
     async def _fewer(self, path: str, parts: list[Part], made: list[str]) -> list[Part]:
@@ -241,98 +333,30 @@ class PlainCopies:
                 parts.append(Part(file, 0, sum(part.end - part.start for part in run)))
         return parts
 
-    async def _through(self, path: str, header: Header, start: int, end: int, target: str, steps: Steps) -> None:
-        """Read a range and write it as a file, in bounded memory."""
-        view = View(path, header, None)
-        upload = await self.backend.open_write(target)
+    async def _through(
+        self, path: str, header: Header, piece: Piece, target: str, steps: Steps, over: str | None = None
+    ) -> str | None:
+        """Read a range and write it as a file, in bounded memory; the file's token, if it is written over another."""
+        view, start = View(path, header, None), piece.start
+        upload = await self.backend.open_write(target, over)
         try:
-            while start < end:
-                last = min(start + READ_BYTES_MAX, end)
+            while start < piece.end:
+                last = min(start + READ_BYTES_MAX, piece.end)
                 await upload.write(await self.fetcher.read(view, start, last))
                 steps.add(last - start)
                 start = last
-            await upload.finish()
+            return await upload.finish()
         except BaseException:
             await upload.abort()
             raise
 
-    # -- what is there ---------------------------------------------------------------------------------------
-
     async def _check_changed(self, path: str, header: Header, error: Exception) -> None:
         """Explain why the copy could not be written: what changed meanwhile, or a chunk that is missing."""
         now = (await self.committer.headers.load(path)).header
-        if not isinstance(error, FileExistsError) and now is not None and now.version == header.version:
+        is_refused = isinstance(error, FileExistsError | ConflictError)
+        if not is_refused and now is not None and now.version == header.version:
             raise CorruptChunkError(f"{path}: a chunk that its header names is missing: {error}") from error
         logger.info("%s: its plain copy is begun again: %s", path, error)
-
-    async def _is_wanted(self, path: str, header: Header) -> bool:
-        now = (await self.committer.headers.load(path)).header
-        return now is not None and now.is_copying and (now.segment, now.start) == (header.segment, header.start)
-
-    async def _stat(self, path: str) -> FileInfo | None:
-        try:
-            return await self.backend.stat(path)
-        except FileNotFoundError:
-            return None
-
-    async def _take_away(self, path: str, info: FileInfo) -> None:
-        """Delete the file under the plain name, if it is the one that was seen."""
-        if info.token is not None and (await self.committer.abilities(path)).delete_if:
-            await self.backend.delete_if(path, info.token)
-            return
-        now = await self._stat(path)
-        if now is not None and now.token == info.token:
-            await self.backend.delete([path])
-
-    async def _uploads(self, path: str) -> list[PendingUpload]:
-        """The unfinished uploads of the plain copy, as far as the store lets us know."""
-        if not self.backend.can_list_uploads:
-            return []
-        try:
-            uploads = await self.backend.list_uploads(names.parent(path))
-        except PermissionError as error:
-            logger.info("%s: whether its plain copy is being uploaded is not known: %s", path, error)
-            return []
-        return [upload for upload in uploads if upload.path == path]
-
-
-def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: int) -> list[Piece]:
-    """Cut the bytes ``[start, end)`` of a segment into pieces that a store can join, reading and writing few of them.
-
-    Parameters
-    ----------
-    chunks
-        Those that hold them, one after the other; what comes after the last is the inline tail.
-    part_bytes_min
-        Of all pieces but the last.
-    """
-    pieces: list[Piece] = []
-    loose: int | None = None  # where bytes begin that are too few for a part
-    for chunk in chunks:
-        start = chunk.start
-        if loose is not None:
-            start = min(chunk.end, loose + part_bytes_min)
-            if chunk.end - start < part_bytes_min and chunk.end != end:
-                start = chunk.end  # its rest would be too few bytes again, and so on from chunk to chunk
-            if start - loose >= part_bytes_min:
-                _add_loose(pieces, loose, start)
-                loose = None
-        if loose is None and start < chunk.end:
-            if chunk.end - start >= part_bytes_min or chunk.end == end:
-                pieces.append(Piece(start, chunk.end, chunk))
-            else:
-                loose = start
-        start = chunk.end
-    if loose is not None or start < end:
-        _add_loose(pieces, start if loose is None else loose, end)
-    return pieces
-
-
-def _add_loose(pieces: list[Piece], start: int, end: int) -> None:
-    """Neighbours that are both read and written are one."""
-    if pieces and pieces[-1].chunk is None and pieces[-1].end == start:
-        start = pieces.pop().start
-    pieces.append(Piece(start, end))
 
 
 def check_sealed(header: Header, path: str) -> None:
@@ -353,6 +377,27 @@ def _sealed(header: Header | None, path: str, segment: str | None) -> Header:
         raise transitions.MergeFoundError(path, found)
     check_sealed(found, path)
     return found
+
+
+def _is_ours(header: Header, file: FileInfo | None, judged: Judged | None) -> bool:
+    """Whether there is no file, or one that the segment may replace."""
+    if file is None or names_file(header, file):
+        return True
+    if judged is None or judged.token != file.token:
+        raise _UnjudgedError
+    return judged.is_copy
+
+
+def _is_whole(header: Header, file: FileInfo | None, judged: Judged | None) -> bool:
+    """Whether a file that the header does not name is a copy of what is retained now."""
+    if file is None or judged is None:
+        return False
+    return judged.is_copy and judged.token == file.token and file.size == header.size
+
+
+def _origin(header: Header) -> Origin | None:
+    """The line that keeps the date of the plain file that the segment was adopted from."""
+    return Origin(header.segment, header.origin_ms) if header.origin_ms is not None else None
 
 
 def _is_live(header: Header | None, segment: str) -> bool:

@@ -47,10 +47,22 @@ class Folders(Subject):
         run(backend, backend.delete(paths))
         assert [entry.path for entry in run(backend, backend.list(folder)).entries] == [f"{folder}/zz"]
 
+    def test_pages_together_are_the_listing(self, backend: Backend, folder: str) -> None:
+        for name in ("a/deep", "a-b", "b$c", "b"):
+            self.raw_write(f"{folder}/{name}", b"x")
+        page = run(backend, backend.list_page(folder))
+        entries = list(page.entries)
+        while page.next_place is not None:
+            page = run(backend, backend.list_page(folder, page.next_place))
+            entries += page.entries
+        assert sorted(entries, key=lambda entry: entry.path) == list(run(backend, backend.list(folder)).entries)
+
     def test_a_missing_folder_and_a_file_are_not_listed(self, backend: Backend, folder: str) -> None:
         self.raw_write(f"{folder}/file", b"x")
         with pytest.raises(FileNotFoundError):
             run(backend, backend.list(f"{folder}/missing"))
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.list_page(f"{folder}/missing"))
         with pytest.raises(NotADirectoryError):
             run(backend, backend.list(f"{folder}/file"))
         assert not run(backend, backend.is_folder(f"{folder}/missing"))

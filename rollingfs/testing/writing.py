@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rollingfs.backend.contract import Backend, Part
+from rollingfs.backend.contract import ABSENT, Backend, Part
+from rollingfs.backend.probe import probe_over
 from rollingfs.errors import ConflictError
 from rollingfs.testing.racing import run
 from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
@@ -114,6 +115,50 @@ class Writing(Subject):
         ]
         run(backend, backend.join(parts, f"{folder}/joined"))
         assert self.raw_read(f"{folder}/joined") == second[100:] + first[:-1] + second[7:9]
+
+    @pytest.mark.parametrize("is_join", [True, False])
+    def test_over_nothing_a_file_is_made_only_where_there_is_none(
+        self, backend: Backend, folder: str, is_join: bool
+    ) -> None:
+        target = f"{folder}/target"
+        token = self._make_over(backend, folder, target, b"first", ABSENT, is_join)
+        assert self.raw_read(target) == b"first"
+        assert token == run(backend, backend.stat(target)).token
+        with pytest.raises(FileExistsError):
+            self._make_over(backend, folder, target, b"second", ABSENT, is_join)
+        assert self.raw_read(target) == b"first"
+
+    @pytest.mark.parametrize("is_join", [True, False])
+    def test_over_a_file_only_the_one_with_the_token_is_replaced(
+        self, backend: Backend, folder: str, is_join: bool
+    ) -> None:
+        if not run(backend, probe_over(backend, folder)):
+            pytest.skip("this store replaces files unconditionally, and the probe says so")
+        target = f"{folder}/target"
+        run(backend, backend.write(target, [b"first"]))
+        first = run(backend, backend.stat(target)).token
+        assert first is not None
+        second = self._make_over(backend, folder, target, b"the second", first, is_join)
+        assert second == run(backend, backend.stat(target)).token
+        with pytest.raises(ConflictError):
+            self._make_over(backend, folder, target, b"third", first, is_join)
+        assert self.raw_read(target) == b"the second"
+
+    def _make_over(
+        self, backend: Backend, folder: str, target: str, data: bytes, over: str, is_join: bool
+    ) -> str | None:
+        if is_join:
+            self._need(backend.can_join, "join")
+            source = f"{folder}/source-{len(data)}"
+            run(backend, backend.write(source, [data]))
+            return run(backend, backend.join([Part(source, 0, len(data))], target, over))
+        upload = run(backend, backend.open_write(target, over))
+        try:
+            run(backend, upload.write(data))
+            token: str | None = run(backend, upload.finish())
+        finally:
+            run(backend, upload.abort())
+        return token
 
     def test_a_join_that_misses_bytes_leaves_nothing(self, backend: Backend, folder: str) -> None:
         self._need(backend.can_join, "join")

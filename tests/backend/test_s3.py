@@ -23,7 +23,7 @@ from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
 from rollingfs.backend import s3 as s3_module
-from rollingfs.backend import s3_client, s3_upload
+from rollingfs.backend import s3_client, s3_deletes, s3_upload
 from rollingfs.backend.contract import Part
 from rollingfs.backend.s3 import S3Backend
 from rollingfs.backend.s3_client import S3Client
@@ -541,7 +541,7 @@ def test_a_copy_of_another_content_is_a_conflict(minio: dict[str, Any]) -> None:
 def test_deletes_are_grouped_by_bucket_and_size(
     backend: S3Backend, bucket: str, s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_module, "DELETE_KEYS_MAX", 2)
+    monkeypatch.setattr(s3_deletes, "DELETE_KEYS_MAX", 2)
     other = new_bucket(s3_options)
     paths = [f"{bucket}/{index}" for index in range(5)] + [f"{other}/0"]
     for path in paths:

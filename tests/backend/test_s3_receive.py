@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.servers import require_module
 
 require_module("s3fs")
 
+from aiobotocore.httpsession import AIOHTTPSession
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
@@ -141,14 +143,24 @@ def test_a_read_that_is_cancelled_closes_its_connection(backend, proxy, path, re
     assert received == [2 * MIB]
 
 
+class Session(AIOHTTPSession):
+    """What a user may have botocore send by."""
+
+
+def _socket(address: Any) -> socket.socket:
+    return socket.socket(*address[:3])
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {"client_kwargs": {"verify": False}},
-        {"config_kwargs": {"proxies": {"https": "http://127.0.0.1:1"}}},
+        {"config_kwargs": {"connector_args": {"socket_factory": _socket}}},
+        {"config_kwargs": {"http_session_cls": Session}},
     ],
+    ids=["certificates unchecked", "own sockets", "own sessions"],
 )
-def test_unchecked_certificates_and_proxies_are_botocores_business(moto, path, received, options):
+def test_what_the_user_asks_of_connections_is_botocores_business(moto, path, received, options):
     backend = S3Backend(S3FileSystem(**moto | options))
     assert read(backend, path, 0, 2 * MIB) == DATA[: 2 * MIB]
     assert received == []

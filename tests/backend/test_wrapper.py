@@ -82,6 +82,7 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Recorder) 
         recorder.delete(["/chunk"]),
         recorder.make_folder("/folder"),
         recorder.list("/folder"),
+        recorder.list_page("/folder"),
         recorder.remove_folder("/folder"),
     ):
         run(recorder, coroutine)

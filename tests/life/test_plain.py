@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import fsspec
 import pytest
@@ -9,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingPolicy, SegmentNotSealedError, names
+from rollingfs.backend.contract import ABSENT
+from rollingfs.backend.local import LocalBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.codec import format_header, parse_header
-from rollingfs.errors import ConflictError
-from rollingfs.header import GRACE_S, Chunk, Header, PlainCopy
+from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.header import GRACE_S, Adopted, Chunk, Header, Origin, PlainCopy
 from rollingfs.lookup import View
 from rollingfs.maintenance import plain
-from rollingfs.maintenance.plain import plan_pieces
+from rollingfs.maintenance.pieces import plan_pieces
 from rollingfs.maintenance.tree import TreeCollector
 from rollingfs.runtime import drive
 from tests.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
@@ -26,6 +30,7 @@ POLICY = RollingPolicy(max_bytes=100, inline_bytes=10)
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 CONTENT = b"".join(bytes([65 + number]) * 30 for number in range(8)) + b"tail"
 CALLS_MAX = 100
+WRITERS = 4
 
 
 class Counting(BackendWrapper):
@@ -83,6 +88,16 @@ def collect(world, grace_s=0.0):
 def test_the_line_of_a_plain_copy_is_read_as_it_was_written(copy):
     header = Header(SEGMENT, 3, plain_copy=copy)
     assert parse_header(format_header(header), "log") == header
+
+
+def test_the_line_of_the_file_that_was_adopted_is_read_as_it_was_written_and_is_of_one_incarnation():
+    header = Header(SEGMENT, 3, origin=Origin(SEGMENT, 1_700_000_000_123))
+    assert parse_header(format_header(header), "log") == header
+    copied = Header(SEGMENT, 3, adopted=Adopted("t", 2), plain_copy=PlainCopy(SEGMENT, 0))
+    assert Header(SEGMENT, 3, adopted=Adopted("t", 2)).origin_ms == 2
+    assert copied.origin_ms is None
+    assert replace(copied, origin=Origin(SEGMENT, 1)).origin_ms == 1
+    assert replace(copied, origin=Origin("c0ffee00-0000-4000-8000-000000000001", 1)).origin_ms is None
 
 
 def test_a_line_that_was_carried_into_another_incarnation_means_nothing():
@@ -145,6 +160,7 @@ def test_the_plain_file_has_what_is_retained_and_the_segment_stays_what_it_is(st
     world.truncate(LOG, start)
     before, files = world.header(LOG), world.files(LOG)
     told = []
+    drive(world.client.plain_copies.files.replaces(LOG))  # the probe reads what it has written
     world.backend.read_bytes = 0
     copied = write(world, progress=told.append)
     through = world.backend.read_bytes
@@ -191,6 +207,18 @@ def test_a_file_that_is_not_the_segments_is_left_alone():
         write(world)
     assert raw(world) == b"somebody else's"
     assert not world.header(LOG).is_copying
+
+
+def test_a_folder_that_has_the_plain_name_is_named(tmp_path):
+    world = World(LocalBackend(sync=False), POLICY)
+    path = f"{tmp_path}/log"
+    for each in (path, f"{path}/below"):
+        world.create(each, [b"x" * 30])
+        world.seal(each)
+    with pytest.raises(FileExistsError, match="A folder has its plain name"):
+        write(world, path)
+    assert not world.header(path).is_copying
+    assert write(world, f"{path}/below").size == 30
 
 
 def test_the_file_that_was_adopted_gives_way_to_the_copy():
@@ -432,53 +460,200 @@ def test_whatever_happens_between_two_calls_no_copy_outlives_what_it_is_of(meanw
         no_copy_is_left(store)
 
 
-class Overwriting(BackendWrapper):
-    """A store whose joins overwrite, as those of S3 do; others act after a verb that is done."""
+class Meanwhile(BackendWrapper):
+    """Others act, once, just before or just after the request that makes the plain file."""
 
-    def __init__(self, inner, verb, then):
+    def __init__(self, inner, then, *, after=False, joins=True, replaces=True, deletes=True):
         super().__init__(inner)
-        self.verb = verb
+        self.can_join = joins
+        self.can_delete_if = deletes
         self.then = then
+        self.after = after
+        self.replaces = replaces
 
     async def call(self, verb, *args):
-        is_copy = verb == "join" and args[1] == LOG
-        if is_copy:
-            await super().call("delete", [LOG])
+        if verb == "join" and not self.replaces and args[2:] not in ((), (ABSENT,)):
+            raise UnsafeBackendError("this store knows no such condition")
+        is_made = (verb == "join" and args[1] == LOG) or (verb == "upload.finish" and args[0] == LOG)
+        if is_made and not self.after:
+            self.act()
         answer = await super().call(verb, *args)
-        if verb == self.verb and (is_copy or verb != "join"):
-            self.verb = None
-            self.then()
+        if is_made and self.after:
+            self.act()
         return answer
+
+    def act(self):
+        if self.then is not None:
+            then, self.then = self.then, None
+            then(self.inner)
+
+
+FOREIGN = b"of another program"
+
+
+def put(store, content=FOREIGN):
+    """As other programs write: whatever is there."""
+    drive(store.delete([LOG]))
+    drive(store.write(LOG, [content]))
+
+
+def put_as_long(store):
+    put(store, bytes(len(CONTENT)))
+
+
+def put_what_begins_alike(store):
+    put(store, CONTENT[:-1] + b"!")
 
 
 def removed_and_another_file_there(store):
     remove(World(store, POLICY))
-    drive(store.write(LOG, [b"of the user"]))
+    put(store)
 
 
-def shorter_by_another_writer(store):
-    drive(store.delete([LOG]))
-    drive(store.write(LOG, [CONTENT[:100]]))
-
-
-@pytest.mark.parametrize("verb", ["upload.finish", "join"])
-def test_a_file_that_came_after_the_segment_was_deleted_is_left_alone(verb):
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_file_that_came_after_the_segment_was_deleted_is_left_alone(after, joins):
     store = private_store()
-    world = World(Overwriting(store, verb, lambda: removed_and_another_file_there(store)), POLICY)
+    world = World(Meanwhile(store, removed_and_another_file_there, after=after, joins=joins), POLICY)
     fill(World(store, POLICY))
     with pytest.raises(FileNotFoundError):
         write(world)
-    assert world.backend.verb is None
-    assert raw(world) == world.content(LOG) == b"of the user"
+    assert world.backend.then is None
+    assert raw(world) == world.content(LOG) == FOREIGN
 
 
-def test_a_file_that_another_is_still_writing_is_not_taken_for_the_copy():
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("foreign", [put, put_as_long, put_what_begins_alike])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_file_that_others_put_there_just_before_or_after_the_join_is_not_lost(after, foreign, joins):
     store = private_store()
-    world = World(Overwriting(store, "join", lambda: shorter_by_another_writer(store)), POLICY)
+    world = World(Meanwhile(store, foreign, after=after, joins=joins), POLICY)
     fill(World(store, POLICY))
+    with pytest.raises(FileExistsError, match="not the segment's"):
+        write(world)
+    theirs = raw(world)
+    assert world.backend.then is None
+    assert theirs != CONTENT
+    assert world.header(LOG).adopted is None
+    assert not world.header(LOG).is_copying
+    assert world.content(LOG) == CONTENT
+    world.backend.shift_s = 2 * GRACE_S
+    collect(world)
+    assert raw(world) == theirs
+    remove_segment(world)
+    collect(world)
+    assert raw(world) == world.content(LOG) == theirs
+
+
+def remove_segment(world):
+    """The file of its name comes to life."""
+    drive(world.client.segments.delete(LOG))
+
+
+@pytest.mark.parametrize(
+    "store", [{}, {"replaces": False}, {"deletes": False}, {"joins": False}, {"joins": False, "deletes": False}]
+)
+def test_a_file_that_others_put_over_a_stale_copy_is_not_lost_when_that_is_replaced(store):
+    inner = private_store()
+    write(fill(World(inner, POLICY)))
+    world = World(Meanwhile(inner, put, **store), POLICY)
+    truncate(world)
+    with pytest.raises(FileExistsError, match="not the segment's"):
+        write(world)
+    assert raw(world) == FOREIGN
+    assert world.content(LOG) == CONTENT[100:]
+
+
+@pytest.mark.usefixtures("_virtual_time")
+@pytest.mark.parametrize("foreign", [put, put_as_long, put_what_begins_alike])
+@pytest.mark.parametrize("then", [rename, concat, replace_by_rename, overwrite, collect, remove_segment])
+def test_a_file_that_others_put_there_after_a_crash_is_not_taken_for_the_copy(then, foreign):
+    calls, trace = changing_calls(), trace_of_a_write()[1].backend.trace
+    joined = next(index for index in calls if trace[index][0] == "join" and trace[index][1][-1].path.startswith(LOG))
+    store = with_a_crash(joined, Fault.CRASH_BEFORE)
+    assert client(store).header(LOG).is_copying
+    foreign(store)
+    theirs = raw(client(store))
+    with pytest.raises(FileExistsError, match="not the segment's"):
+        write(client(store))
+    if then is rename:
+        drive(client(store).client.concats.rename(LOG, MOVED))
+    elif then is concat:
+        client(store).create(MOVED, [b"before "], POLICY)
+        drive(client(store).client.concats.concat(MOVED, [LOG]))
+    else:
+        then(client(store))
+    store.lapse(2 * GRACE_S)
+    collect(client(store))
+    collect(client(store))
+    assert raw(client(store)) == theirs
+    if then in (rename, concat, remove_segment):
+        assert client(store).content(LOG) == theirs
+
+
+@pytest.mark.usefixtures("_virtual_time")
+def test_what_a_dead_writer_has_joined_is_committed_without_writing_it_again():
+    last = changing_calls()[-1]
+    store = with_a_crash(last, Fault.CRASH_BEFORE)
+    assert raw(client(store)) == CONTENT
+    assert client(store).header(LOG).is_copying
+    told = []
+    world = client(store)
+    assert write(world, progress=told.append).size == 0
+    assert sum(told) == len(CONTENT)
+    assert world.header(LOG).has_plain_copy
+    assert not any(verb == "join" and LOG in map(str, args) for verb, args in world.backend.trace)
+
+
+def test_a_store_that_joins_over_whatever_is_there_writes_no_plain_copy():
+    class Careless(BackendWrapper):
+        async def call(self, verb, *args):
+            if verb == "join":
+                await super().call("delete", [args[1]])
+            return await super().call(verb, *args)
+
+    world = fill(World(Careless(private_store()), POLICY))
+    version, files = world.header(LOG).version, world.files(LOG)
+    with pytest.raises(UnsafeBackendError, match="a new file over an existing one did not fail"):
+        write(world)
+    assert (raw(world), world.header(LOG).version, world.files(LOG)) == (None, version, files)
+
+
+def test_a_store_without_any_condition_for_what_is_there_keeps_its_stale_copy():
+    world = fill(World(Meanwhile(private_store(), None, replaces=False, deletes=False), POLICY))
     write(world)
-    assert world.backend.verb is None
-    assert raw(world) == CONTENT
+    truncate(world)
+    version = world.header(LOG).version
+    with pytest.raises(UnsafeBackendError, match="delete it with another tool"):
+        write(world)
+    assert (raw(world), world.header(LOG).version) == (CONTENT, version)
+    drive(world.backend.delete([LOG]))
+    assert write(world).size == 144
+    assert raw(world) == CONTENT[100:]
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+@pytest.mark.parametrize("end", [remove, rename, concat])
+def test_a_copy_that_came_too_late_does_not_come_to_life(end, deletes):
+    inner = private_store()
+    fill(World(inner, POLICY))
+    late = Meanwhile(inner, lambda store: end(World(store, POLICY)), joins=False, deletes=deletes)
+    world = World(late, POLICY)
+    with pytest.raises(FileNotFoundError):
+        write(world)
+    assert raw(world) == (None if deletes else CONTENT)
+    assert not exists(world)
+
+
+def test_writers_at_the_same_moment_agree():
+    store = private_store()
+    fill(World(store, POLICY))
+    with ThreadPoolExecutor(WRITERS) as pool:
+        worlds = [World(store, POLICY) for _ in range(WRITERS)]
+        copies = [result.result() for result in [pool.submit(write, world) for world in worlds]]
+    assert sum(copy.size > 0 for copy in copies) == 1
+    assert raw(worlds[0]) == CONTENT
+    assert worlds[0].header(LOG).has_plain_copy
 
 
 # -- stores ----------------------------------------------------------------------------------------------------
@@ -528,3 +703,108 @@ def test_an_open_segment_is_not_touched_by_a_consolidation_that_asks_for_a_plain
     with pytest.raises(SegmentNotSealedError):
         fs.segment(f"{tmp_path}/log").consolidate(plain=True)
     assert len(fs.segment(f"{tmp_path}/log").chunks) == 2
+
+
+@pytest.mark.parametrize("size", [100, 2000])
+def test_on_a_disk_a_file_that_others_put_there_meanwhile_is_not_lost_and_no_half_copy_is_seen(tmp_path, size):
+    store = LocalBackend(sync=False)
+    log = f"{tmp_path}/log"
+    seen = []
+
+    class Watching(BackendWrapper):
+        async def call(self, verb, *args):
+            answer = await super().call(verb, *args)
+            if verb in ("upload.write", "read_range"):
+                seen.append((tmp_path / "log").exists())
+            if verb == "upload.write" and args[0] == log and is_foreign:
+                (tmp_path / "theirs").write_bytes(FOREIGN)
+                (tmp_path / "theirs").rename(tmp_path / "log")
+            return answer
+
+    world = World(Watching(store), POLICY)
+    world.backend.can_join = False
+    world.create(log, [bytes([number % 251]) * 50 for number in range(size // 50)], POLICY)
+    world.seal(log)
+    is_foreign = True
+    with pytest.raises(FileExistsError, match="not the segment's"):
+        write(world, log)
+    assert (tmp_path / "log").read_bytes() == FOREIGN
+    (tmp_path / "log").unlink()
+    is_foreign = False
+    seen.clear()
+    write(world, log)
+    assert not any(seen)
+    assert (tmp_path / "log").read_bytes() == world.content(log)
+    assert not any("tmp" in file for file in world.files(log))
+
+
+class MeanwhileOnS3(BackendWrapper):
+    """Another tool writes the plain name between the last check and the request that makes the file."""
+
+    def __init__(self, inner, path):
+        super().__init__(inner)
+        self.path = path
+        self.foreign = b""
+
+    async def call(self, verb, *args):
+        if self.foreign and ((verb == "join" and args[1] == self.path) or (verb, args[0]) == ("open_write", self.path)):
+            foreign, self.foreign = self.foreign, b""
+            await self._write_before_the_end(foreign)
+        return await super().call(verb, *args)
+
+    async def _write_before_the_end(self, foreign):
+        client = self.inner._client
+        call = client.call
+
+        async def hooked(name, **arguments):
+            is_end = name == "complete_multipart_upload" or (name == "put_object" and arguments["Body"] != foreign)
+            if is_end and arguments["Key"] == self.path.partition("/")[2]:
+                client.call = call
+                await call("put_object", Bucket=arguments["Bucket"], Key=arguments["Key"], Body=foreign)
+            return await call(name, **arguments)
+
+        client.call = hooked
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("chunk", "count"),
+    [
+        pytest.param(1000, 3, id="one request"),
+        pytest.param(9 * MIB, 2, id="joined"),
+        pytest.param(3 * MIB, 6, id="uploaded in parts", marks=pytest.mark.slow),
+    ],
+)
+def test_on_s3_a_file_that_another_tool_puts_between_the_check_and_the_join_is_not_lost(
+    s3_options, bucket, chunk, count
+):
+    path = f"{bucket}/log"
+    below = fsspec.filesystem("rolling", target_protocol="s3", target_options=s3_options, skip_instance_cache=True)
+    backend = MeanwhileOnS3(below._backend, path)
+    fs = fsspec.filesystem("rolling", backend=backend, max_bytes=chunk, inline_bytes=0, skip_instance_cache=True)
+    s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
+    content = b"".join(bytes([65 + number]) * chunk for number in range(count))
+    fs.create(path, policy=RollingPolicy(max_bytes=chunk, inline_bytes=0))
+    fs.append(path, content)
+    fs.seal(path)
+    copies = fs._client.plain_copies
+    # MinIO deletes unconditionally; moto completes uploads over any file unless there is to be none
+    assert fs._bridge.run(copies.files.replaces(path)) is not fs._bridge.run(copies.files.deletes(path))
+    backend.foreign = FOREIGN
+    with pytest.raises(FileExistsError, match="not the segment's"):
+        fs._bridge.run(copies.write(path))
+    assert (s3.cat_file(path), backend.foreign) == (FOREIGN, b"")
+    assert fs.cat_file(path) == content
+    s3.rm_file(path)
+    fs._bridge.run(copies.write(path))
+    assert s3.cat_file(path) == content
+    fs.truncate(path, 10)  # and over the older copy
+    backend.foreign = FOREIGN
+    with pytest.raises(FileExistsError, match="not the segment's"):
+        fs._bridge.run(copies.write(path))
+    assert (s3.cat_file(path), backend.foreign) == (FOREIGN, b"")
+    s3.rm_file(path)
+    fs._bridge.run(copies.write(path))
+    assert s3.cat_file(path) == fs.cat_file(path) == content[10:]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,13 @@ from pyspark.sql.types import StructType
 
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.read import RollingReader
 from rollingfs.spark.source.sink import RollingStreamWriter
 from rollingfs.spark.source.stream import DataLossError, RollingStreamReader
 
 SMALL = RollingPolicy(max_bytes=40, inline_bytes=10)
 ALL = ReadAllAvailable()
+YESTERDAY_S = time.time() - 24 * 3600
 SCHEMA = StructType().add("value", "string")
 
 
@@ -211,6 +215,51 @@ def test_a_plain_file_stays_itself_when_it_is_adopted(fs, tmp_path):
     rows, at = step(reader(path), reader(path).initialOffset())
     fs.append(path, b"more\n")
     assert (rows, step(reader(path), at)[0]) == (["plain"], ["more"])
+
+
+@pytest.mark.parametrize("is_truncated", [False, True])
+def test_a_plain_file_stays_itself_when_it_is_adopted_and_a_plain_copy_takes_its_place(fs, tmp_path, is_truncated):
+    path = adoptable(tmp_path)
+    at = step(reader(path), reader(path).initialOffset())[1]
+    assert step(reader(path), at)[0] == []
+    fs.append(path, b"more\n")
+    if is_truncated:
+        fs.truncate(path, len(b"plain\n"))
+    fs.seal(path)
+    segment = fs.segment(path)
+    for _ in range(2):
+        assert segment.consolidate(grace=0, plain=True).plain_bytes > 0
+        rows, after = step(reader(path), at)
+        assert rows == ["more"]
+        assert step(reader(path), after)[0] == []
+        os.unlink(path)  # the next one is written anew
+
+
+def test_a_batch_that_was_planned_goes_on_when_its_file_is_adopted_and_a_plain_copy_takes_its_place(fs, tmp_path):
+    path = adoptable(tmp_path)
+    batch = RollingReader(reader(path).options, SCHEMA)
+    parts = batch.partitions()
+    fs.seal(path)
+    assert fs.segment(path).consolidate(plain=True).plain_bytes > 0
+    assert [value for part in parts for rows in batch.read(part) for value in rows.column(0).to_pylist()] == ["plain"]
+
+
+def test_a_file_that_others_put_where_a_plain_copy_was_is_not_taken_for_the_old_one(fs, tmp_path):
+    path = adoptable(tmp_path)
+    at = step(reader(path), reader(path).initialOffset())[1]
+    fs.seal(path)
+    fs.segment(path).consolidate(plain=True)
+    fs.rm(path)
+    (tmp_path / "p").write_bytes(b"another\n")
+    with pytest.raises(DataLossError, match="another segment has this name"):
+        reader(path).latestOffset(at, ALL)
+
+
+def adoptable(tmp_path: Path) -> str:
+    """A plain file of yesterday."""
+    (tmp_path / "p").write_bytes(b"plain\n")
+    os.utime(tmp_path / "p", (YESTERDAY_S, YESTERDAY_S))
+    return str(tmp_path / "p")
 
 
 def test_arrow_streams_are_taken_whole(fs, tmp_path):

@@ -95,10 +95,13 @@ def identity(view: View) -> str:
 
 
 def is_same(view: View, known: str) -> bool:
-    """Whether offsets of the segment with that identity mean this one; a plain file stays itself when it is adopted."""
-    adopted = view.header.adopted if view.header is not None else None
-    if adopted is not None and known.startswith(PLAIN):
-        return known.split()[1] == str(adopted.modified_ms // 1000)
+    """Whether offsets of the segment with that identity mean this one; a plain file stays itself when it is adopted.
+
+    Also once a plain copy has taken its place: the header keeps the date of the file that was adopted.
+    """
+    if view.header is not None and known.startswith(PLAIN):
+        origin_ms = view.header.origin_ms
+        return origin_ms is not None and known.split()[1] == str(origin_ms // 1000)
     return identity(view) == known
 
 

@@ -1,0 +1,96 @@
+"""Whether a folder exists, found out page by page: the same answer however its entries fall into pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rollingfs import names
+from rollingfs.backend.contract import Backend, Page
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.client import Client
+from rollingfs.listing import Listings
+from rollingfs.runtime import drive
+from tests.hooks import private_memory
+
+FOLDER = "/folder"
+ALIVE = ("plain", "live", "replaced")
+DEAD = ("tombstone", "shadowed", "orphans", "ledger")
+FILES = ("log", "log ", "log!", "log#", "log$", "log$a", "log$i", "log-b", "logs")
+"""Some come between a file and its header: "log", "log#", "log$chunks", "log$header"."""
+
+
+class Paged(BackendWrapper):
+    """An object store that lists so many keys at once."""
+
+    def __init__(self, inner: Backend, keys_max: int) -> None:
+        super().__init__(inner)
+        self.has_folders = False
+        self.keys_max = keys_max
+        self.pages = 0
+
+    async def list_page(self, folder: str, place: str | None = None) -> Page:
+        self.pages += 1
+        entries = (await self.inner.list(folder)).entries
+        in_order = sorted(entries, key=lambda entry: entry.path + "/" * entry.is_folder)
+        start = int(place or 0)
+        end = start + self.keys_max
+        page = sorted(in_order[start:end], key=lambda entry: entry.path)
+        return Page(tuple(page), str(end) if end < len(in_order) else None)
+
+
+def _put(backend: MemoryBackend, path: str, state: str) -> None:
+    """Let something lie at a path."""
+    client = Client(backend)
+    if state in ("plain", "shadowed", "replaced"):
+        drive(backend.write(path, [b"data"]))
+    if state in ("live", "tombstone"):
+        drive(client.segments.create(path))
+    if state == "ledger":
+        drive(client.segments.create(names.ledger_path(names.parent(path))))
+    if state == "orphans":
+        drive(backend.write(f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}", [b"data"]))
+    if state in ("tombstone", "shadowed", "replaced"):
+        plain = backend.fs.store.get(path)
+        if plain is not None:
+            drive(client.segments.append(path, b"more"))  # adopts it, so that the tombstone names it
+        drive(client.segments.delete(path))
+        if state == "shadowed":  # as if it could not be deleted
+            backend.fs.store[path] = plain
+        elif state == "replaced":
+            drive(backend.write(path, [b"other"]))
+
+
+def _is_folder(contents: Mapping[str, str], keys_max: int) -> bool:
+    backend = private_memory()
+    for name, state in contents.items():
+        _put(backend, f"{FOLDER}/{name}", state)
+    return drive(Listings(Client(Paged(backend, keys_max))).is_folder(FOLDER))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*FILES, *(f"sub/{file}" for file in FILES[:2])]),
+        st.sampled_from([*ALIVE, *DEAD]),
+        max_size=4,
+    ).filter(lambda contents: list(contents.values()).count("ledger") <= 1),
+    st.integers(1, 4),
+)
+@example({"log": "shadowed", "log#": "tombstone"}, 1)
+@example({"log": "shadowed", "log!": "tombstone", "logs": "plain"}, 2)
+@example({"log": "shadowed", "sub/log": "live"}, 1)
+@example({"sub/log": "ledger", "log": "orphans"}, 1)
+def test_a_folder_exists_if_anything_lives_in_it_whatever_the_pages(contents: dict[str, str], keys_max: int) -> None:
+    assert _is_folder(contents, keys_max) == any(state in ALIVE for state in contents.values())
+
+
+def test_no_more_pages_are_asked_for_than_it_takes() -> None:
+    backend = private_memory()
+    for number in range(9):
+        _put(backend, f"{FOLDER}/{number}", "live" if number == 4 else "tombstone")
+    paged = Paged(backend, 4)  # a header and a chunk folder each
+    assert drive(Listings(Client(paged)).is_folder(FOLDER))
+    assert paged.pages == 3

@@ -1,0 +1,183 @@
+"""Whether there is a folder on S3: one short listing, however much is in it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.servers import require_module
+
+require_module("s3fs")
+
+import fsspec
+
+from rollingfs import RollingPolicy
+from rollingfs.backend import s3_folders
+from tests.proxy import Proxy, proxy_to
+from tests.servers import new_bucket
+
+HUGE_FILES = 10_500
+CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
+ASK = [lambda fs, path: fs.isdir(path), lambda fs, path: fs.exists(path), lambda fs, path: fs.info(path)]
+
+
+@pytest.fixture(scope="module")
+def way(moto: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(moto["endpoint_url"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(way: Proxy) -> Iterator[Proxy]:
+    yield way
+    way.fault = lambda _: None
+    way.seen.clear()
+
+
+@pytest.fixture(scope="module")
+def bucket(moto: dict[str, Any]) -> str:
+    return new_bucket(moto)
+
+
+@pytest.fixture
+def folder(bucket: str) -> str:
+    return f"{bucket}/{uuid.uuid4().hex}"
+
+
+def _connect(options: dict[str, Any], url: str) -> Any:
+    return fsspec.filesystem(
+        "rolling",
+        target_protocol="s3",
+        target_options=options | {"endpoint_url": url},
+        skip_instance_cache=True,
+        header_cache_s=0,
+    )
+
+
+@pytest.fixture
+def fs(moto: dict[str, Any], way: Proxy) -> Any:
+    """Has seen nothing yet."""
+    return _connect(moto, way.url)
+
+
+@pytest.fixture(scope="module")
+def plain(moto: dict[str, Any]) -> Any:
+    """A filesystem that does not go through the proxy."""
+    return _connect(moto, moto["endpoint_url"])
+
+
+def _listings(proxy: Proxy) -> list[int]:
+    """How many keys each listing asked for."""
+    queries = [parse_qs(urlsplit(seen.path).query) for seen in proxy.seen]
+    return [int(query.get("max-keys", ["1000"])[0]) for query in queries if "list-type" in query]
+
+
+def _put_files(plain: Any, folder: str, count: int) -> None:
+    raw = plain._backend.fs
+    raw.pipe({f"{folder}/{number:05d}": b"x" for number in range(count)}, batch_size=16)
+
+
+@pytest.mark.parametrize("ask", ASK, ids=["isdir", "exists", "info"])
+@pytest.mark.parametrize("content", ["files", "segments", "folders"])
+def test_whether_a_folder_is_there_takes_one_listing_of_a_few_keys(fs, plain, folder, proxy, content, ask):
+    count = s3_folders.FIRST_PAGE_KEYS_MAX + 4
+    if content == "files":
+        _put_files(plain, folder, count)
+    elif content == "folders":
+        plain._backend.fs.pipe({f"{folder}/{number}/file": b"x" for number in range(count)})
+    else:
+        for number in range(count // 2):  # a header and a chunk folder each
+            plain.create(f"{folder}/{number}", policy=CHUNKS)
+            plain.append(f"{folder}/{number}", b"data")
+    assert ask(fs, folder)
+    assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX] * (2 if content == "folders" else 1)
+    others = [seen for seen in proxy.seen if "list-type" not in seen.path]
+    assert len(others) <= 4, "twice the header and once the file of that name, and at most one header within"
+
+
+def test_a_segment_with_many_chunks_is_one_entry_of_its_folder(fs, plain, folder, proxy):
+    plain.create(f"{folder}/log", policy=CHUNKS)
+    plain.append(f"{folder}/log", b"0123456789" * 30)
+    assert len(plain._backend.fs.find(f"{folder}/log$chunks")) == 30
+    assert fs.isdir(folder)
+    assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX]
+
+
+def test_what_no_segment_lives_by_makes_no_folder(fs, plain, folder, proxy):
+    count = s3_folders.FIRST_PAGE_KEYS_MAX + 4
+    plain._backend.fs.pipe({f"{folder}/log{number}$chunks/{number:020d}-0": b"x" for number in range(count)})
+    assert (fs.isdir(folder), fs.exists(folder)) == (False, False)
+    with pytest.raises(FileNotFoundError):
+        fs.info(folder)
+    assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX, 1000] * 3
+    plain.create(f"{folder}/zz")
+    assert (fs.isdir(folder), fs.exists(folder), fs.info(folder)["type"]) == (True, True, "directory")
+
+
+def test_segments_behind_many_deleted_ones_make_a_folder(fs, plain, folder, proxy, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(s3_folders, "FIRST_PAGE_KEYS_MAX", 2)
+    for number in range(4):
+        plain.create(f"{folder}/{number}")
+    for number in range(3):
+        plain.rm(f"{folder}/{number}")
+    assert fs.isdir(folder)
+    assert _listings(proxy) == [2, 1000]
+    plain.rm(f"{folder}/3")
+    assert not fs.isdir(folder)
+
+
+def test_nothing_and_a_file_are_no_folders(fs, plain, folder, proxy):
+    plain.pipe_file(f"{folder}/file", b"x")
+    for path in (f"{folder}/absent", f"{folder}/fil"):
+        proxy.seen.clear()
+        assert not fs.exists(path)
+        assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX]
+    assert not fs.isdir(f"{folder}/file")
+    assert not fs.isdir(f"{folder}-absent-bucket/folder")
+
+
+def test_a_folder_that_is_but_a_marker_is_there(fs, plain, folder):
+    plain._backend.fs.call_s3("put_object", Bucket=folder.partition("/")[0], Key=f"{folder.partition('/')[2]}/")
+    assert fs.isdir(folder)
+
+
+@pytest.mark.parametrize("keys_max", [1, 2, 3, 1000])
+def test_pages_together_are_the_listing(plain, folder, keys_max, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(s3_folders, "FIRST_PAGE_KEYS_MAX", keys_max)
+    backend, run = plain._backend, plain._bridge.run
+    plain._backend.fs.pipe({f"{folder}/{name}": b"x" for name in ("a", "a/b", "a$b", "a-b/c", "ä", "z")})
+    entries, place = [], None
+    while True:
+        page = run(backend.list_page(folder, place))
+        assert list(page.entries) == sorted(page.entries, key=lambda entry: entry.path)
+        entries += page.entries
+        place = page.next_place
+        if place is None:
+            break
+    assert sorted(entries, key=lambda entry: entry.path) == list(run(backend.list(folder)).entries)
+    with pytest.raises(FileNotFoundError):
+        run(backend.list_page(f"{folder}/absent"))
+    with pytest.raises(NotADirectoryError):
+        run(backend.list_page(f"{folder}/z"))
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+def test_a_folder_of_ten_thousand_is_looked_at_as_one_of_ten(minio: dict[str, Any]) -> None:
+    folder = f"{new_bucket(minio)}/huge"
+    plain = _connect(minio, minio["endpoint_url"])
+    plain.create(f"{folder}/log", policy=CHUNKS)
+    header = plain._bridge.run(plain._backend.read(f"{folder}/log$header")).data
+    for suffix, data in (("$header", header), (f"$chunks/{0:020d}-0", b"x")):
+        paths = [f"{folder}/log{number:05d}{suffix}" for number in range(HUGE_FILES // 2)]
+        plain._backend.fs.pipe(dict.fromkeys(paths, data), batch_size=32)
+    with proxy_to(minio["endpoint_url"]) as proxy:
+        for ask in ASK:
+            proxy.seen.clear()
+            assert ask(_connect(minio, proxy.url), folder)
+            assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX]
+            assert len(proxy.seen) <= 5

@@ -1,0 +1,225 @@
+"""A store that speaks https, and proxies: our own ways of sending trust what botocore trusts, and go where it goes."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import require_module
+
+require_module("s3fs")
+
+import fsspec
+from fsspec.asyn import sync
+from s3fs import S3FileSystem
+
+from rollingfs import RollingPolicy
+from rollingfs.backend import s3_client, s3_receive
+from rollingfs.backend.s3 import S3Backend
+from tests.certificates import make_certificate
+from tests.proxy import Proxy, proxy_to
+from tests.servers import new_bucket
+
+MIB = 2**20
+DATA = os.urandom(13 * MIB)
+CHUNKS = RollingPolicy(max_bytes=6 * MIB, inline_bytes=100)
+BUNDLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+
+Trust = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def no_outside_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the proxies and certificates of whoever runs the tests out of them."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name in BUNDLES:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def tls_bucket(minio_tls: tuple[dict[str, Any], Path]) -> str:
+    options, certificate = minio_tls
+    backend = S3Backend(S3FileSystem(**options, client_kwargs={"verify": str(certificate)}))
+    bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
+    sync(backend.loop, backend.make_folder, bucket)
+    return bucket
+
+
+@pytest.fixture
+def tls_path(tls_bucket: str) -> str:
+    return f"{tls_bucket}/{uuid.uuid4().hex}/log"
+
+
+def _connect(options: dict[str, Any], **more: Any) -> Any:
+    return fsspec.filesystem(
+        "rolling", target_protocol="s3", target_options=options | more, skip_instance_cache=True, header_cache_s=0
+    )
+
+
+def _backend(options: dict[str, Any], **more: Any) -> S3Backend:
+    return S3Backend(S3FileSystem(**options, **more, skip_instance_cache=True))
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes came straight into their place, for each answer."""
+    counts: list[int] = []
+
+    class Counted(s3_receive.Received):
+        def __init__(self, url: str, count: int) -> None:
+            super().__init__(url, count)
+            counts.append(count)
+
+    monkeypatch.setattr(s3_receive, "Received", Counted)
+    return counts
+
+
+@pytest.fixture(
+    params=["verify", pytest.param("AWS_CA_BUNDLE", marks=pytest.mark.slow), "REQUESTS_CA_BUNDLE", "unverified"]
+)
+def trust(
+    request: pytest.FixtureRequest, minio_tls: tuple[dict[str, Any], Path], monkeypatch: pytest.MonkeyPatch
+) -> Trust:
+    """One way to make a client accept the store: the options it takes."""
+    certificate = str(minio_tls[1])
+    if request.param in BUNDLES:
+        monkeypatch.setenv(request.param, certificate)
+        return {}
+    return {"client_kwargs": {"verify": certificate if request.param == "verify" else False}}
+
+
+# -- https ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.s3
+def test_all_ways_of_sending_work_over_https(minio_tls, trust, tls_path, received):
+    fs = _connect(minio_tls[0], **trust)
+    client = sync(fs._backend.loop, fs._backend._client.session)
+    signed: Counter[str] = Counter()
+    client.meta.events.register("before-sign.s3.PutObject", lambda **_: signed.update(["PutObject"]))
+    fs.create(tls_path, policy=CHUNKS)
+    appended = [fs.append(tls_path, b"%02d" % number) for number in range(10)]
+    assert appended == list(range(0, 20, 2))
+    assert fs.cat_file(tls_path) == b"".join(b"%02d" % number for number in range(10))
+    with fs.open(f"{tls_path}-large", "wb", policy=CHUNKS) as file:
+        file.write(DATA)
+    assert fs.cat_file(f"{tls_path}-large") == DATA
+    with fs.open(f"{tls_path}-large", "rb") as file:
+        assert b"".join(iter(lambda: file.read(2 * MIB), b"")) == DATA
+    starts = [0, 5 * MIB, 11 * MIB]
+    ranges = fs.cat_ranges([f"{tls_path}-large"] * 3, starts, [start + MIB + 7 for start in starts])
+    assert ranges == [DATA[start : start + MIB + 7] for start in starts]
+    is_checked = trust.get("client_kwargs", {}).get("verify") is not False
+    assert (len(received) > 10) == is_checked, "what is not checked is left to botocore"
+    assert signed["PutObject"] < 10, "headers are replaced by template"
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("wrong", ["no CA", "another CA", "another name"])
+def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bucket, tmp_path, received):
+    options, certificate = minio_tls
+    path = f"{tls_bucket}/{uuid.uuid4().hex}/log"
+    trusting = _connect(options, client_kwargs={"verify": str(certificate)})
+    trusting.pipe_file(path, DATA)
+    more: dict[str, Any] = {}
+    if wrong == "another CA":
+        more = {"client_kwargs": {"verify": str(make_certificate(tmp_path))}}
+    elif wrong == "another name":
+        more = {"client_kwargs": {"verify": str(certificate)}}
+        options = options | {"endpoint_url": options["endpoint_url"].replace("127.0.0.1", "localhost")}
+    fs, backend = _connect(options, **more), _backend(options, **more)
+    (chunk,) = trusting._backend.fs.find(f"{path}$chunks")[:1]
+    for attempt in (
+        lambda: fs.append(path, b"data"),
+        lambda: fs.cat_file(path),
+        lambda: fs.pipe_file(f"{path}-new", b"data"),
+        lambda: sync(backend.loop, backend.read_range, chunk, 0, 2 * MIB),
+        lambda: sync(backend.loop, backend.create, f"{path}-raw", b"data"),
+    ):
+        with pytest.raises(OSError, match=r"CERTIFICATE_VERIFY_FAILED.*client_kwargs=.*AWS_CA_BUNDLE"):
+            attempt()
+    assert received == []
+    assert trusting.find(path.rpartition("/")[0]) == [path]
+    assert trusting.info(path)["size"] == len(DATA)
+
+
+@pytest.mark.s3
+def test_a_certificate_is_refused_once_and_not_five_times(minio_tls, tls_path, monkeypatch):
+    pauses: list[float] = []
+    monkeypatch.setattr(s3_client.random, "uniform", lambda low, high: pauses.append(high) or 0.0)
+    backend = _backend(minio_tls[0])
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        sync(backend.loop, backend.read, tls_path)
+    assert pauses == []
+
+
+@pytest.mark.s3
+def test_a_client_that_trusts_nobody_does_not_use_the_connection_of_one_that_does(minio_tls, tls_path, received):
+    options, certificate = minio_tls
+    trusting = _backend(options, client_kwargs={"verify": str(certificate)})
+    sync(trusting.loop, trusting.write, tls_path, [DATA])
+    assert sync(trusting.loop, trusting.read_range, tls_path, 0, 2 * MIB) == DATA[: 2 * MIB]
+    assert received == [2 * MIB]
+    backend = _backend(options)
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        sync(backend.loop, backend.read_range, tls_path, 0, 2 * MIB)
+
+
+# -- proxies -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(moto["endpoint_url"]) as proxy:
+        yield proxy
+
+
+def _use(backend: S3Backend, bucket: str) -> None:
+    """Send something each way there is."""
+    token = sync(backend.loop, backend.create, f"{bucket}/header", b"0")
+    for number in range(1, 4):
+        token = sync(backend.loop, backend.replace, f"{bucket}/header", b"%d" % number, token)
+    sync(backend.loop, backend.write, f"{bucket}/chunk", [DATA[: 3 * MIB]])
+    assert sync(backend.loop, backend.read_range, f"{bucket}/chunk", 0, 2 * MIB) == DATA[: 2 * MIB]
+
+
+@pytest.mark.parametrize("where", ["config", "environment", "environment, changed later"])
+def test_all_requests_go_through_the_proxy_that_botocore_uses(moto, proxy, received, where, monkeypatch):
+    bucket = new_bucket(moto)
+    more: dict[str, Any] = {"config_kwargs": {"proxies": {"http": proxy.url}}} if where == "config" else {}
+    if where != "config":
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    backend = _backend(moto, **more)
+    if where == "environment, changed later":  # botocore looks when it makes a client
+        sync(backend.loop, backend._client.session)
+        monkeypatch.delenv("HTTP_PROXY")
+    _use(backend, bucket)
+    assert (len(proxy.of("PUT")), len(proxy.of("GET"))) == (5, 1)
+    assert {seen.path.partition("//")[0] for seen in proxy.seen} == {"http:"}, "a proxy is sent whole URLs"
+    assert received == []
+
+
+@pytest.mark.parametrize("where", ["for https", "past it", "overruled"])
+def test_a_proxy_that_botocore_does_not_use_is_in_nobodys_way(moto, proxy, received, where, monkeypatch):
+    bucket, more = new_bucket(moto), {}
+    monkeypatch.setenv("HTTPS_PROXY" if where == "for https" else "HTTP_PROXY", proxy.url)
+    if where == "past it":
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    elif where == "overruled":
+        more = {"config_kwargs": {"proxies": {}}}
+    _use(_backend(moto, **more), bucket)
+    assert proxy.seen == []
+    assert received == [2 * MIB]
+
+
+def test_names_past_which_proxies_go_are_no_proxy(moto, received, monkeypatch):
+    bucket = new_bucket(moto)
+    monkeypatch.setenv("NO_PROXY", "internal.example")
+    _use(_backend(moto), bucket)
+    assert received == [2 * MIB]
