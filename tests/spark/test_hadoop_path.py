@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.header import Phase, PlainCopy
+from rollingfs.header import PlainCopy
 from rollingfs.policy import RollingPolicy
 from tests.servers import require_module
 from tests.spark.world import Place
@@ -301,24 +301,68 @@ def test_a_deleted_segment_leaves_a_tombstone_that_yields_to_a_plain_file(place)
     assert place.listed() == {"log": 5}
 
 
-def test_a_segment_whose_plain_copy_is_being_written_is_neither_deleted_nor_renamed_nor_overwritten(place):
-    path = f"{place.path}/log"
-    place.segment("log", b"bytes" * 100)
+def begin_copy(place: Place, name: str, left: bytes = b"bytes" * 100) -> None:
+    """A sealed segment whose plain copy somebody died at before its last commit, with a file under its plain name."""
+    path = f"{place.path}/{name}"
+    place.segment(name, b"bytes" * 100)
     place.run(place.client.segments.seal(path))
 
-    async def begin(base, attempt):
+    async def step(base: Any, attempt: Any) -> Any:
         return dataclasses.replace(base.header, plain_copy=PlainCopy(base.header.segment, base.header.start, 1))
 
-    place.run(place.client.committer.commit(path, begin))
-    for change in (
-        lambda: place.fs.delete(place.hadoop_path("log"), False),
-        lambda: place.fs.rename(place.hadoop_path("log"), place.hadoop_path("other")),
-        lambda: place.create("log", b"new"),
-    ):
-        with pytest.raises(Exception, match="its plain copy is being written"):
-            change()
-    assert place.content("log") == b"bytes" * 100
-    assert place.header("log").phase is Phase.SEALED
+    place.run(place.client.committer.commit(path, step))
+    place.plain(name, left)
+
+
+CHANGES: dict[str, Callable[[Place], object]] = {
+    "delete": lambda place: place.fs.delete(place.hadoop_path("log"), False),
+    "rename": lambda place: place.fs.rename(place.hadoop_path("log"), place.hadoop_path("other")),
+    "overwrite": lambda place: place.create("log", b"new"),
+}
+
+
+def test_a_segment_whose_plain_copy_was_broken_off_is_read_and_listed(place):
+    begin_copy(place, "log")
+    assert place.read("log") == b"bytes" * 100
+    assert place.listed() == {"log": 500}
+    with pytest.raises(Exception, match="log is sealed at length 500"):
+        place.append("log", b"more")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_on_disk_java_gives_up_a_plain_copy_that_was_broken_off(disk, change):
+    begin_copy(disk, "log")
+    CHANGES[change](disk)
+    expected = {"delete": {}, "rename": {"other": b"bytes" * 100}, "overwrite": {"log": b"new"}}[change]
+    assert {name: disk.content(name) for name in disk.listed()} == expected
+    header = disk.header("log")
+    assert not header.is_copying
+    assert header.adopted.token == disk.run(disk.client.backend.stat(f"{disk.path}/log")).token
+    disk.run(disk.client.collector.collect(f"{disk.path}/log", grace_s=0))
+    assert {name: disk.content(name) for name in disk.listed()} == expected
+
+
+def test_on_disk_a_file_that_is_no_copy_comes_to_life_when_java_deletes_the_segment(disk):
+    begin_copy(disk, "log", b"other" * 100)
+    assert disk.read("log") == b"bytes" * 100
+    assert disk.fs.delete(disk.hadoop_path("log"), False)
+    assert disk.listed() == {"log": 500}
+    assert disk.content("log") == disk.read("log") == b"other" * 100
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("change", CHANGES)
+def test_on_s3_java_refuses_while_a_plain_copy_is_under_way_and_says_what_settles_it(s3, change):
+    begin_copy(s3, "log")
+    before = s3.header("log")
+    command = f"rollingfs consolidate --plain s3a://{s3.path}/log"
+    with pytest.raises(Exception, match=f"(?s)its plain copy is being written since 1970-01-01.*`{command}`"):
+        CHANGES[change](s3)
+    assert s3.header("log") == before
+    s3.run(s3.client.plain_copies.write(f"{s3.path}/log"))
+    CHANGES[change](s3)
+    expected = {"delete": {}, "rename": {"other": b"bytes" * 100}, "overwrite": {"log": b"new"}}[change]
+    assert {name: s3.content(name) for name in s3.listed()} == expected
 
 
 def test_a_plain_file_that_was_adopted_stays_hidden_after_the_segment_is_deleted(place):

@@ -70,15 +70,20 @@ def spark_session(folder: Path) -> Iterator[Any]:
         session.stop()
 
 
-def run_java(main: str, *arguments: str, classes: Path) -> str:
-    """Run a class of `tests/spark/java`, compiled into `classes` beside our own jar; its output."""
+def java_command(main: str, classes: Path, *more: str) -> list[str]:
+    """How to run a class of `tests/spark/java`, compiled into `classes`, with our own jar and `more` on its path."""
     from rollingfs.spark import jar
 
-    path = os.pathsep.join([str(jar.own_jar()), f"{jar.spark_jars()}/*"])
+    path = os.pathsep.join([str(jar.own_jar()), f"{jar.spark_jars()}/*", *more])
     source = JAVA_TESTS / f"{main}.java"
     compile_it = ["javac", "-proc:none", "-nowarn", "-Xlint:none", "-d", str(classes), "-cp", path, str(source)]
     subprocess.run(compile_it, check=True, timeout=JVM_S_MAX, capture_output=True)
-    command = ["java", "-cp", f"{classes}{os.pathsep}{path}", f"rollingfs.hadoop.{main}", *arguments]
+    return ["java", "-cp", f"{classes}{os.pathsep}{path}", f"rollingfs.hadoop.{main}"]
+
+
+def run_java(main: str, *arguments: str, classes: Path) -> str:
+    """Run a class of `tests/spark/java`; its output."""
+    command = [*java_command(main, classes), *arguments]
     done = subprocess.run(command, timeout=JVM_S_MAX, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -26,19 +26,22 @@ import rollingfs.hadoop.Transitions.Verdict;
  * {@code commit}; specified in {@code docs/protocol.md}.
  */
 final class Committer {
-    private static final long COMMIT_MS_MAX = 60_000;
+    /** Not final, because tests have less time. */
+    static volatile long commitMsMax = 60_000;
     private static final int REFUSALS_MAX = 2;
     /** So often is an index page looked for that a header names; it may be another segment's, just being replaced. */
     private static final int GONE_MAX = 3;
     final Store store;
     final Pages pages;
+    private final Segments segments;
     private final Probe probe;
     private final Merges merges;
     private final String writer = UUID.randomUUID().toString().replace("-", "");
     private final AtomicLong numbers = new AtomicLong();
 
-    Committer(Store store) {
-        this.store = store;
+    Committer(Segments segments) {
+        this.segments = segments;
+        this.store = segments.store;
         this.pages = new Pages(store);
         this.probe = new Probe(store);
         this.merges = new Merges(this);
@@ -63,7 +66,7 @@ final class Committer {
         final Set<String> named;
         private final Map<List<Entry>, Page> pages = new HashMap<>();
         private final long number;
-        private final long deadline = System.nanoTime() + COMMIT_MS_MAX * 1_000_000;
+        private final long deadline = System.nanoTime() + commitMsMax * 1_000_000;
         private int count;
         private int gone;
 
@@ -100,7 +103,7 @@ final class Committer {
      */
     Header commit(String path, Set<String> named, Step step) throws IOException {
         probe.check(path);
-        long deadline = System.nanoTime() + COMMIT_MS_MAX * 1_000_000;
+        long deadline = System.nanoTime() + commitMsMax * 1_000_000;
         while (true) {
             try {
                 // one commit in flight per writer and segment, else their numbers could overtake each other
@@ -249,7 +252,7 @@ final class Committer {
             throw unknown(path, "the store did not answer in time", null);
         }
         throw new RollingException.Conflict(path + ": other writers were faster " + attempt.count + " times in "
-                + COMMIT_MS_MAX + " ms; nothing was written");
+                + commitMsMax + " ms; nothing was written");
     }
 
     private static RollingException unknown(String path, String why, Throwable cause) {
@@ -257,14 +260,32 @@ final class Committer {
                 + "); read the segment before repeating it", cause);
     }
 
-    /** Resolve the sources of all marks that a segment has, and drop the lines. */
+    /** Resolve the sources of all marks that a segment has, and give up its plain copy; drop the lines. */
     private void settle(String path) throws IOException {
         Header found = load(path).header();
         if (found == null) {
             return;
         }
         List<Mark> marks = merges.settle(path, found);
-        commit(path, (base, attempt) -> base.header() == null ? null : Transitions.settle(base.header(), marks));
+        commit(path, (base, attempt) -> {
+            if (base.header() == null) {
+                return null;
+            }
+            Header next = Transitions.settle(base.header(), marks);
+            return Transitions.copyUnderWay(next) == null ? next : withoutCopy(path, next);
+        });
+    }
+
+    private Header withoutCopy(String path, Header header) throws IOException {
+        if (store.hasUploads()) {
+            String url = store.hadoopPath(path).toString();
+            String since = Transitions.copyUnderWay(header).split(" ")[3];
+            throw new RollingException(url + ": its plain copy is being written since " + since + ", or that was "
+                    + "broken off, and only rollingfs in Python can take back what is being uploaded. Nothing was "
+                    + "changed, and it can be read. Finish the copy by `rollingfs consolidate --plain " + url
+                    + "`, then try again; or use `rollingfs rm` or `rollingfs mv`, which give the copy up");
+        }
+        return Transitions.settleCopy(header, segments.leftCopy(path, header));
     }
 
     // -- drops -----------------------------------------------------------------------------------------------

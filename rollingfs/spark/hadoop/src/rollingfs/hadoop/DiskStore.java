@@ -35,7 +35,7 @@ import rollingfs.hadoop.Header.Adopted;
  *
  * <p>It looks at files itself, because {@code RawLocalFileSystem} forks a process per file to learn permissions.
  */
-final class DiskStore extends Store {
+class DiskStore extends Store {
     private static final String ATTRIBUTES = "unix:ino,mode,size,lastModifiedTime,isDirectory,isRegularFile";
     private static final int TOKEN_HEAD_BYTES = 256;
     private static final int PERMISSIONS = 07777;
@@ -52,6 +52,11 @@ final class DiskStore extends Store {
     @Override
     boolean hasFolders() {
         return true;
+    }
+
+    @Override
+    boolean hasUploads() {
+        return false;
     }
 
     // -- reading ---------------------------------------------------------------------------------------------
@@ -207,7 +212,7 @@ final class DiskStore extends Store {
 
     @Override
     void create(String header, byte[] data) throws IOException {
-        java.nio.file.Path temporary = writeTemporary(header, data);
+        java.nio.file.Path temporary = writeTemporary(Names.chunksFolder(Names.segmentOfHeader(header)), data);
         try {
             // a link is atomic, and fails over whatever is there
             Files.createLink(java.nio.file.Path.of(header), temporary);
@@ -236,7 +241,7 @@ final class DiskStore extends Store {
         }
         Set<PosixFilePermission> mode = Files.getPosixFilePermissions(file);
         FileTime old = Files.getLastModifiedTime(file);
-        java.nio.file.Path temporary = writeTemporary(header, data);
+        java.nio.file.Path temporary = writeTemporary(Names.chunksFolder(Names.segmentOfHeader(header)), data);
         try {
             Files.setPosixFilePermissions(temporary, mode);
             Instant later = old.toInstant().plusNanos(1);
@@ -248,13 +253,23 @@ final class DiskStore extends Store {
         }
     }
 
-    private java.nio.file.Path writeTemporary(String header, byte[] data) throws IOException {
-        String folder = Names.chunksFolder(Names.segmentOfHeader(header));
+    private java.nio.file.Path writeTemporary(String folder, byte[] data) throws IOException {
         String temporary = folder + "/" + Names.newTemporaryName();
         try (OutputStream stream = newFile(temporary)) {
             stream.write(data);
         }
         return java.nio.file.Path.of(temporary);
+    }
+
+    @Override
+    void write(String path, byte[] data) throws IOException {
+        java.nio.file.Path temporary = writeTemporary(Names.parent(path), data);
+        try {
+            Files.move(temporary, java.nio.file.Path.of(path), StandardCopyOption.ATOMIC_MOVE);
+        } finally {
+            Files.deleteIfExists(temporary);
+        }
+        flushFolder(Names.parent(path));
     }
 
     @Override

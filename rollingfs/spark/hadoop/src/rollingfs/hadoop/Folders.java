@@ -162,16 +162,15 @@ final class Folders {
             return false;
         }
         if (view.isFile()) {
+            unmark(Names.parent(path)); // first: once the segment is gone, nothing may fail any more
             deleteFile(path, view);
-            unmark(Names.parent(path));
             return true;
         }
         if (!isRecursive && hasContent(store.list(path))) {
             throw new PathIsNotEmptyDirectoryException(path);
         }
-        boolean isDeleted = deleteFolder(path);
         unmark(Names.parent(path));
-        return isDeleted;
+        return deleteFolder(path);
     }
 
     private void deleteFile(String path, View view) throws IOException {
@@ -239,8 +238,8 @@ final class Folders {
             return false;
         }
         if (from.isFolder() && (store.holdsSegments(source) || (to.isFolder() && !isAlive(target)))) {
-            moveFolder(source, target);
             unmark(Names.parent(source));
+            moveFolder(source, target);
             return true;
         }
         return renameOne(source, target, from);
@@ -254,8 +253,8 @@ final class Folders {
     /** A segment by header; anything else as the filesystem below does it. */
     private boolean renameOne(String source, String target, View from) throws IOException {
         if (from.header() != null) {
+            unmark(Names.parent(source)); // first: once it is renamed, nothing may fail any more
             renames.rename(source, target);
-            unmark(Names.parent(source));
             return true;
         }
         return store.fs.rename(below(source), below(target));

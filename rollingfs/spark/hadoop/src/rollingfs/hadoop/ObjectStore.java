@@ -65,6 +65,11 @@ final class ObjectStore extends Store {
         return false;
     }
 
+    @Override
+    boolean hasUploads() {
+        return true;
+    }
+
     // -- reading ---------------------------------------------------------------------------------------------
 
     @Override
@@ -234,16 +239,25 @@ final class ObjectStore extends Store {
     }
 
     private static void write(FSDataOutputStream stream, byte[] data) throws IOException {
-        try (stream) {
+        try {
             stream.write(data);
+        } catch (Throwable error) {
+            stream.abort(); // to close it would put what was written so far, or nothing, in place of a header
+            throw error;
         }
+        stream.close();
     }
 
     @Override
-    OutputStream newFile(String path) throws IOException {
+    FSDataOutputStream newFile(String path) throws IOException {
         FSDataOutputStreamBuilder<?, ?> builder = builder(path);
         builder.opt(NO_PROBES, true);
         return builder.build();
+    }
+
+    @Override
+    void write(String path, byte[] data) throws IOException {
+        write(newFile(path), data);
     }
 
     @Override

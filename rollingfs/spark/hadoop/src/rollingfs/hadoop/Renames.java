@@ -1,7 +1,6 @@
 package rollingfs.hadoop;
 
 import java.io.IOException;
-import java.io.OutputStream;
 import java.util.List;
 import java.util.SortedSet;
 import java.util.UUID;
@@ -81,7 +80,9 @@ final class Renames {
                 return null;
             }
             Header next = Transitions.check(base.header(), source).copy();
-            Transitions.checkNoCopyUnderWay(next);
+            if (Transitions.copyUnderWay(next) != null) {
+                throw new Transitions.MarksFull(next);
+            }
             next.merge = new Merge(txn, Names.relative(Names.parent(source), target), incarnation, next.phase,
                     System.currentTimeMillis());
             next.phase = Phase.MERGING;
@@ -92,9 +93,8 @@ final class Renames {
     /** Say in every folder that the entries name that the target refers to it. */
     private void pin(String source, String target, String txn, Header frozen) throws IOException {
         for (String folder : folders(source, frozen)) {
-            try (OutputStream stream = committer.store.newFile(folder + "/" + Names.PIN_PREFIX + txn)) {
-                stream.write(Codec.formatPin(txn, source, target, folder));
-            }
+            // whole or not at all: a torn pin would keep the folder from being collected
+            committer.store.write(folder + "/" + Names.PIN_PREFIX + txn, Codec.formatPin(txn, source, target, folder));
         }
     }
 

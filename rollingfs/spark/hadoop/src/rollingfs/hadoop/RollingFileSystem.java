@@ -49,23 +49,25 @@ public class RollingFileSystem extends FileSystem {
         }
         setConf(conf);
         String below = scheme.substring(SCHEME_PREFIX.length());
-        if (below.equals("file")) {
-            FileSystem raw = new RawLocalFileSystem(); // the checked one would believe stale .crc files
-            raw.initialize(URI.create("file:///"), conf);
-            store = new DiskStore(raw);
-            uri = URI.create(scheme + ":///");
-        } else {
-            String authority = name.getAuthority();
-            if (authority == null) {
-                throw new IOException(name + " names no bucket or host");
-            }
-            store = new ObjectStore(FileSystem.get(
-                    URI.create((below.equals("s3") ? "s3a" : below) + "://" + authority), conf));
-            uri = URI.create(scheme + "://" + authority);
-        }
+        uri = URI.create(below.equals("file") ? scheme + ":///" : scheme + "://" + name.getAuthority());
+        store = storeOf(below, name, conf);
         segments = new Segments(store);
         folders = new Folders(segments, this::statusOf);
         workingDirectory = wrap(store.fs.getWorkingDirectory());
+    }
+
+    /** The store that a URL lies on; {@code below} is its scheme without the prefix. */
+    Store storeOf(String below, URI name, Configuration conf) throws IOException {
+        if (below.equals("file")) {
+            FileSystem raw = new RawLocalFileSystem(); // the checked one would believe stale .crc files
+            raw.initialize(URI.create("file:///"), conf);
+            return new DiskStore(raw);
+        }
+        if (name.getAuthority() == null) {
+            throw new IOException(name + " names no bucket or host");
+        }
+        return new ObjectStore(FileSystem.get(
+                URI.create((below.equals("s3") ? "s3a" : below) + "://" + name.getAuthority()), conf));
     }
 
     // -- names -----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -23,12 +24,13 @@ import rollingfs.hadoop.Uploads.Stored;
 /** What paths are, and the operations on one segment: append, overwrite, delete, adopt. */
 final class Segments {
     private static final int ADOPTIONS_MAX = 8;
+    private static final int COMPARED_BYTES = 1024 * 1024;
     final Store store;
     final Committer committer;
 
     Segments(Store store) {
         this.store = store;
-        this.committer = new Committer(store);
+        this.committer = new Committer(this);
     }
 
     /** What is at a path: a live header, else a plain file or a folder, else nothing. */
@@ -99,6 +101,35 @@ final class Segments {
     Adopted shadow(String path, Header base) throws IOException {
         FileInfo plain = plain(path, base);
         return plain == null ? null : new Adopted(store.token(plain), plain.modifiedMs());
+    }
+
+    /** The line that hides what is left of the plain copy under way; null if that is nothing, or somebody else's. */
+    Adopted leftCopy(String path, Header header) throws IOException {
+        FileInfo file = plain(path, null);
+        if (file == null) {
+            return null;
+        }
+        String token = store.token(file);
+        boolean isCopy = isCopy(path, header, file) && token.equals(store.token(file));
+        return isCopy ? new Adopted(token, file.modifiedMs()) : null;
+    }
+
+    /** Whether a file has the very bytes that the plain copy under way must have, as far as they are retained. */
+    private boolean isCopy(String path, Header header, FileInfo file) throws IOException {
+        long start = Long.parseLong(Transitions.copyUnderWay(header).split(" ")[2]);
+        if (file.size() != header.length() - start || start > header.start || header.size() == 0) {
+            return false;
+        }
+        try (InputStream found = store.openPlain(file, null);
+                InputStream own = new SegmentInput(this, path, header, null)) {
+            found.skipNBytes(header.start - start);
+            for (byte[] some; (some = own.readNBytes(COMPARED_BYTES)).length > 0;) {
+                if (!Arrays.equals(some, found.readNBytes(some.length))) {
+                    return false;
+                }
+            }
+            return true;
+        }
     }
 
     // -- content ---------------------------------------------------------------------------------------------

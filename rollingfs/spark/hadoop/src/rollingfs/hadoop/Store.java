@@ -75,11 +75,17 @@ abstract class Store {
     /** A new file under a name that nobody uses, durable when it is closed; missing folders are made. */
     abstract OutputStream newFile(String path) throws IOException;
 
+    /** A new small file under a name that nobody uses, durable, and seen whole or not at all. */
+    abstract void write(String path, byte[] data) throws IOException;
+
     /** Delete files of one folder; missing ones are no error. */
     abstract void delete(String folder, List<String> paths) throws IOException;
 
     /** Whether folders exist by themselves, or are but prefixes. */
     abstract boolean hasFolders();
+
+    /** Whether a file can be under way to its name in parts that nobody here can find, to abort them. */
+    abstract boolean hasUploads();
 
     /** Whether an error says that the store will not, so that the same bytes need not be sent again. */
     abstract boolean isRefusal(IOException error);

@@ -47,12 +47,12 @@ final class Transitions {
         }
     }
 
-    /** Merge marks must be settled before this transition. */
+    /** Merge marks, or a plain copy under way, must be settled before this transition. */
     static final class MarksFull extends RollingException {
         private static final long serialVersionUID = 1L;
 
         MarksFull(Header header) {
-            super("segment " + header.segment + " has merge marks to be settled");
+            super("segment " + header.segment + " has merge marks, or a plain copy under way, to be settled");
         }
     }
 
@@ -127,23 +127,20 @@ final class Transitions {
         }
     }
 
-    private static void checkMarks(Header header) throws MarksFull {
-        if (!header.merges.isEmpty() || !header.aborts.isEmpty()) {
+    private static void checkSettled(Header header) throws MarksFull {
+        if (!header.merges.isEmpty() || !header.aborts.isEmpty() || copyUnderWay(header) != null) {
             throw new MarksFull(header);
         }
     }
 
     /**
-     * Refuse to make an end of a segment while its plain copy is written: what is left of it is settled by Python only.
-     * The line is none that this reader knows; it is {@code plain INCARNATION START TIME} until the copy is whole.
+     * The line which says that the plain copy of a live segment is being written, or that somebody died at it; else
+     * null. It is none that this reader knows: {@code plain INCARNATION START TIME}, without the time once it is whole.
      */
-    static void checkNoCopyUnderWay(Header header) throws RollingException {
-        for (String line : header.unknown) {
-            if (!header.deleted() && line.startsWith("plain " + header.segment + " ") && line.split(" ").length == 4) {
-                throw new RollingException("segment " + header.segment + ": its plain copy is being written, or that was "
-                        + "broken off; finish it by `rollingfs consolidate --plain`, then try again");
-            }
-        }
+    static String copyUnderWay(Header header) {
+        return header.deleted() ? null : header.unknown.stream()
+                .filter(line -> line.startsWith("plain " + header.segment + " ") && line.split(" ").length == 4)
+                .findFirst().orElse(null);
     }
 
     // -- one segment -----------------------------------------------------------------------------------------
@@ -156,8 +153,7 @@ final class Transitions {
         fresh.adopted = adopted;
         fresh.createdMs = nowMs;
         if (base != null) {
-            checkMarks(base);
-            checkNoCopyUnderWay(base);
+            checkSettled(base);
             fresh.version = base.version;
             fresh.epoch = base.epoch + 1;
             fresh.adopted = adopted != null ? adopted : base.adopted;
@@ -180,8 +176,7 @@ final class Transitions {
 
     /** The segment is gone, what is left says so; {@code merged} is the transaction that took its content, or null. */
     static Header tombstone(Header header, String merged) throws RollingException {
-        checkMarks(header);
-        checkNoCopyUnderWay(header);
+        checkSettled(header);
         Header grave = new Header(header.segment);
         grave.version = header.version;
         grave.phase = Phase.DELETED;
@@ -295,6 +290,15 @@ final class Transitions {
         Header next = header.copy();
         next.merges = header.merges.stream().filter(mark -> !marks.contains(mark)).toList();
         next.aborts = header.aborts.stream().filter(mark -> !marks.contains(mark)).toList();
+        return next;
+    }
+
+    /** Give up the plain copy that is under way; {@code left} names what is left of it, or is null. */
+    static Header settleCopy(Header header, Adopted left) {
+        Header next = header.copy();
+        String copy = copyUnderWay(header);
+        next.unknown = header.unknown.stream().filter(line -> !line.equals(copy)).toList();
+        next.adopted = left != null ? left : header.adopted;
         return next;
     }
 }

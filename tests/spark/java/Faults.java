@@ -1,0 +1,408 @@
+package rollingfs.hadoop;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.net.URI;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.AccessDeniedException;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Abortable;
+import org.apache.hadoop.fs.BulkDelete;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FilterFileSystem;
+import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+
+/**
+ * Runs operations on a store that fails as it is told: commands come line by line, answers go back so.
+ *
+ * <p>{@code set KEY VALUE} configures; {@code new} takes another client; anything else is {@code MODE AT OPERATION
+ * PATH [ARGUMENT]}: what becomes of call number AT to the store. The answer is what came of the operation, the call
+ * that was hit ("-" for none), and what is to be said. Words are parted by tabs.
+ */
+public final class Faults {
+    /** What becomes of the call that is hit. */
+    enum Mode {
+        /** It fails, nothing is done. */
+        BEFORE,
+        /** It fails, and yet it is done; only calls that change something count. */
+        AFTER,
+        /** It and all of its kind are refused from now on. */
+        REFUSED,
+        /** The client is gone, it is done; only calls that change something count. */
+        DIES
+    }
+
+    /** The process that ran this client is gone: no later call reaches the store. */
+    static final class Died extends Error {
+        private static final long serialVersionUID = 1L;
+    }
+
+    interface Call<T> {
+        T run() throws IOException;
+    }
+
+    interface Work {
+        void run() throws IOException;
+    }
+
+    private static final long COMMIT_MS_MAX = 500;
+    private static final Set<String> READS = Set.of("status", "stat", "list", "walk", "read", "token", "open");
+    private static Mode mode;
+    private static int at;
+    private static int count;
+    private static String hit;
+
+    private Faults() {}
+
+    private static synchronized void plan(Mode newMode, int newAt) {
+        mode = newMode;
+        at = newAt;
+        count = 0;
+        hit = null;
+    }
+
+    /** Whether this call is to fail after it was made; one that is to fail before does so here. */
+    private static synchronized boolean isHit(String verb) throws IOException {
+        if (hit != null && mode == Mode.DIES) {
+            throw new Died();
+        }
+        if (READS.contains(verb) && (mode == Mode.AFTER || mode == Mode.DIES)) {
+            return false;
+        }
+        count++;
+        if (count != at && !(mode == Mode.REFUSED && verb.equals(hit))) {
+            return false;
+        }
+        hit = verb;
+        switch (mode) {
+            case BEFORE -> throw new IOException("injected before " + verb);
+            case REFUSED -> throw new AccessDeniedException("injected: " + verb + " is refused");
+            default -> {
+                return true;
+            }
+        }
+    }
+
+    static <T> T call(String verb, Call<T> call) throws IOException {
+        boolean isHit = isHit(verb);
+        T answer = call.run();
+        if (isHit && mode == Mode.DIES) {
+            throw new Died();
+        }
+        if (isHit) {
+            throw new IOException("injected after " + verb);
+        }
+        return answer;
+    }
+
+    static void work(String verb, Work work) throws IOException {
+        call(verb, () -> {
+            work.run();
+            return null;
+        });
+    }
+
+    // -- commands --------------------------------------------------------------------------------------------
+
+    /** No arguments. */
+    public static void main(String[] none) throws Exception {
+        Configuration conf = new Configuration();
+        conf.set("fs.rolling+file.impl", FaultyRolling.class.getName());
+        conf.set("fs.rolling+faulty.impl", FaultyRolling.class.getName());
+        Committer.commitMsMax = COMMIT_MS_MAX;
+        FileSystem fs = null;
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line; (line = commands.readLine()) != null;) {
+            String[] words = line.split("\t", -1);
+            if (words[0].equals("set")) {
+                conf.set(words[1], words[2]);
+            } else if (words[0].equals("new")) {
+                fs = null;
+            } else {
+                Path path = new Path(words[3]);
+                plan(null, 0);
+                fs = fs == null ? FileSystem.newInstance(path.toUri(), conf) : fs;
+                System.out.println(answer(fs, words, path).replace('\n', ' '));
+            }
+        }
+    }
+
+    private static String answer(FileSystem fs, String[] words, Path path) {
+        plan(words[0].equals("-") ? null : Mode.valueOf(words[0]), Integer.parseInt(words[1]));
+        String outcome;
+        try {
+            outcome = "done\t%s\t" + run(fs, words[2], path, words.length > 4 ? words[4] : null);
+        } catch (Died died) {
+            outcome = "died\t%s\t";
+        } catch (RollingException.OutcomeUnknown unknown) {
+            outcome = "unknown\t%s\t" + unknown.getMessage();
+        } catch (IOException error) {
+            outcome = "failed\t%s\t" + error;
+        } catch (RuntimeException | Error error) {
+            error.printStackTrace();
+            outcome = "broken\t%s\t" + error;
+        }
+        return outcome.replaceFirst("%s", hit == null ? "-" : hit);
+    }
+
+    private static String run(FileSystem fs, String operation, Path path, String argument) throws IOException {
+        switch (operation) {
+            case "append", "overwrite" -> {
+                byte[] data = argument.getBytes(StandardCharsets.US_ASCII);
+                try (OutputStream stream = operation.equals("append") ? fs.append(path) : fs.create(path, true)) {
+                    stream.write(data, 0, data.length / 2);
+                    stream.write(data, data.length / 2, data.length - data.length / 2);
+                }
+                return "";
+            }
+            case "rename" -> {
+                return String.valueOf(fs.rename(path, new Path(argument)));
+            }
+            case "delete" -> {
+                return String.valueOf(fs.delete(path, true));
+            }
+            case "read" -> {
+                try (FSDataInputStream stream = fs.open(path)) {
+                    return new String(stream.readAllBytes(), StandardCharsets.US_ASCII);
+                }
+            }
+            case "list" -> {
+                List<FileStatus> found = Arrays.asList(fs.listStatus(path));
+                return String.join(" ", found.stream()
+                        .map(status -> status.getPath().getName() + ":" + status.getLen()).sorted().toList());
+            }
+            default -> throw new IllegalArgumentException(operation);
+        }
+    }
+
+    // -- stores that fail ------------------------------------------------------------------------------------
+
+    /** Over the disk, and as {@code rolling+faulty://bucket} over S3A. */
+    public static final class FaultyRolling extends RollingFileSystem {
+        @Override
+        Store storeOf(String below, URI name, Configuration conf) throws IOException {
+            if (below.equals("file")) {
+                FileSystem raw = new RawLocalFileSystem();
+                raw.initialize(URI.create("file:///"), conf);
+                return new FaultyDisk(new FaultyFileSystem(raw));
+            }
+            return new ObjectStore(new FaultyFileSystem(
+                    FileSystem.get(URI.create("s3a://" + name.getAuthority()), conf)));
+        }
+    }
+
+    /** A file that is being written. */
+    private static final class FaultyStream extends OutputStream implements Abortable {
+        private final OutputStream stream;
+        private boolean isClosed;
+
+        FaultyStream(OutputStream stream) {
+            this.stream = stream;
+        }
+
+        @Override
+        public void write(int value) throws IOException {
+            write(new byte[] {(byte) value}, 0, 1);
+        }
+
+        @Override
+        public void write(byte[] data, int start, int size) throws IOException {
+            work("write", () -> stream.write(data, start, size));
+        }
+
+        @Override
+        public void close() throws IOException {
+            if (isClosed) {
+                return;
+            }
+            isClosed = true;
+            try {
+                work("close", stream::close);
+            } finally {
+                abort(); // no more than what came before is done; after a close it does nothing
+            }
+        }
+
+        @Override
+        public AbortableResult abort() {
+            isClosed = true;
+            return stream instanceof Abortable abortable ? abortable.abort() : null;
+        }
+    }
+
+    /** A local disk whose every step may fail. */
+    private static final class FaultyDisk extends DiskStore {
+        FaultyDisk(FileSystem raw) {
+            super(raw);
+        }
+
+        @Override
+        FileInfo stat(String path) throws IOException {
+            return call("stat", () -> super.stat(path));
+        }
+
+        @Override
+        Listing list(String folder) throws IOException {
+            return call("list", () -> super.list(folder));
+        }
+
+        @Override
+        boolean holdsSegments(String folder) throws IOException {
+            return call("walk", () -> super.holdsSegments(folder));
+        }
+
+        @Override
+        byte[] readWhole(String path, FileStatus known) throws IOException {
+            return call("read", () -> super.readWhole(path, known));
+        }
+
+        @Override
+        String token(FileInfo plain) throws IOException {
+            return call("token", () -> super.token(plain));
+        }
+
+        @Override
+        void create(String header, byte[] data) throws IOException {
+            work("create header", () -> super.create(header, data));
+        }
+
+        @Override
+        void replace(String header, byte[] data, String token) throws IOException {
+            work("replace header", () -> super.replace(header, data, token));
+        }
+
+        @Override
+        OutputStream newFile(String path) throws IOException {
+            return new FaultyStream(call("new file", () -> super.newFile(path)));
+        }
+
+        @Override
+        void write(String path, byte[] data) throws IOException {
+            work("write file", () -> super.write(path, data));
+        }
+
+        @Override
+        void delete(String folder, List<String> paths) throws IOException {
+            work("delete", () -> super.delete(folder, paths));
+        }
+
+        @Override
+        void clear(String path) throws IOException {
+            work("clear", () -> super.clear(path));
+        }
+    }
+
+    /** A Hadoop filesystem whose every call may fail. */
+    private static final class FaultyFileSystem extends FilterFileSystem {
+        FaultyFileSystem(FileSystem fs) {
+            super(fs);
+        }
+
+        @Override
+        public FileStatus getFileStatus(Path path) throws IOException {
+            return call("status", () -> super.getFileStatus(path));
+        }
+
+        @Override
+        public FileStatus[] listStatus(Path path) throws IOException {
+            return call("list", () -> super.listStatus(path));
+        }
+
+        @Override
+        public FSDataInputStream open(Path path, int bufferSize) throws IOException {
+            return call("open", () -> super.open(path, bufferSize));
+        }
+
+        @Override
+        public FutureDataInputStreamBuilder openFile(Path path) throws IOException {
+            return call("open", () -> super.openFile(path));
+        }
+
+        @Override
+        public boolean mkdirs(Path path) throws IOException {
+            return call("make folder", () -> super.mkdirs(path));
+        }
+
+        @Override
+        public boolean delete(Path path, boolean isRecursive) throws IOException {
+            return call("delete", () -> super.delete(path, isRecursive));
+        }
+
+        @Override
+        public boolean rename(Path source, Path target) throws IOException {
+            return call("rename", () -> super.rename(source, target));
+        }
+
+        @Override
+        public FSDataOutputStreamBuilder<?, ?> createFile(Path path) {
+            return new FaultyBuilder(this, fs, path);
+        }
+
+        @Override
+        public BulkDelete createBulkDelete(Path base) throws IOException {
+            BulkDelete bulk = fs.createBulkDelete(base);
+            return new BulkDelete() {
+                @Override
+                public int pageSize() {
+                    return bulk.pageSize();
+                }
+
+                @Override
+                public Path basePath() {
+                    return bulk.basePath();
+                }
+
+                @Override
+                public List<Map.Entry<Path, String>> bulkDelete(Collection<Path> paths) throws IOException {
+                    return call("delete", () -> bulk.bulkDelete(paths));
+                }
+
+                @Override
+                public void close() throws IOException {
+                    bulk.close();
+                }
+            };
+        }
+    }
+
+    /** Passes on what it is told when it builds. */
+    private static final class FaultyBuilder extends FSDataOutputStreamBuilder<FSDataOutputStream, FaultyBuilder> {
+        private final FileSystem below;
+        private final Path path;
+
+        FaultyBuilder(FileSystem fs, FileSystem below, Path path) {
+            super(fs, path);
+            this.below = below;
+            this.path = path;
+        }
+
+        @Override
+        public FaultyBuilder getThisBuilder() {
+            return this;
+        }
+
+        @Override
+        public FSDataOutputStream build() throws IOException {
+            FSDataOutputStreamBuilder<?, ?> builder = below.createFile(path);
+            builder.create();
+            builder.recursive();
+            builder.overwrite(true);
+            getMandatoryKeys().forEach(key -> builder.must(key, getOptions().get(key)));
+            getOptionalKeys().forEach(key -> builder.opt(key, getOptions().get(key)));
+            return new FSDataOutputStream(new FaultyStream(call("create", builder::build)), null);
+        }
+    }
+}
