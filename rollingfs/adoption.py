@@ -12,7 +12,7 @@ from rollingfs.chunks import Stored
 from rollingfs.clock import Moment
 from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
-from rollingfs.header import Adopted, Header
+from rollingfs.header import Adopted, Header, Origin
 from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, is_shadowed, modified_ms
 from rollingfs.policy import RollingPolicy
@@ -70,6 +70,7 @@ class Adoption:
             if is_shadowed(base.header, plain):
                 raise ConflictError(f"{path}: the plain file was adopted by others and moved or deleted since")
             header = self.new(base.header, self.policy, plain)
+            header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
             if stored is None:
                 return header
             renewed = await self.committer.chunks.young(attempt.renewed.get(stored, stored), None)

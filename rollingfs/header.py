@@ -165,7 +165,7 @@ class PlainCopy:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The plain file that a segment was adopted from, once its plain copy has taken the place of that in `Adopted`."""
+    """The plain file that a segment was adopted from; `Adopted` may be of one that it was written over instead."""
 
     segment: str
     """Incarnation: who does not know this line may carry it into another, where it means nothing."""
@@ -259,10 +259,7 @@ class Header:
     @property
     def origin_ms(self) -> int | None:
         """When the plain file was modified that the segment was adopted from; None if it was none."""
-        if self.origin is not None and self.origin.segment == self.segment:
-            return self.origin.modified_ms
-        is_of_copy = self.plain_copy is not None and self.plain_copy.segment == self.segment
-        return self.adopted.modified_ms if self.adopted is not None and not is_of_copy else None
+        return self.origin.modified_ms if self.origin is not None and self.origin.segment == self.segment else None
 
     @property
     def is_copying(self) -> bool:

@@ -25,7 +25,7 @@ from rollingfs.errors import (
     UnsafeBackendError,
 )
 from rollingfs.fetch import Fetcher
-from rollingfs.header import Chunk, Header, Origin, Phase, PlainCopy
+from rollingfs.header import Chunk, Header, Phase, PlainCopy
 from rollingfs.headers import Loaded
 from rollingfs.lookup import View
 from rollingfs.maintenance.pieces import Piece, plan_pieces
@@ -169,7 +169,7 @@ class PlainCopies:
             if not is_whole:
                 await self._check_store(path, old)
             copy = PlainCopy(found.segment, found.start, None if is_whole else self.committer.now_ms())
-            return replace(found, plain_copy=copy, adopted=shadow(old) or found.adopted, origin=_origin(found))
+            return replace(found, plain_copy=copy, adopted=shadow(old) or found.adopted)
 
         try:
             header = (await self.committer.commit(path, step, fresh=True)).header
@@ -393,11 +393,6 @@ def _is_whole(header: Header, file: FileInfo | None, judged: Judged | None) -> b
     if file is None or judged is None:
         return False
     return judged.is_copy and judged.token == file.token and file.size == header.size
-
-
-def _origin(header: Header) -> Origin | None:
-    """The line that keeps the date of the plain file that the segment was adopted from."""
-    return Origin(header.segment, header.origin_ms) if header.origin_ms is not None else None
 
 
 def _is_live(header: Header | None, segment: str) -> bool:

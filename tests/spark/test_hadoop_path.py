@@ -223,6 +223,7 @@ def test_an_append_to_a_plain_file_adopts_it(place):
     assert header.adopted is not None
     info = place.run(place.client.backend.stat(f"{place.path}/log"))
     assert header.adopted.token == info.token
+    assert header.origin_ms == header.adopted.modified_ms
 
 
 def test_an_append_to_what_is_sealed_held_or_missing_is_refused(place):

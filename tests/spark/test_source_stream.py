@@ -217,6 +217,14 @@ def test_a_plain_file_stays_itself_when_it_is_adopted(fs, tmp_path):
     assert (rows, step(reader(path), at)[0]) == (["plain"], ["more"])
 
 
+def test_a_plain_file_that_was_overwritten_is_not_taken_for_the_old_one(fs, tmp_path):
+    path = adoptable(tmp_path)
+    at = step(reader(path), reader(path).initialOffset())[1]
+    fs.overwrite(path, b"something else\n")
+    with pytest.raises(DataLossError, match="another segment has this name"):
+        reader(path).latestOffset(at, ALL)
+
+
 @pytest.mark.parametrize("is_truncated", [False, True])
 def test_a_plain_file_stays_itself_when_it_is_adopted_and_a_plain_copy_takes_its_place(fs, tmp_path, is_truncated):
     path = adoptable(tmp_path)

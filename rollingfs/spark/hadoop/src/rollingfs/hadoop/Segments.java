@@ -278,6 +278,7 @@ final class Segments {
                 Header next = Transitions.create(base.header(), UUID.randomUUID().toString(), Header.Policy.DEFAULT,
                         System.currentTimeMillis(), new Adopted(token, plain.modifiedMs()));
                 next.entries = stored == null ? List.of() : List.of(uploads.young(stored).chunk(0));
+                next.unknown = List.of("origin " + next.segment + " " + Words.formatTime(plain.modifiedMs()));
                 return next;
             });
         } finally {
