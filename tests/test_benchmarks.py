@@ -1,8 +1,11 @@
 """The benchmarks run, and judge rightly; no test here looks at a time."""
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,8 @@ require_module("rich")
 
 from benchmarks.content import TILE_BYTES, check, content
 from benchmarks.fabricate import page_counts
-from benchmarks.work import Goal, Sample, Work, figure, ratio
+from benchmarks.run import GONE, run
+from benchmarks.work import Goal, Sample, Skip, Work, figure, ratio
 from benchmarks.works import ALL
 from rollingfs.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS
 
@@ -56,6 +60,55 @@ def test_goals_are_judged_by_medians_and_not_at_all_where_a_contestant_is_missin
     )
     outcome = Outcome(nothing, {"a": [Sample(wall_s=wall) for wall in (1, 9, 2)], "b": [Sample(wall_s=4)]})
     assert [(judged["found"], judged["met"]) for judged in judge(outcome)] == [(0.5, True), (None, None)]
+
+
+@contextlib.contextmanager
+def hosting(job):
+    yield {"process": os.getpid(), "lock": threading.Lock()}  # which could not be sent to another process
+
+
+def notes_where_it_ran(job):
+    assert job.given["lock"].acquire(blocking=False)
+    job.given["lock"].release()
+    with job.measured() as sample:
+        pass
+    sample.extra = {"in_host": job.given["process"] == os.getpid()}
+
+
+def fails(job):
+    raise RuntimeError("it cannot be done")
+
+
+def leaves_out(job):
+    raise Skip("nothing to do it with")
+
+
+def dies(job):
+    os._exit(3)
+
+
+def test_all_rounds_of_a_hosted_work_run_in_the_process_of_its_host():
+    contestants = {"one": notes_where_it_ran, "fails": fails, "skips": leaves_out, "other": notes_where_it_ran}
+    said: list[str] = []
+    [outcome] = run([Work("X", "x", contestants, host=hosting, needs_rig=False)], 3, True, said.append)
+    assert {name: len(samples) for name, samples in outcome.samples.items()} == {"one": 3, "other": 3}
+    assert all(sample.extra["in_host"] for samples in outcome.samples.values() for sample in samples)
+    assert "it cannot be done" in outcome.failed["fails"]
+    assert outcome.skipped == {"skips": "nothing to do it with"}
+    assert any("round 3: other" in line for line in said)
+
+
+def test_a_host_that_dies_fails_what_comes_after_and_nothing_waits():
+    [outcome] = run([Work("X", "x", {"one": dies, "two": fails}, host=hosting, needs_rig=False)], 2, True, print)
+    assert outcome.samples == {}
+    assert set(outcome.failed) == {"one", "two"}
+    assert GONE in outcome.failed["one"]
+
+
+def test_a_host_that_cannot_begin_says_why_for_every_contestant():
+    [outcome] = run([Work("X", "x", {"one": fails, "two": fails}, host=fails, needs_rig=False)], 2, True, print)
+    assert all("it cannot be done" in why for why in outcome.failed.values())
+    assert set(outcome.failed) == {"one", "two"}
 
 
 @pytest.mark.parametrize("count", [1, 128, 129, 256, 4224, 4225, 100_000, 1_000_000])

@@ -141,7 +141,7 @@ class Collector:
                     return garbage.report(folder)
                 agrees = survey.agrees_with(await self.surveyor.look(folder))
             except FileNotFoundError:
-                if not await self._exists(folder):
+                if not await self.backend.is_folder(folder):
                     return await self._uploads_alone(uploads, folder, grace_s, dry_run)
                 continue  # a page went with the header that named it, or another collection took a pin
             if agrees and await self._renew(folder, survey, garbage):
@@ -169,13 +169,6 @@ class Collector:
         if header is None or header.phase is Phase.MERGING:
             return []
         return await self.surveyor.dropped(survey.segment, header, self.committer.now_ms())
-
-    async def _exists(self, folder: str) -> bool:
-        try:
-            await self.backend.list(folder)
-        except FileNotFoundError:
-            return False
-        return True
 
     async def _renew(self, folder: str, survey: Survey, garbage: Garbage) -> bool:
         """Commit a new version of the folder's own header; False if it is not what it was, or refers to the garbage."""
@@ -245,7 +238,7 @@ class Collector:
         try:
             survey = await self.surveyor.look(folder)
         except FileNotFoundError:
-            return await self._exists(folder)
+            return await self.backend.is_folder(folder)
         return any(path in (found.pin.source, found.pin.target) for found in survey.pins) and path not in {
             referrer.path for referrer in survey.referrers if referrer.files
         }
