@@ -98,13 +98,13 @@ class S3Backend(Backend):
     async def read(self, path: str) -> Blob:
         """One GetObject."""
         with errors_of("reading", path):
-            return _blob(*await self._client.get(**self._object(path)))
+            return _blob(*await self._client.get({}, **self._object(path)))
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         """One GetObject with If-None-Match."""
         with errors_of("reading", path):
             try:
-                return _blob(*await self._client.get(**self._object(path), IfNoneMatch=token))
+                return _blob(*await self._client.get({"If-None-Match": token}, **self._object(path)))
             except CLIENT_ERRORS as error:
                 if status_of(error) == 304:
                     return None
@@ -123,7 +123,7 @@ class S3Backend(Backend):
     async def _read_range(self, path: str, start: int, end: int) -> bytes:
         with errors_of("reading", path):
             try:
-                answer, data = await self._client.get(**self._object(path), Range=f"bytes={start}-{end - 1}")
+                answer, data = await self._client.get({"Range": f"bytes={start}-{end - 1}"}, **self._object(path))
             except CLIENT_ERRORS as error:
                 if status_of(error) == 416:  # the file ends before `start`
                     return b""
@@ -135,7 +135,7 @@ class S3Backend(Backend):
         span = f"bytes={start}-{start + len(target) - 1}"
         with errors_of("reading", path):
             try:
-                count = await self._client.get_into(target, **self._object(path), Range=span)
+                count = await self._client.get_into(target, span, **self._object(path))
             except CLIENT_ERRORS as error:
                 if status_of(error) == 416:
                     return 0

@@ -25,7 +25,7 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from typing import Any, TypeVar
@@ -41,6 +41,7 @@ from rollingfs.backend.s3_errors import (
     is_transient,
     status_of,
 )
+from rollingfs.backend.s3_get import Gets
 from rollingfs.backend.s3_put import Puts
 from rollingfs.backend.s3_receive import Received, Receiver, straight
 from rollingfs.errors import UnsafeBackendError
@@ -110,12 +111,14 @@ class S3Client:
             )
         self.requests_max = requests_max or max(1, min(REQUESTS_MAX, pool))
         self._puts: weakref.WeakKeyDictionary[Any, Puts] = weakref.WeakKeyDictionary()
+        self._gets: weakref.WeakKeyDictionary[Any, Gets] = weakref.WeakKeyDictionary()
         self._receivers: weakref.WeakKeyDictionary[Any, Receiver] = weakref.WeakKeyDictionary()
 
     def after_fork(self) -> None:
         """Go on in a child process with a new clone."""
         self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked=True)
         self._puts = weakref.WeakKeyDictionary()
+        self._gets = weakref.WeakKeyDictionary()
         self._receivers = weakref.WeakKeyDictionary()
 
     async def close(self) -> None:
@@ -135,7 +138,7 @@ class S3Client:
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", _send_once, unique_id=f"{HOOK_ID}-once-{verb}")
-            self._puts[client] = Puts(events)
+            self._puts[client], self._gets[client] = Puts(events), Gets(client)
             self._receivers[client] = Receiver(client, self.fs.config_kwargs["max_pool_connections"], self._verify())
         return client
 
@@ -180,40 +183,56 @@ class S3Client:
         client = await self.session(target["Bucket"])
         argument = {condition.replace("-", ""): token}
         return await self._puts[client].put(
-            f"{target['Bucket']}/{target['Key']}",
+            target["Bucket"],
+            target["Key"],
             body,
             {condition: token},
             lambda: self.call("put_object", **target, **argument, Body=body),
         )
 
-    async def get(self, **arguments: Any) -> tuple[dict[str, Any], bytes]:
-        """GetObject, body included; may be repeated."""
+    async def get(self, headers: Mapping[str, str], **target: str) -> tuple[dict[str, Any], bytes]:
+        """GetObject, body included; may be repeated.
+
+        Parameters
+        ----------
+        headers
+            ``Range`` or ``If-None-Match``, if any.
+        target
+            Bucket and Key.
+        """
 
         async def once() -> tuple[dict[str, Any], bytes]:
-            answer = await self.call("get_object", **arguments)
+            answer = await self._get(headers, target)
             async with answer["Body"] as body:
                 size = answer["ContentLength"]
                 if size < RECEIVE_BYTES:
                     return answer, await body.read()
                 whole = BytesIO(bytes(size))  # filled in place: aiohttp would join what it received
-                with whole.getbuffer() as target:
-                    await _receive(body, target)
+                with whole.getbuffer() as place:
+                    await _receive(body, place)
                 return answer, whole.getvalue()
 
         return await self.retrying(once)
 
-    async def get_into(self, target: memoryview, **arguments: Any) -> int | None:
+    async def get_into(self, place: memoryview, span: str, **target: str) -> int | None:
         """GetObject of a range, straight into its place; None if the store does not do ranges. May be repeated."""
 
         async def once() -> int | None:
-            with straight(target):
-                answer = await self.call("get_object", **arguments)
+            with straight(place):
+                answer = await self._get({"Range": span}, target)
             async with answer["Body"] as body:
                 if isinstance(body.raw_stream, Received):
                     return body.raw_stream.count
-                return await _receive(body, target) if "ContentRange" in answer else None
+                return await _receive(body, place) if "ContentRange" in answer else None
 
         return await self.retrying(once)
+
+    async def _get(self, headers: Mapping[str, str], target: Mapping[str, str]) -> dict[str, Any]:
+        client = await self.session(target["Bucket"])
+        arguments = {name.replace("-", ""): value for name, value in headers.items()}
+        return await self._gets[client].get(
+            target["Bucket"], target["Key"], headers, lambda: self.call("get_object", **target, **arguments)
+        )
 
     async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send a request that may be sent again."""

@@ -19,11 +19,21 @@ from botocore.credentials import Credentials
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from rollingfs.backend import s3_put
+from rollingfs.backend import s3_template
 from rollingfs.backend.s3 import S3Backend
 from rollingfs.backend.s3_receive import host_of
 from rollingfs.errors import ConflictError
 from tests.proxy import proxy_to
+
+KEYS = [
+    "a b/c$header",
+    "ü/日本/e\u0301",
+    "plus+and%41&=~'()!*;:@,",
+    "question?mark#hash",
+    "dot./..dots/._-~",
+    "back\\slash [x] {y} |^`<>",
+    '"quotes"',
+]
 
 
 def _backend(options: dict[str, Any], **more: Any) -> tuple[S3Backend, Counter[str]]:
@@ -43,22 +53,23 @@ def _replaced(backend: S3Backend, path: str, times: int) -> str:
     return token
 
 
+@pytest.mark.parametrize("method", ["PUT", "GET"])
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9000/b/a%20b/c%24header", "https://b.s3.amazonaws.com:443/key"])
 @pytest.mark.parametrize("token", [None, "session token"])
-def test_the_signature_is_the_one_that_botocore_makes(url: str, token: str | None) -> None:
+def test_the_signature_is_the_one_that_botocore_makes(url: str, token: str | None, method: str) -> None:
     credentials = Credentials("id", "secret", token).get_frozen_credentials()
-    request = AWSRequest("PUT", url, {"User-Agent": "x", "If-Match": '"e"', "x-amz-acl": " two  words "}, b"body")
+    request = AWSRequest(method, url, {"User-Agent": "x", "If-Match": '"e"', "x-amz-acl": " two  words "}, b"body")
     S3SigV4Auth(credentials, "s3", "eu-central-1").add_auth(request)
-    found = s3_put._AUTHORIZATION.fullmatch(request.headers["Authorization"])
+    found = s3_template._AUTHORIZATION.fullmatch(request.headers["Authorization"])
     assert found is not None
     signed = {**{name.lower(): value for name, value in request.headers.items()}, "host": host_of(urlsplit(url))}
     to_sign = {name: signed[name] for name in found["headers"].split(";")}
     payload = signed["x-amz-content-sha256"]
-    made = s3_put.signature(url, to_sign, payload, credentials, "eu-central-1", "s3")
+    made = s3_template.signature(method, url, to_sign, payload, credentials, "eu-central-1", "s3")
     assert made == (found["signature"], found["headers"])
 
 
-def test_only_the_first_put_of_a_key_goes_through_botocore_and_all_pass_the_hooks(moto: dict[str, Any]) -> None:
+def test_only_the_first_put_to_a_bucket_goes_through_botocore_and_all_pass_the_hooks(moto: dict[str, Any]) -> None:
     backend, counts = _backend(moto)
     path = f"{new_bucket(moto)}/a b/c$header"
     token = _replaced(backend, path, 5)
@@ -70,6 +81,33 @@ def test_only_the_first_put_of_a_key_goes_through_botocore_and_all_pass_the_hook
         sync(backend.loop, backend.create, path, b"late")
     sync(backend.loop, backend.replace, path, b"6", token)
     assert counts["before-sign"] == 1, "a lost race says nothing against the template"
+
+
+@pytest.mark.s3
+def test_keys_of_all_kinds_are_written_and_read_as_by_botocore(minio: dict[str, Any]) -> None:
+    backend, counts = _backend(minio)
+    bucket = new_bucket(minio)
+    plain = S3FileSystem(**minio, skip_instance_cache=True)
+    for key in KEYS:
+        token = sync(backend.loop, backend.create, f"{bucket}/{key}", key.encode())
+        assert plain.call_s3("get_object", Bucket=bucket, Key=key)["ETag"] == token
+        assert sync(backend.loop, backend.read, f"{bucket}/{key}").data == key.encode()
+        sync(backend.loop, backend.replace, f"{bucket}/{key}", b"again", token)
+    assert counts["before-sign"] == 1
+    listed = plain.call_s3("list_objects_v2", Bucket=bucket)["Contents"]
+    assert sorted(entry["Key"] for entry in listed) == sorted(KEYS)
+
+
+def test_buckets_have_templates_of_their_own_and_only_so_many_are_kept(
+    moto: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_template, "TEMPLATES_MAX", 2)
+    backend, counts = _backend(moto)
+    buckets = [new_bucket(moto) for _ in range(3)]
+    for bucket in (*buckets, *buckets[1:], buckets[0]):
+        _replaced(backend, f"{bucket}/c$header", 0)
+        sync(backend.loop, backend.delete, [f"{bucket}/c$header"])
+    assert counts["before-sign"] == 4, "one for each bucket, and one for that which was forgotten"
 
 
 @pytest.mark.parametrize(
@@ -124,13 +162,13 @@ def test_credentials_are_asked_for_with_every_request(moto: dict[str, Any]) -> N
     path = f"{new_bucket(moto)}/c$header"
     token = _replaced(backend, path, 1)
     (puts,) = backend._client._puts.values()
-    (template,) = puts._templates.values()
+    template = puts._templates.of(path.split("/")[0])
     fresh = Credentials("other", "secret", "token").get_frozen_credentials()
 
     async def get_auth(**_: Any) -> Any:
         return SimpleNamespace(credentials=fresh)
 
     template.signer.get_auth = get_auth
-    prepared = sync(backend.loop, template.prepared, b"body", {"If-Match": token})
+    prepared = sync(backend.loop, template.prepared, "a key", {"If-Match": token}, b"body")
     assert prepared.headers["X-Amz-Security-Token"] == "token"
     assert "Credential=other/" in prepared.headers["Authorization"]
