@@ -19,7 +19,7 @@ from rollingfs.runtime import BACKOFF_S_MAX, backoff_s
 
 RIVAL_VERSIONS = 16
 """Who has committed among so many versions is believed to go on."""
-STAY_PROBABILITY = 0.4
+STAY_PROBABILITY = 0.25
 RACE_TURNS = 320
 """For the time of so many turns after a race was lost or seen, it is believed to go on."""
 LOOKS_MAX = 4
@@ -42,7 +42,7 @@ class Turns:
     def __init__(self, writer: str) -> None:
         self.writer = writer
         self.commit_s = 0.0
-        """How long a request takes that replaces the header, by the last ones."""
+        """How long a request takes that replaces the header, or is too late for it, by the last ones."""
         self.together = 1
         """How many appends of this writer were there when the last group of them was done."""
         self._look_s = 0.0
@@ -51,7 +51,7 @@ class Turns:
         self._race_until_s = 0.0
 
     def took(self, seconds: float) -> None:
-        """Note how long a request took that replaced the header."""
+        """Note how long a request took that replaced the header, or was too late."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
 
     def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
