@@ -25,6 +25,7 @@ class Gets:
     def __init__(self, client: Any) -> None:
         self._operation = client.meta.service_model.operation_model("GetObject")
         self._templates = Templates(client.meta.events, "GetObject")
+        self._allowed = True
 
     async def get(
         self, bucket: str, key: str, headers: Mapping[str, str], by_botocore: Callable[[], Awaitable[dict[str, Any]]]
@@ -49,6 +50,8 @@ class Gets:
         BotoCoreError, ClientError
             As botocore does.
         """
+        if not self._allowed:
+            return await by_botocore()
         template = self._templates.of(bucket)
         if template is None:
             return await self._templates.learn(bucket, key, b"", by_botocore)
@@ -57,7 +60,8 @@ class Gets:
             raise self._templates.refusal(answer.status_code, answer.headers, await answer.content)
         if not all(name in answer.headers for name in _NEEDED):
             answer.raw.close()
-            return await by_botocore()  # which knows what to make of it
+            self._allowed = False  # a store that says so little would be asked twice each time
+            return await by_botocore()
         found = {
             "Body": (await convert_to_response_dict(answer, self._operation))["body"],
             "ETag": answer.headers["etag"],

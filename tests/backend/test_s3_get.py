@@ -118,9 +118,12 @@ def test_an_answer_without_the_headers_that_are_needed_is_left_to_botocore(store
         return AioAWSResponse(request.url, 200, {"content-length": "3"}, raw)
 
     store.events.register_first("before-send.s3.GetObject", answer)
-    assert store.do("read", store.path).data == DATA
+    asked = len(store.proxy.of("GET"))
+    for _ in range(3):
+        assert store.do("read", store.path).data == DATA
     assert given
     assert raw.closed
+    assert len(store.proxy.of("GET")) == asked + 3, "a store that says so little is asked once each time"
 
 
 def test_what_the_user_asks_for_is_in_every_repetition(moto):
