@@ -295,8 +295,6 @@ class Committer:
                 token = await self._replace(path, base, data, attempt)
             except (OSError, TimeoutError) as error:
                 cause: Exception = error
-                if isinstance(error, ConflictError):
-                    slot.turns.took(time.monotonic() - began)
             else:
                 slot.turns.took(time.monotonic() - began)
                 return self._took_place(path, slot, base, Loaded(wanted, token))

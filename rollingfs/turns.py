@@ -26,6 +26,8 @@ LOOKS_MAX = 4
 """How often a writer looks whose turn it is before it tries all the same."""
 SAME_LOOKS_MAX = 2
 """After so many looks at the same header, those whose turn it was are believed to have stopped."""
+NEWCOMER_LOSSES_MAX = 3
+"""Who has never committed yet, and gives way to nobody, pauses no longer than after so many losses: 40 ms."""
 JITTER = 0.2
 """Of a pause, at most so much is added."""
 
@@ -42,7 +44,7 @@ class Turns:
     def __init__(self, writer: str) -> None:
         self.writer = writer
         self.commit_s = 0.0
-        """How long a request takes that replaces the header, or is too late for it, by the last ones."""
+        """How long a request takes that replaces the header, by the last ones."""
         self.together = 1
         """How many appends of this writer were there when the last group of them was done."""
         self._look_s = 0.0
@@ -51,7 +53,7 @@ class Turns:
         self._race_until_s = 0.0
 
     def took(self, seconds: float) -> None:
-        """Note how long a request took that replaced the header, or was too late."""
+        """Note how long a request took that replaced the header."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
 
     def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
@@ -94,7 +96,7 @@ class Turns:
             return self._turn_s(others)
         if self.commit_s:
             return random.uniform(0, min(BACKOFF_S_MAX, self.commit_s * losses * JITTER))
-        return backoff_s(losses)
+        return backoff_s(min(losses, NEWCOMER_LOSSES_MAX))
 
     def _turn_s(self, others: int) -> float:
         """How long so many others need for a look and a commit each; one's own look may be under way by then."""

@@ -31,7 +31,7 @@ from rollingfs.header import GRACE_S
 from tests.life.hurry import Died, Hurried, Hurry
 from tests.servers import new_bucket
 
-SECONDS = 600.0 if os.environ.get("ROLLINGFS_LONG") == "1" else 20.0
+SECONDS = 600.0 if os.environ.get("ROLLINGFS_LONG") == "1" else 40.0
 """For how long; each is an hour of the store."""
 WRITERS = 8
 READERS = 2
