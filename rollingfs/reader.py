@@ -409,19 +409,23 @@ class ReadFile(io.BufferedIOBase):
         if 0 <= start - self._buffer_start < len(self._buffer):
             return
         found = self._prefetch.take(start, end) if self._prefetch is not None else None
-        if found is None:
-            if not self._bridge.is_async and start == self._fetched_end:
-                end = max(end, min(start + SYNC_BUFFER_BYTES, self._view.length))
-            read = self._client.fetcher.read(self._view, start, end, limit=self._requests_max)
-            found = start, self._bridge.run(read)
-        self._fetched(*found)
+        if found is not None:
+            self._keep(*found)
+            return
+        if not self._bridge.is_async and start == self._fetched_end:
+            end = max(end, min(start + SYNC_BUFFER_BYTES, self._view.length))
+        read = self._client.fetcher.read(self._view, start, end, limit=self._requests_max)
+        self._fetched(start, self._bridge.run(read))
 
     def _fetched(self, start: int, data: bytes) -> None:
-        """Keep what was read."""
-        self._buffer, self._buffer_start = data, start
-        self._fetched_end = start + len(data)
+        """Keep what was fetched here; the prefetch, which notes what it gives, is told of it."""
+        self._keep(start, data)
         if self._prefetch is not None:
             self._prefetch.read(start, self._fetched_end)
+
+    def _keep(self, start: int, data: bytes) -> None:
+        self._buffer, self._buffer_start = data, start
+        self._fetched_end = start + len(data)
 
     def _new_prefetch(self) -> Prefetch | None:
         if not (self._bridge.is_async and self._tuning.prefetch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from rollingfs import names
@@ -61,22 +62,37 @@ def _refused(backend: Backend, path: str, verb: str, found: str) -> UnsafeBacken
     )
 
 
+async def _must_leave(
+    backend: Backend,
+    path: str,
+    data: bytes,
+    call: Awaitable[object],
+    refusal: type[Exception],
+    verb: str,
+    over: str,
+) -> Blob:
+    """Do what has to be refused; gives the file, which has to be as it was."""
+    try:
+        await call
+        refused = False
+    except refusal:
+        refused = True
+    if not refused:
+        raise _refused(backend, path, verb, f"{over} did not fail")
+    blob = await backend.read(path)
+    if blob.data != data:
+        raise _refused(backend, path, verb, f"{over} failed and yet overwrote it")
+    return blob
+
+
 async def _probe_create(backend: Backend, path: str) -> Blob:
     """Create twice; the second must fail and leave the first."""
     first = b"probe 1\n"
     # the name is new: if there is a file, an answer was lost, and the request, sent again, met what it had made
     with contextlib.suppress(FileExistsError):
         await backend.create(path, first)
-    try:
-        await backend.create(path, b"probe: create over a file\n")
-    except FileExistsError:
-        pass
-    else:
-        raise _refused(backend, path, "create", "over an existing file did not fail")
-    blob = await backend.read(path)
-    if blob.data != first:
-        raise _refused(backend, path, "create", "over an existing file failed and yet overwrote it")
-    return blob
+    again = backend.create(path, b"probe: create over a file\n")
+    return await _must_leave(backend, path, first, again, FileExistsError, "create", "over an existing file")
 
 
 async def _probe_replace(backend: Backend, path: str, old_token: str) -> bytes:
@@ -88,15 +104,8 @@ async def _probe_replace(backend: Backend, path: str, old_token: str) -> bytes:
         # as with create: if the file is ours, the answer to our first request was lost
         if (await backend.read(path)).data != second:
             raise _refused(backend, path, "replace", "with the right token was refused") from None
-    try:
-        await backend.replace(path, b"probe: replace with a wrong token\n", old_token)
-    except ConflictError:
-        pass
-    else:
-        raise _refused(backend, path, "replace", "with a wrong token did not fail")
-    if (await backend.read(path)).data != second:
-        raise _refused(backend, path, "replace", "with a wrong token failed and yet overwrote the file")
-    return second
+    wrong = backend.replace(path, b"probe: replace with a wrong token\n", old_token)
+    return (await _must_leave(backend, path, second, wrong, ConflictError, "replace", "with a wrong token")).data
 
 
 async def _probe_delete_if(backend: Backend, path: str, old_token: str, newest: bytes) -> bool:
@@ -130,14 +139,8 @@ async def probe_over(backend: Backend, folder: str) -> bool:
     try:
         await backend.write(source, [first])
         await _make_over(backend, source, target, len(first), ABSENT)
-        try:
-            await _make_over(backend, source, target, 1, ABSENT)
-        except FileExistsError:
-            pass
-        else:
-            raise _refused(backend, target, "a new file", "over an existing one did not fail")
-        if (await backend.read(target)).data != first:
-            raise _refused(backend, target, "a new file", "over an existing one failed and yet overwrote it")
+        again = _make_over(backend, source, target, 1, ABSENT)
+        await _must_leave(backend, target, first, again, FileExistsError, "a new file", "over an existing one")
         return await _replaces(backend, source, target)
     finally:
         await backend.delete([source, target])

@@ -26,6 +26,7 @@ import random
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from io import BytesIO
 from typing import Any, TypeVar
@@ -85,6 +86,15 @@ def _send_once(request: Any, **_: object) -> None:
         request.body = BodyOnce(request.body)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """What we added to one botocore client."""
+
+    puts: Puts
+    gets: Gets
+    receiver: Receiver
+
+
 class S3Client:
     """Requests to an object store, on the event loop of a private clone of `fs`.
 
@@ -110,21 +120,17 @@ class S3Client:
                 "give as many connections or more, or leave them out"
             )
         self.requests_max = requests_max or max(1, min(REQUESTS_MAX, pool))
-        self._puts: weakref.WeakKeyDictionary[Any, Puts] = weakref.WeakKeyDictionary()
-        self._gets: weakref.WeakKeyDictionary[Any, Gets] = weakref.WeakKeyDictionary()
-        self._receivers: weakref.WeakKeyDictionary[Any, Receiver] = weakref.WeakKeyDictionary()
+        self._ours: weakref.WeakKeyDictionary[Any, _Ours] = weakref.WeakKeyDictionary()
 
     def after_fork(self) -> None:
         """Go on in a child process with a new clone."""
         self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked=True)
-        self._puts = weakref.WeakKeyDictionary()
-        self._gets = weakref.WeakKeyDictionary()
-        self._receivers = weakref.WeakKeyDictionary()
+        self._ours = weakref.WeakKeyDictionary()
 
     async def close(self) -> None:
         """Close the connections; the next request opens new ones."""
-        for receiver in self._receivers.values():
-            receiver.close()
+        for ours in self._ours.values():
+            ours.receiver.close()
         if self.fs._s3 is not None:
             await self.fs._s3creator.__aexit__(None, None, None)
             self.fs._s3 = None
@@ -133,13 +139,13 @@ class S3Client:
         """The botocore client for a bucket, connected and with our hooks."""
         await self.fs.set_session()
         client = await self.fs.get_s3(bucket)
-        if client not in self._puts:
+        if client not in self._ours:
             events = client.meta.events
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", _send_once, unique_id=f"{HOOK_ID}-once-{verb}")
-            self._puts[client], self._gets[client] = Puts(events), Gets(client)
-            self._receivers[client] = Receiver(client, self.fs.config_kwargs["max_pool_connections"], self._verify())
+            receiver = Receiver(client, self.fs.config_kwargs["max_pool_connections"], self._verify())
+            self._ours[client] = _Ours(Puts(events), Gets(client), receiver)
         return client
 
     def _verify(self) -> bool | str:
@@ -182,7 +188,7 @@ class S3Client:
         """
         client = await self.session(target["Bucket"])
         argument = {condition.replace("-", ""): token}
-        return await self._puts[client].put(
+        return await self._ours[client].puts.put(
             target["Bucket"],
             target["Key"],
             body,
@@ -230,7 +236,7 @@ class S3Client:
     async def _get(self, headers: Mapping[str, str], target: Mapping[str, str]) -> dict[str, Any]:
         client = await self.session(target["Bucket"])
         arguments = {name.replace("-", ""): value for name, value in headers.items()}
-        return await self._gets[client].get(
+        return await self._ours[client].gets.get(
             target["Bucket"], target["Key"], headers, lambda: self.call("get_object", **target, **arguments)
         )
 

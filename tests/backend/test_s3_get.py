@@ -147,5 +147,5 @@ def test_anonymous_readers_stay_with_botocore(moto):
         for _ in range(2):
             with contextlib.suppress(PermissionError):  # as the store wants it
                 assert sync(nobody.loop, nobody.read, store.path).data == DATA
-        (gets,) = nobody._client._gets.values()
-        assert gets._templates.of(store.bucket) is None
+        (ours,) = nobody._client._ours.values()
+        assert ours.gets._templates.of(store.bucket) is None

@@ -161,8 +161,8 @@ def test_credentials_are_asked_for_with_every_request(moto: dict[str, Any]) -> N
     backend, _ = _backend(moto)
     path = f"{new_bucket(moto)}/c$header"
     token = _replaced(backend, path, 1)
-    (puts,) = backend._client._puts.values()
-    template = puts._templates.of(path.split("/")[0])
+    (ours,) = backend._client._ours.values()
+    template = ours.puts._templates.of(path.split("/")[0])
     fresh = Credentials("other", "secret", "token").get_frozen_credentials()
 
     async def get_auth(**_: Any) -> Any:

@@ -18,7 +18,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from rollingfs.backend import s3_client, s3_receive
+from rollingfs.backend import s3_client
 from rollingfs.backend.s3 import S3Backend
 from tests.proxy import CUT, DROP_BEFORE, HOLD, Proxy, proxy_to
 from tests.servers import new_bucket
@@ -47,20 +47,6 @@ def backend(moto: dict[str, Any], proxy: Proxy) -> Iterator[S3Backend]:
     yield backend
     proxy.fault = lambda _: None
     sync(backend.loop, backend.close)
-
-
-@pytest.fixture
-def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes came straight into their place, for each answer."""
-    counts: list[int] = []
-
-    class Counted(s3_receive.Received):
-        def __init__(self, url: str, count: int) -> None:
-            super().__init__(url, count)
-            counts.append(count)
-
-    monkeypatch.setattr(s3_receive, "Received", Counted)
-    return counts
 
 
 def read(backend: S3Backend, path: str, start: int, end: int) -> bytes:
@@ -118,11 +104,11 @@ def test_reads_at_once_use_no_more_connections_than_they_may(moto, proxy, path, 
         return await asyncio.gather(*(backend.read_range(path, at, at + MIB) for at in range(12)))
 
     assert sync(backend.loop, all_at_once) == [DATA[at : at + MIB] for at in range(12)]
-    (receiver,) = backend._client._receivers.values()
-    (idle,) = receiver._idle.values()
+    (ours,) = backend._client._ours.values()
+    (idle,) = ours.receiver._idle.values()
     assert (len(received), len(idle)) == (12, 2)
     sync(backend.loop, backend.close)
-    assert not receiver._idle
+    assert not ours.receiver._idle
 
 
 def test_a_read_that_is_cancelled_closes_its_connection(backend, proxy, path, received):
@@ -136,8 +122,8 @@ def test_a_read_that_is_cancelled_closes_its_connection(backend, proxy, path, re
             await task
 
     sync(backend.loop, cancelled)
-    (receiver,) = backend._client._receivers.values()
-    assert not any(receiver._idle.values())
+    (ours,) = backend._client._ours.values()
+    assert not any(ours.receiver._idle.values())
     proxy.fault = lambda _: None
     assert read(backend, path, 0, 2 * MIB) == DATA[: 2 * MIB]
     assert received == [2 * MIB]

@@ -20,7 +20,7 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from rollingfs import RollingPolicy
-from rollingfs.backend import s3_client, s3_receive
+from rollingfs.backend import s3_client
 from rollingfs.backend.s3 import S3Backend
 from tests.certificates import make_certificate
 from tests.proxy import Proxy, proxy_to
@@ -64,20 +64,6 @@ def _connect(options: dict[str, Any], **more: Any) -> Any:
 
 def _backend(options: dict[str, Any], **more: Any) -> S3Backend:
     return S3Backend(S3FileSystem(**options, **more, skip_instance_cache=True))
-
-
-@pytest.fixture
-def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes came straight into their place, for each answer."""
-    counts: list[int] = []
-
-    class Counted(s3_receive.Received):
-        def __init__(self, url: str, count: int) -> None:
-            super().__init__(url, count)
-            counts.append(count)
-
-    monkeypatch.setattr(s3_receive, "Received", Counted)
-    return counts
 
 
 @pytest.fixture(

@@ -370,12 +370,18 @@ def no_copy_is_left(store, path=LOG):
     assert {file for file in there if "/pin-" not in file and "/index-" not in file} == named
 
 
-def with_a_crash(index, crash):
-    """A store on which the client that wrote the copy died at one of its calls."""
+def filled(faults):
+    """A store with the segment, and a client that meets faults at some of its calls."""
     store = Store()
     fill(client(store))
-    broken = client(store)
-    broken.backend.prepare({index: crash})
+    world = client(store)
+    world.backend.prepare(faults)
+    return store, world
+
+
+def with_a_crash(index, crash):
+    """A store on which the client that wrote the copy died at one of its calls."""
+    store, broken = filled({index: crash})
     with pytest.raises(Crashed):
         write(broken)
     return store
@@ -415,10 +421,7 @@ def test_what_a_crash_leaves_of_a_live_segment_is_collected():
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER, Fault.LOST, Fault.CONFLICT, Fault.BUSY, Fault.LATE])
 def test_any_fault_is_ridden_out_or_finished_by_the_next_run(fault):
     for index in trace_of_a_write()[0]:
-        store = Store()
-        fill(client(store))
-        world = client(store)
-        world.backend.prepare({index: fault})
+        store, world = filled({index: fault})
         with contextlib.suppress(OSError):
             write(world)
         store.lapse(60)
