@@ -1,7 +1,13 @@
-"""Plain files that become segments: a header over a copy of their bytes, or nothing left of them."""
+"""Plain files that become segments: a header over a copy of their bytes, or nothing left of them.
+
+Who adopts copies the file after a tombstone is there, and commits over this tombstone and no other. Who deletes looks
+at the header once the file is gone, and replaces a tombstone that is there. So either finds the other: an adoption
+whose tombstone came after that look finds no file to copy, and one whose tombstone came before it meets another.
+"""
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import replace
 
@@ -12,10 +18,12 @@ from rollingfs.chunks import Stored
 from rollingfs.clock import Moment
 from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
-from rollingfs.header import Adopted, Header, Origin
+from rollingfs.header import Adopted, Commit, Header, Origin
 from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, is_shadowed, modified_ms
 from rollingfs.policy import RollingPolicy
+
+logger = logging.getLogger("rollingfs")
 
 ADOPTIONS_MAX = 8
 """How often a file that others keep changing is tried again."""
@@ -24,6 +32,11 @@ ADOPTIONS_MAX = 8
 def shadow(plain: FileInfo | None) -> Adopted | None:
     """The line by which a header hides this content of the plain file, and no other."""
     return Adopted(plain.token or "", modified_ms(plain)) if plain is not None else None
+
+
+def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
+    """What tells the commits to a path apart, also where its header was collected in between."""
+    return header.version, header.commits
 
 
 class Adoption:
@@ -53,22 +66,35 @@ class Adoption:
             plain = await self.lookup.plain(path, loaded)
             if plain is None:
                 return False
+            claim = await self._claimed(path)
+            if is_shadowed(claim, plain):
+                continue  # by a header that came since
             try:
-                await self._adopt(path, plain)
+                await self._adopt(path, plain, claim)
             except ConflictError:
-                continue  # it was overwritten while it was copied
+                continue  # it was overwritten or deleted while it was copied
             return True
         raise ConflictError(f"{path}: the plain file changes too often to be adopted")
 
-    async def _adopt(self, path: str, plain: FileInfo) -> None:
+    async def _claimed(self, path: str) -> Header:
+        """The header at a path; a tombstone is made where there is none."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            return transitions.tombstone(self.new(None, self.policy)) if base.header is None else None
+
+        claim = (await self.committer.commit(path, step, fresh=True)).header
+        assert claim is not None
+        return claim
+
+    async def _adopt(self, path: str, plain: FileInfo, claim: Header) -> None:
         stored = await self._copied(path, plain)
         named: set[str] = set()
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.live:
                 return None
-            if is_shadowed(base.header, plain):
-                raise ConflictError(f"{path}: the plain file was adopted by others and moved or deleted since")
+            if base.header is None or _commit(base.header) != _commit(claim):
+                raise ConflictError(f"{path}: the plain file was deleted, or adopted by others and moved or deleted")
             header = self.new(base.header, self.policy, plain)
             header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
             if stored is None:
@@ -78,15 +104,24 @@ class Adoption:
                 attempt.renewed[stored] = renewed
             return replace(header, entries=(renewed.chunk(path, 0),))
 
-        await self.committer.commit(path, step, fresh=True, named=named)
-        if stored is not None and names.relate(path, stored.path) not in named:
+        try:
+            await self.committer.commit(path, step, fresh=True, named=named)
+        finally:
+            if stored is not None and names.relate(path, stored.path) not in named:
+                await self._discard(stored)
+
+    async def _discard(self, stored: Stored) -> None:
+        try:
             await self.committer.chunks.discard([stored])
+        except OSError as error:
+            logger.info("%s: a copy that is not needed is left to collect(): %s", stored.path, error)
 
     async def _copied(self, path: str, plain: FileInfo) -> Stored | None:
         """A chunk with the bytes of a plain file; None if it has none."""
-        if not plain.size:
-            return None
         backend = self.committer.backend
+        if not plain.size:
+            await self._check_unchanged(path, plain)
+            return None
         await self.committer.abilities(path)
         began = Moment.now(self.committer.clock)
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}"
@@ -94,10 +129,16 @@ class Adoption:
             await backend.copy(path, target, plain.token)
         else:
             await self.committer.chunks.copy_through(path, target)
-            if (await backend.stat(path)).token != plain.token:
+            try:
+                await self._check_unchanged(path, plain)
+            except (ConflictError, FileNotFoundError):
                 await backend.delete([target])
-                raise ConflictError(f"{path} changed while it was copied")
+                raise
         return Stored(target, plain.size, None, modified_ms(plain), began)
+
+    async def _check_unchanged(self, path: str, plain: FileInfo) -> None:
+        if (await self.committer.backend.stat(path)).token != plain.token:
+            raise ConflictError(f"{path} changed while it was copied")
 
     async def remove(self, path: str) -> bool:
         """Delete a plain file, on condition that it is what was seen, where the store can.
@@ -118,5 +159,16 @@ class Adoption:
             elif not await backend.delete_if(path, plain.token):
                 continue  # another has been written meanwhile
             # who adopted it before it went has its bytes: then it is a segment that is to be deleted
-            return not (await self.committer.headers.load(path)).live
+            return await self._void_claims(path)
         raise ConflictError(f"{path}: the plain file changes too often to be deleted")
+
+    async def _void_claims(self, path: str) -> bool:
+        """Replace a tombstone over which somebody may be about to adopt; false if there is a segment by now."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            return base.header if base.header is not None and base.header.deleted else None
+
+        if (await self.committer.headers.load(path)).header is None:
+            return True
+        now = (await self.committer.commit(path, step, fresh=True)).header
+        return now is None or now.deleted

@@ -389,18 +389,13 @@ class Driver:
         others: dict[int, tuple[Op, int]] = {}
         for _ in range(choose.number(1, 2)):
             inner = self.rules.operation(choose.pick([verb for verb in WEIGHTS if verb not in ALONE]), choose)
-            if inner is not None and not self._revives(inner):
+            if inner is not None:
                 inner = also(inner, None) if inner.call.verb is model.delete else inner
                 others[choose.number(0, 9)] = (inner, self._another(choose, index))
         return others
 
     def _another(self, choose: Chooser, index: int) -> int:
         return (index + choose.number(1, len(self.world.clients) - 1)) % len(self.world.clients)
-
-    def _revives(self, op: Op) -> bool:
-        """Whether a plain file would be deleted while another operation may have copied it in order to adopt it."""
-        seg = self.rules.state.get(op.call.path)
-        return op.call.verb is model.delete and seg is not None and seg.plain
 
     def pass_time(self, choose: Chooser) -> None:
         """Let caches, marks, uploads or garbage grow old."""

@@ -1,0 +1,149 @@
+"""Plain files that become segments while others delete them: a delete that succeeded is not undone."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from rollingfs.header import GRACE_S
+from rollingfs.runtime import drive
+from tests.faults import CLOCK, Crashed, Fault, FaultBackend, Store, hurry
+from tests.life.support import CHUNKS, World
+
+LOG, MOVED = "/folder/log", "/folder/moved"
+DATA = b"as another tool wrote it"
+CALLS_MAX = 60
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def append(world):
+    world.append(LOG, b"+")
+
+
+def seal(world):
+    world.seal(LOG)
+
+
+def truncate(world):
+    world.truncate(LOG, min(3, len(world.content(LOG))))
+
+
+def rename(world):
+    drive(world.client.concats.rename(LOG, MOVED))
+
+
+def delete(world):
+    drive(world.client.segments.delete(LOG))
+
+
+ADOPTING = [append, seal, truncate, rename]
+
+
+def client(store, *, delete_if=True):
+    backend = FaultBackend(store)
+    backend.can_delete_if = delete_if
+    return World(backend, CHUNKS, CLOCK.time)
+
+
+def with_plain(data, graves=0, **options):
+    """A store with a plain file, perhaps where a segment was deleted before, and a client of it."""
+    store = Store()
+    world = client(store, **options)
+    for _ in range(graves):
+        world.create(LOG)
+        delete(world)
+    drive(store.write(LOG, [data]))
+    return store, world
+
+
+def calls(verb, *setting):
+    """The indexes of the calls that a verb makes."""
+    _, world = with_plain(*setting)
+    world.backend.prepare()
+    verb(world)
+    assert len(world.backend.trace) <= CALLS_MAX
+    return range(len(world.backend.trace))
+
+
+def is_there(store, path=LOG):
+    try:
+        client(store).content(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
+@pytest.mark.parametrize("graves", [0, 1])
+@pytest.mark.parametrize("delete_if", [True, False])
+@pytest.mark.parametrize("verb", ADOPTING)
+def test_a_delete_that_succeeds_within_an_adoption_is_not_undone(verb, delete_if, graves, data):
+    for index in calls(verb, data, graves):
+        store, world = with_plain(data, graves, delete_if=delete_if)
+        deleted = []
+
+        def meanwhile(store=store, deleted=deleted):
+            with contextlib.suppress(FileNotFoundError):  # renamed by then
+                delete(client(store, delete_if=delete_if))
+                deleted.append(True)
+
+        world.backend.prepare(between={index: meanwhile})
+        with contextlib.suppress(FileNotFoundError):
+            verb(world)
+        if world.backend.between:
+            continue  # a store that deletes otherwise is asked for less
+        assert is_there(store, MOVED) == (verb is rename and not deleted), index
+        assert not is_there(store), index
+
+
+@pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
+@pytest.mark.parametrize("graves", [0, 1])
+@pytest.mark.parametrize("delete_if", [True, False])
+@pytest.mark.parametrize("verb", ADOPTING)
+def test_an_adoption_within_a_delete_does_not_undo_it(verb, delete_if, graves, data):
+    for index in calls(delete, data, graves):
+        store, world = with_plain(data, graves, delete_if=delete_if)
+        changed = []
+
+        def meanwhile(store=store, changed=changed):
+            with contextlib.suppress(FileNotFoundError):
+                verb(client(store, delete_if=delete_if))
+                changed.append(True)
+
+        world.backend.prepare(between={index: meanwhile})
+        with contextlib.suppress(FileNotFoundError):
+            delete(world)
+        assert not is_there(store), index
+        assert is_there(store, MOVED) == (verb is rename and bool(changed)), index
+
+
+@pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
+@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_an_adoption_that_is_broken_off_leaves_the_file_to_be_read_adopted_and_deleted(crash, data):
+    for index in calls(seal, data):
+        store, broken = with_plain(data)
+        broken.backend.prepare({index: crash})
+        with contextlib.suppress(Crashed):
+            seal(broken)
+        assert client(store).content(LOG) == data
+        seal(client(store))
+        assert client(store).content(LOG) == data
+        delete(client(store))
+        assert not is_there(store)
+
+
+def test_two_adoptions_at_once_have_the_bytes_once():
+    for index in calls(append, DATA):
+        store, world = with_plain(DATA)
+        world.backend.prepare(between={index: lambda store=store: append(client(store))})
+        append(world)
+        store.lapse(2 * GRACE_S)
+        drive(client(store).client.collector.collect(LOG, grace_s=GRACE_S))
+        after = client(store)
+        assert after.content(LOG) == DATA + b"++"
+        assert sorted(after.files(LOG)) == sorted(entry.file for entry in after.header(LOG).entries)
