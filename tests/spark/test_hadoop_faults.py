@@ -13,6 +13,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from tests.spark.world import SMALL, Place
 pytestmark = pytest.mark.slow
 
 ANSWER_S_MAX = 90
+LOCKED_S = 0.3
 LATER_S = 60.0
 """By then the mark of a rename is taken for that of a mover who died."""
 ONCE = ("BEFORE", "AFTER")
@@ -54,7 +56,7 @@ class Answer:
     """What Java says."""
 
     outcome: str
-    """``done``, ``failed``, ``unknown`` or ``died``."""
+    """``done``, ``failed``, ``unknown`` or ``died``; ``waits`` before there is any."""
     hit: str
     """The call that failed; ``-`` for none."""
     said: str
@@ -77,6 +79,9 @@ class Jvm:
 
     def ask(self, mode: str, at: int, *words: str) -> Answer:
         self.tell(mode, str(at), *words)
+        return self.answer(*words)
+
+    def answer(self, *words: str) -> Answer:
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_S_MAX)
         assert ready, f"no answer to {words} within {ANSWER_S_MAX} s; {self.log.read_text()}"
@@ -125,6 +130,12 @@ def tombstone_and_segment(place: Place) -> None:
     place.segment("log", OLD)
 
 
+def tombstone_and_plain(place: Place) -> None:
+    place.segment("log", b"gone" * 40)
+    place.run(place.client.segments.delete(f"{place.path}/log"))
+    place.plain("log", OLD)
+
+
 def folder(place: Place) -> None:
     place.segment("in/deep/two", NEW)
     place.plain("in/plain", b"3")
@@ -168,6 +179,12 @@ CASES = {
     "a delete": Case(segment(OLD), ("delete", "/log"), {"log": OLD}, {"log": None}),
     "a delete of one with index pages": Case(
         segment(LONG + NEW, PAGED), ("delete", "/log"), {"log": LONG + NEW}, {"log": None}, modes=("DIES",)
+    ),
+    "a delete of a plain file": Case(
+        lambda place: place.plain("log", OLD), ("delete", "/log"), {"log": OLD}, {"log": None}, modes=SOME
+    ),
+    "a delete of a plain file over a tombstone": Case(
+        tombstone_and_plain, ("delete", "/log"), {"log": OLD}, {"log": None}, modes=SOME
     ),
     "a delete of a folder": Case(folder, ("delete", "/in"), FOLDER, NOWHERE, is_whole=False, modes=SOME),
     "a rename of a folder": Case(
@@ -345,6 +362,37 @@ def test_on_disk_a_failure_leaves_the_old_or_the_new_as_it_says(jvm, disks, name
 def test_on_s3_a_failure_leaves_the_old_or_the_new_as_it_says(jvm, prefixes, name, mode):
     seen = run_all(jvm, prefixes, CASES[name], mode)
     assert seen
+
+
+def by_python(place: Place, verb: str) -> bool:
+    """Whether there was still something for Python to change."""
+    segments, path = place.client.segments, f"{place.path}/log"
+    try:
+        place.run(segments.delete(path) if verb == "delete" else segments.append(path, b"+"))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("prepare", [lambda place: place.plain("log", OLD), tombstone_and_plain])
+@pytest.mark.parametrize(("words", "verb"), [(("append", "/log", "more"), "delete"), (("delete", "/log"), "append")])
+def test_a_plain_file_that_one_deletes_and_the_other_adopts_is_gone(jvm, disks, prepare, words, verb):
+    changed = set()
+    for at in range(1, CALLS_MAX):
+        place = next(disks)
+        prepare(place)
+        answer = jvm.ask("WAITS", at, words[0], f"{place.url}/log", *words[2:])
+        if answer.outcome != "waits":
+            break
+        with ThreadPoolExecutor(1) as pool:
+            call = pool.submit(by_python, place, verb)
+            wait([call], LOCKED_S)  # in vain where Java holds the lock of the header
+            jvm.tell("go on")
+            changed.add(call.result())
+        jvm.answer(*words)
+        with pytest.raises(FileNotFoundError):
+            place.content("log")
+    assert True in changed, words
 
 
 @pytest.mark.parametrize("operation", ["read", "list"])

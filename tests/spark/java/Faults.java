@@ -30,7 +30,8 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
  *
  * <p>{@code set KEY VALUE} configures; {@code new} takes another client; anything else is {@code MODE AT OPERATION
  * PATH [ARGUMENT]}: what becomes of call number AT to the store. The answer is what came of the operation, the call
- * that was hit ("-" for none), and what is to be said. Words are parted by tabs.
+ * that was hit ("-" for none), and what is to be said. Words are parted by tabs. Who waits answers so, and goes on
+ * after any line.
  */
 public final class Faults {
     /** What becomes of the call that is hit. */
@@ -42,7 +43,9 @@ public final class Faults {
         /** It and all of its kind are refused from now on. */
         REFUSED,
         /** The client is gone, it is done; only calls that change something count. */
-        DIES
+        DIES,
+        /** It waits until it is told to go on. */
+        WAITS
     }
 
     /** The process that ran this client is gone: no later call reaches the store. */
@@ -64,6 +67,8 @@ public final class Faults {
     private static int at;
     private static int count;
     private static String hit;
+    private static final BufferedReader commands =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 
     private Faults() {}
 
@@ -89,6 +94,11 @@ public final class Faults {
         hit = verb;
         switch (mode) {
             case BEFORE -> throw new IOException("injected before " + verb);
+            case WAITS -> {
+                System.out.println("waits\t" + verb + "\t");
+                commands.readLine();
+                return false;
+            }
             case REFUSED -> throw new AccessDeniedException("injected: " + verb + " is refused");
             default -> {
                 return true;
@@ -124,7 +134,6 @@ public final class Faults {
         conf.set("fs.rolling+faulty.impl", FaultyRolling.class.getName());
         Committer.commitMsMax = COMMIT_MS_MAX;
         FileSystem fs = null;
-        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = commands.readLine()) != null;) {
             String[] words = line.split("\t", -1);
             if (words[0].equals("set")) {

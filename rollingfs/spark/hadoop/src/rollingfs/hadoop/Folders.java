@@ -177,7 +177,7 @@ final class Folders {
         if (view.header() != null) {
             segments.delete(path);
         } else {
-            store.fs.delete(below(path), false);
+            segments.deletePlain(path);
         }
     }
 

@@ -1,5 +1,6 @@
 package rollingfs.hadoop;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -260,19 +261,61 @@ final class Segments {
         committer.finishDrops(path, grave);
     }
 
-    /** Give a plain file a header over a copy of its bytes, if it still is what was seen when they are copied. */
+    /**
+     * Delete a plain file, and the segment that somebody else made of it meanwhile.
+     *
+     * <p>Whoever is about to has claimed the name by a tombstone: committed anew, it is not the one any more that an
+     * adoption replaces.
+     */
+    void deletePlain(String path) throws IOException {
+        store.fs.delete(store.hadoopPath(path), false);
+        try {
+            if (header(path, null) == null) {
+                return;
+            }
+            Header now = committer.commit(path, (base, attempt) -> base.header() == null || base.isLive() ? null
+                    : base.header().copy());
+            if (now != null && !now.deleted()) {
+                delete(path);
+            }
+        } catch (FileNotFoundException error) {
+            Log.warn(path + " was deleted by another at the same time", error);
+        } catch (IOException error) {
+            throw new RollingException.OutcomeUnknown(path + ": the file is deleted, but whether somebody has made a "
+                    + "segment of it meanwhile is unknown (" + error + "); delete it again", error);
+        }
+    }
+
+    /** The header at a path; a tombstone is made where there is none. */
+    private Header claim(String path) throws IOException {
+        return committer.commit(path, (base, attempt) -> base.header() != null ? null : Transitions.tombstone(
+                Transitions.create(null, UUID.randomUUID().toString(), Header.Policy.DEFAULT,
+                        System.currentTimeMillis(), null), null));
+    }
+
+    /**
+     * Give a plain file a header over a copy of its bytes, if it still is what was seen when they are copied.
+     *
+     * <p>The copy is made after the claim, and the header replaces this claim only; if anything else is there, nothing
+     * is done, and the caller looks again.
+     */
     private void adopt(String path, FileInfo plain) throws IOException {
         String token = store.token(plain);
+        Header claim = claim(path);
+        if (isShadowed(claim, plain)) {
+            return;
+        }
         Set<String> named = new HashSet<>();
         Uploads uploads = new Uploads(store, path);
         try {
             Stored stored = plain.size() == 0 ? null : copied(path, plain, uploads);
             FileInfo now = store.stat(path);
             if (now == null || !store.token(now).equals(token)) {
-                return; // it was overwritten while it was copied: the caller looks again
+                return; // it was overwritten or deleted while it was copied
             }
             committer.commit(path, named, (base, attempt) -> {
-                if (base.isLive()) {
+                if (base.header() == null || base.header().version != claim.version
+                        || !base.header().commits.equals(claim.commits)) {
                     return null;
                 }
                 Header next = Transitions.create(base.header(), UUID.randomUUID().toString(), Header.Policy.DEFAULT,
