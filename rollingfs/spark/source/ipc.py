@@ -7,7 +7,7 @@ batches; each of the parts is then read behind the schema of its stream.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,6 +22,9 @@ WINDOW_BYTES = 64 * 1024
 """Read at once to find messages: small ones share a window, of large ones only the beginning is read."""
 BATCH_BYTES = 8 * 1024 * 1024
 """Rows are gathered into record batches of so much before they are written."""
+
+Look = Callable[[int, int], bytes | memoryview]
+"""Gives the bytes ``[start, end)``, perhaps without copying them."""
 
 SCHEMA, DICTIONARY = 1, 2
 END = 0
@@ -87,7 +90,7 @@ def streams(read: Read, extent: Extent) -> Iterator[Stream]:
         yield Stream(current, ended=False)
 
 
-def messages(read: Read, extent: Extent) -> Iterator[Message]:
+def messages(read: Look, extent: Extent) -> Iterator[Message]:
     """The messages of an extent, found by reading the beginning of each."""
     window = _Window(read, extent)
     position = extent.start
@@ -123,7 +126,7 @@ def _is_footer(window: _Window, position: int, end: int) -> bool:
     return tail[4:] == _FILE_TAIL and position + size + _FILE_TAIL_BYTES == end
 
 
-def _parse(metadata: bytes) -> tuple[int, int]:
+def _parse(metadata: bytes | memoryview) -> tuple[int, int]:
     """The kind of a message and the length of its body, of its flatbuffer."""
     [root] = struct.unpack_from("<I", metadata)
     [back] = struct.unpack_from("<i", metadata, root)
@@ -141,13 +144,13 @@ def _parse(metadata: bytes) -> tuple[int, int]:
 class _Window:
     """Small reads out of larger ones."""
 
-    def __init__(self, read: Read, extent: Extent) -> None:
+    def __init__(self, read: Look, extent: Extent) -> None:
         self._read = read
         self._extent = extent
         self._start = 0
-        self._data = b""
+        self._data: bytes | memoryview = b""
 
-    def get(self, start: int, end: int) -> bytes:
+    def get(self, start: int, end: int) -> bytes | memoryview:
         end = min(end, self._extent.end)
         if not self._start <= start <= end <= self._start + len(self._data):
             self._start = start
@@ -204,10 +207,55 @@ def whole_end(read: Read, extent: Extent, limit: int) -> int:
 # -- rows --------------------------------------------------------------------------------------------------------
 
 
-def batches(read: Read, one: Range) -> Iterator[pa.RecordBatch]:
-    """The record batches of a range."""
-    head = read(*one.head) if one.head != (0, 0) else b""
-    source = pa.BufferReader(head + read(one.start, one.end))
+def batches(read: Read, one: Range, *, at_once: bool = True) -> Iterator[pa.RecordBatch]:
+    """The record batches of a range.
+
+    Parameters
+    ----------
+    at_once
+        Read the whole range in one go: a store that is far away should not be asked for each message. From a disk, some
+        messages at a time are read faster, for their memory is used again.
+
+    Raises
+    ------
+    MalformedStreamError
+        The range does not end where a message does.
+    """
+    schema = pa.ipc.read_schema(pa.py_buffer(read(*one.head))) if one.head != (0, 0) else None
+    look: Look = _held(read(one.start, one.end), one.start) if at_once else read
+    found = list(messages(look, Extent(one.extent.path, one.extent.identity, one.start, one.end)))
+    if not found or found[-1].end != one.end:
+        raise _malformed(one.extent, found[-1].end if found else one.start, "a message goes on behind the range")
+    if any(message.kind == DICTIONARY for message in found):
+        yield from _with_dictionaries(pa.BufferReader(look(one.start, one.end)))
+        return
+    for group in _grouped(found):
+        source = pa.BufferReader(look(group[0].start, group[-1].end))
+        for message in group:
+            source.seek(message.start - group[0].start)
+            if message.kind == SCHEMA:
+                schema = pa.ipc.read_schema(source)
+            elif message.kind != END:
+                yield pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+
+
+def _held(data: bytes, start: int) -> Look:
+    """Reads out of bytes that begin at `start`."""
+    view = memoryview(data)
+    return lambda first, last: view[first - start : last - start]
+
+
+def _grouped(found: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Messages that are read together."""
+    first = 0
+    for index, message in enumerate(found):
+        if message.end - found[first].start >= BATCH_BYTES or index == len(found) - 1:
+            yield found[first : index + 1]
+            first = index + 1
+
+
+def _with_dictionaries(source: pa.BufferReader) -> Iterator[pa.RecordBatch]:
+    """The record batches of whole streams."""
     while source.tell() < source.size():
         if source.read_at(len(_FILE_HEAD), source.tell()) == _FILE_HEAD:
             source.seek(source.tell() + len(_FILE_HEAD))

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pj
 
-from rollingfs.spark.source.records import FEED
+from rollingfs.spark.source.records import FEED, Lines
 
 CORRUPT_COLUMN = "_corrupt_record"
 """If the schema has a string column of this name, lines that are no JSON are put there."""
@@ -39,34 +39,37 @@ class Reader:
         self._is_fast = self._corrupt < 0 and len(schema) > 0 and all(_is_fast(field.type) for field in schema)
         self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
-    def read(self, block: bytes) -> list[pa.RecordBatch]:
+    def read(self, block: Lines) -> list[pa.RecordBatch]:
         """The rows of a block of whole lines, in order."""
         if not self._is_fast:
             return [self._slowly(block)]
         batch = self._fast(block)
         if batch is not None:
             return [batch]
-        if block.count(FEED) < HALVES_LINES_MIN:
+        data, start, end = block
+        if data.count(FEED, start, end) < HALVES_LINES_MIN:
             return [self._slowly(block)]
-        middle = block.find(FEED, len(block) // 2) + 1 or block.rfind(FEED, 0, len(block) // 2) + 1
-        if middle in (0, len(block)):
+        half = (start + end) // 2
+        middle = data.find(FEED, half, end) + 1 or data.rfind(FEED, start, half) + 1
+        if middle in (0, end):
             return [self._slowly(block)]
-        return [*self.read(block[:middle]), *self.read(block[middle:])]
+        return [*self.read(Lines(data, start, middle)), *self.read(Lines(data, middle, end))]
 
-    def _fast(self, block: bytes) -> pa.RecordBatch | None:
+    def _fast(self, block: Lines) -> pa.RecordBatch | None:
         """The rows as Arrow reads them, or None if it would not read every line as one row."""
-        options = pj.ReadOptions(use_threads=False, block_size=max(len(block), 1))
+        data, start, end = block
+        options = pj.ReadOptions(use_threads=False, block_size=max(end - start, 1))
         try:
-            table = pj.read_json(pa.BufferReader(block), options, self._options)
+            table = pj.read_json(pa.BufferReader(pa.py_buffer(data).slice(start, end - start)), options, self._options)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
-        if table.num_rows != block.count(FEED) + (block[-1:] != FEED):
+        if table.num_rows != data.count(FEED, start, end) + (not block.ends):
             return None  # blank lines, several values in a line, or a value over several lines
         batches = table.select(self.schema.names).combine_chunks().to_batches()
         return pa.record_batch(batches[0].columns, schema=self.schema) if batches else None
 
-    def _slowly(self, block: bytes) -> pa.RecordBatch:
-        rows = [row for line in block.split(FEED) if line.strip() for row in self._rows(line)]
+    def _slowly(self, block: Lines) -> pa.RecordBatch:
+        rows = [row for line in bytes(block).split(FEED) if line.strip() for row in self._rows(line)]
         columns = [
             pa.array([row[index] for row in rows], field.type, from_pandas=False)
             for index, field in enumerate(self.schema)

@@ -14,7 +14,7 @@ from rollingfs.errors import SegmentTruncatedError
 from rollingfs.filesystem import RollingFileSystem
 from rollingfs.lookup import View, modified_ms
 from rollingfs.spark.source import ipc, jsonlines, parquet, partitions, places, records, rows, text
-from rollingfs.spark.source.opened import Opened, ahead
+from rollingfs.spark.source.opened import Opened, ahead, is_remote
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
 
@@ -107,22 +107,23 @@ class RowReader:
             extent = Extent(one.extent.path, one.extent.identity, view.start, one.extent.end)
             yield Opened(fs, view), Range(extent, max(one.start, view.start), one.end)
 
-    def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[bytes]:
+    def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[records.Lines]:
         for opened, one in self._opened(fs, ranges):
-            yield from records.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end)
+            size = records.BLOCK_BYTES if is_remote(fs) else records.LOCAL_BLOCK_BYTES
+            yield from records.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
 
     def _lines(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for block in ahead(self._blocks(fs, ranges)):
+        for block in ahead(fs, self._blocks(fs, ranges)):
             yield text.to_batch(block, schema)
 
     def _json(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         reader = jsonlines.Reader(schema)
-        for block in ahead(self._blocks(fs, ranges)):
+        for block in ahead(fs, self._blocks(fs, ranges)):
             yield from reader.read(block)
 
     def _arrow(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for opened, one in self._opened(fs, ranges):
-            for batch in ipc.batches(opened.read, one):
+            for batch in ahead(fs, ipc.batches(opened.read, one, at_once=is_remote(fs))):
                 yield rows.conform(batch, schema)
 
     def _parquet(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -174,7 +175,7 @@ def _sample(fs: RollingFileSystem, views: Sequence[View], size: int) -> Iterator
         extent, opened = _extent(view), Opened(fs, view)
         upto = min(extent.start + min(each, size), extent.end)
         for block in records.blocks(opened.read, extent.start, extent.start, upto, extent.end):
-            yield from block.split(records.FEED)
+            yield from bytes(block).split(records.FEED)
         size -= upto - extent.start
         if size <= 0:
             return

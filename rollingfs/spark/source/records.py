@@ -6,8 +6,11 @@ As in Spark's own readers, a line ends with a line feed, a carriage return, or b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 BLOCK_BYTES = 8 * 1024 * 1024
+LOCAL_BLOCK_BYTES = 3 * 1024 * 1024
+"""From a disk: the processor's cache holds it, and its memory is used again."""
 LOOK_BYTES = 64 * 1024
 LOOK_BYTES_MAX = 8 * 1024 * 1024
 
@@ -17,10 +20,27 @@ Read = Callable[[int, int], bytes]
 FEED, RETURN = b"\n", b"\r"
 
 
-def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """The lines that begin in ``[start, end)``, whole, many to a block, each ended by one line feed.
+class Lines(NamedTuple):
+    """Whole lines: the bytes ``[start, end)`` of `data`, which is not copied for their sake."""
 
-    Only the very last line, before `stop`, may come without a line feed.
+    data: bytes
+    start: int
+    end: int
+
+    def __bytes__(self) -> bytes:
+        return self.data[self.start : self.end]
+
+    @property
+    def ends(self) -> bool:
+        """Whether the last line has its line feed."""
+        return self.data[self.end - 1 : self.end] == FEED
+
+
+def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
+    """The lines that begin in ``[start, end)``, many to a block, each ended by one line feed.
+
+    Only the very last line, before `stop`, may come without a line feed. A line that was read in part is read again
+    with the next block: joining the parts would copy the block.
 
     Parameters
     ----------
@@ -29,19 +49,33 @@ def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes:
     stop
         Where the bytes end; the last line of the range may reach up to here.
     """
-    position = begin(read, first, start, stop)
-    left = b""
-    while position < end:
-        upto = min(position + block_bytes, end)
-        data = left + read(position, upto)
-        position = upto
-        if position < end and (at := _last_break(data)):
-            yield normalized(data[:at])
-            left = data[at:]
-        else:
-            left = data
-    if left:
-        yield normalized(left + rest(read, left[-1:], end, stop))
+    position, size = begin(read, first, start, stop), block_bytes
+    while position + size < end:
+        data = read(position, position + size)
+        at = _last_break(data)
+        if at:
+            yield normalized(data, 0, at)
+        position += at
+        size = block_bytes if at else 2 * size
+    if position < end:
+        data = read(position, min(end + LOOK_BYTES, stop))
+        at = end - position
+        more = _rest(data, at, is_last=position + len(data) == stop)
+        if more is None:
+            data, more = data[:at] + rest(read, data[at - 1 : at], end, stop), 0
+            at = len(data)
+        yield normalized(data, 0, at + more)
+
+
+def _rest(data: bytes, at: int, *, is_last: bool) -> int | None:
+    """How many bytes from `at` on belong to the line before; None if the data do not say."""
+    if data[at - 1 : at] == FEED:
+        return 0
+    if data[at - 1 : at] == RETURN and (at < len(data) or is_last):
+        return int(data[at : at + 1] == FEED)
+    if is_last and data.find(FEED, at) < 0 and data.find(RETURN, at) < 0:
+        return len(data) - at
+    return _first_break(data, at, is_last=is_last) or None
 
 
 def begin(read: Read, first: int, start: int, stop: int) -> int:
@@ -103,23 +137,26 @@ def next_line_end(read: Read, start: int, end: int) -> int | None:
     return None
 
 
-def normalized(data: bytes) -> bytes:
-    """Every line end as one line feed."""
-    if RETURN in data:
-        data = data.replace(b"\r\n", FEED).replace(RETURN, FEED)
-    return data
+def normalized(data: bytes, start: int = 0, end: int | None = None) -> Lines:
+    """Lines whose every end is one line feed."""
+    end = len(data) if end is None else end
+    if data.find(RETURN, start, end) < 0:
+        return Lines(data, start, end)
+    data = data[start:end].replace(b"\r\n", FEED).replace(RETURN, FEED)
+    return Lines(data, 0, len(data))
 
 
-def _first_break(data: bytes, *, is_last: bool) -> int:
-    """How many bytes the first line has, its end included; 0 if it does not end, or may go on behind the data."""
-    feed, back = data.find(FEED), data.find(RETURN)
+def _first_break(data: bytes, start: int = 0, *, is_last: bool) -> int:
+    """How many bytes from `start` on the line there has, its end included; 0 if it may go on behind the data."""
+    feed, back = data.find(FEED, start), data.find(RETURN, start)
     if back < 0 or 0 <= feed < back:
-        return feed + 1
+        return feed + 1 - start if feed >= 0 else 0
     if data[back + 1 : back + 2] == FEED:
-        return back + 2
-    return back + 1 if is_last or back + 1 < len(data) else 0
+        return back + 2 - start
+    return back + 1 - start if is_last or back + 1 < len(data) else 0
 
 
 def _last_break(data: bytes) -> int:
     """How many bytes all whole lines have; a return at the very end may go on, so it does not count."""
-    return max(data.rfind(FEED), data.rfind(RETURN, 0, len(data) - 1)) + 1
+    feed = data.rfind(FEED)
+    return max(feed, data.rfind(RETURN, feed + 1, len(data) - 1)) + 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rollingfs.spark.source.records import FEED
+from rollingfs.spark.source.records import FEED, Lines
 
 COLUMN = "value"
 
@@ -24,17 +24,15 @@ def check_schema(schema: pa.Schema, what: str) -> None:
         raise ValueError(f"{what} needs one column of strings, not ({', '.join(map(str, schema))})")
 
 
-def to_lines(block: bytes) -> pa.Array:
+def to_lines(block: Lines) -> pa.Array:
     """The lines of a block, without their ends; the last may lack its own."""
-    if block[-1:] == FEED:
-        block = block[:-1]
     # not decoded: like Spark's reader it lets pass what is not UTF-8
-    offsets = pa.array([0, len(block)], pa.int32()).buffers()[1]
-    text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(block))
+    offsets = pa.array([block.start, block.end - block.ends], pa.int32()).buffers()[1]
+    text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(block.data))
     return pc.split_pattern(text, "\n").flatten()
 
 
-def to_batch(block: bytes, schema: pa.Schema) -> pa.RecordBatch:
+def to_batch(block: Lines, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of a block."""
     return pa.record_batch([to_lines(block)], schema=schema)
 
@@ -44,5 +42,5 @@ def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     for batch in batches:
         if batch.num_rows:
             lines = pc.fill_null(batch.column(0), "")
-            joined = pc.binary_join(pa.array([lines.to_pylist()], pa.list_(pa.string())), "\n")
+            joined = pc.binary_join(pa.LargeListArray.from_arrays([0, len(lines)], lines), "\n")
             yield joined[0].as_buffer().to_pybytes() + FEED
