@@ -164,27 +164,49 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
             }
         }
         long first = ranges.stream().mapToLong(FileRange::getOffset).min().orElse(0);
-        List<Join> joins = retrying(first, () -> plan(ranges));
+        List<Join> joins = retrying(first, () -> plan(ranges, allocate));
         Map<String, List<FileRange>> byFile = new LinkedHashMap<>();
         for (Join join : joins) {
-            join.parts.forEach(part -> byFile.computeIfAbsent(part.file(), file -> new ArrayList<>()).add(part.range()));
+            for (Part part : join.parts) {
+                if (part.file() == null) {
+                    part.range().setData(CompletableFuture.completedFuture(ByteBuffer.wrap(header.tail,
+                            (int) part.range().getOffset(), part.range().getLength()).slice()));
+                } else if (join.whole != null && segments.store.hasFolders()) {
+                    // on a disk a call for each part costs nothing, and tells whose place the buffer is
+                    vectored.get(part.file()).readVectored(List.of(part.range()),
+                            length -> length == part.place().capacity() ? part.place() : allocate.apply(length));
+                } else {
+                    byFile.computeIfAbsent(part.file(), file -> new ArrayList<>()).add(part.range());
+                }
+            }
         }
         for (Map.Entry<String, List<FileRange>> entry : byFile.entrySet()) {
-            if (entry.getKey() == null) {
-                entry.getValue().forEach(part -> part.setData(CompletableFuture.completedFuture(
-                        ByteBuffer.wrap(header.tail, (int) part.getOffset(), part.getLength()).slice())));
-            } else {
-                vectored.get(entry.getKey()).readVectored(entry.getValue(), allocate);
-            }
+            vectored.get(entry.getKey()).readVectored(entry.getValue(), allocate);
         }
         joins.forEach(join -> join.range.setData(data(join, allocate)));
     }
 
-    /** A part of a range: within one chunk file, or (without a file) in the inline tail. */
-    private record Part(String file, FileRange range) {}
+    /**
+     * A part of a range: within one chunk file, or (without a file) in the inline tail.
+     *
+     * @param place where it belongs in the whole; null if it is the whole
+     */
+    private record Part(String file, FileRange range, ByteBuffer place) {
+        /** See to it that the bytes are in their place, where they may have been read to. */
+        void put() {
+            ByteBuffer found = range.getData().join();
+            if (found != place) {
+                place.duplicate().clear().put(found);
+            }
+        }
+    }
 
-    /** A range and the parts that it is read in. */
-    private record Join(FileRange range, List<Part> parts) {
+    /**
+     * A range and the parts that it is read in.
+     *
+     * @param whole where its bytes go if there are several
+     */
+    private record Join(FileRange range, List<Part> parts, ByteBuffer whole) {
         CompletableFuture<?> done() {
             return CompletableFuture.allOf(
                     parts.stream().map(part -> part.range().getData()).toArray(CompletableFuture[]::new));
@@ -197,37 +219,39 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
             if (failure == null && join.parts.size() == 1 && join.parts.get(0).file() != null) {
                 return join.parts.get(0).range().getData().join();
             }
-            ByteBuffer whole = allocate.apply(join.range.getLength());
-            if (failure == null) {
-                join.parts.forEach(part -> whole.put(part.range().getData().join()));
-            } else {
-                byte[] bytes = new byte[join.range.getLength()];
-                try {
-                    readFully(join.range.getOffset(), bytes, 0, bytes.length);
-                } catch (IOException error) {
-                    throw new CompletionException(error);
-                }
-                whole.put(bytes);
+            if (failure == null && join.whole != null) {
+                join.parts.forEach(Part::put);
+                return join.whole;
             }
-            whole.flip();
-            return whole;
+            byte[] bytes = new byte[join.range.getLength()];
+            try {
+                readFully(join.range.getOffset(), bytes, 0, bytes.length);
+            } catch (IOException error) {
+                throw new CompletionException(error);
+            }
+            return allocate.apply(bytes.length).put(bytes).flip();
         });
     }
 
     /** How the ranges are to be read; the chunk files for it are open then. */
-    private List<Join> plan(List<? extends FileRange> ranges) throws IOException {
+    private List<Join> plan(List<? extends FileRange> ranges, IntFunction<ByteBuffer> allocate) throws IOException {
         List<Join> joins = new ArrayList<>();
         for (FileRange range : ranges) {
             List<Part> parts = new ArrayList<>();
+            ByteBuffer whole = null;
             for (int done = 0; done < range.getLength();) {
                 Piece piece = piece(range.getOffset() + done, range.getLength() - done);
-                parts.add(new Part(piece.file(), FileRange.createFileRange(piece.at(), piece.length())));
+                if (piece.length() < range.getLength() && whole == null) {
+                    whole = allocate.apply(range.getLength()).clear().limit(range.getLength());
+                }
+                ByteBuffer place = whole == null ? null : whole.slice(done, piece.length());
+                parts.add(new Part(piece.file(), FileRange.createFileRange(piece.at(), piece.length()), place));
                 if (piece.file() != null && !vectored.containsKey(piece.file())) {
                     vectored.put(piece.file(), segments.store.openChunk(piece.file(), how, piece.fileSize()));
                 }
                 done += piece.length();
             }
-            joins.add(new Join(range, parts));
+            joins.add(new Join(range, parts, whole));
         }
         return joins;
     }
