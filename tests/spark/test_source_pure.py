@@ -304,14 +304,29 @@ def stream_of(*values: list[int]) -> bytes:
 BATCHES = st.lists(st.lists(st.integers(0, 9), max_size=200), min_size=1, max_size=5)
 
 
-@given(st.lists(BATCHES, max_size=5), st.integers(1, 5000))
-def test_arrow_streams_one_behind_the_other_are_read_whole_and_in_order_however_they_are_cut(content, size):
+@given(st.lists(BATCHES, max_size=5), st.integers(1, 5000), st.booleans(), st.integers(1, 3000))
+def test_arrow_streams_one_behind_the_other_are_read_whole_and_in_order_however_they_are_cut(
+    content, size, at_once, group
+):
     data = b"".join(stream_of(*[pa.array(values, pa.int64()) for values in batches]) for batches in content)
     read, extent = reader_of(data), extent_of(data)
     ranges = list(ipc.cut(read, extent, size))
-    found = [n for one in ranges for batch in ipc.batches(read, one) for n in batch.column(0).to_pylist()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ipc, "BATCH_BYTES", group)
+        parts = [list(ipc.batches(read, one, at_once=at_once)) for one in ranges]
+    found = [n for part in parts for batch in part for n in batch.column(0).to_pylist()]
     assert found == [n for batches in content for values in batches for n in values]
-    assert all(one.size <= size or len(list(ipc.batches(read, one))) <= 1 or one.head == (0, 0) for one in ranges)
+    assert all(
+        one.size <= size or len(part) <= 1 or one.head == (0, 0) for one, part in zip(ranges, parts, strict=True)
+    )
+
+
+def test_a_range_that_ends_within_a_message_is_refused():
+    data = stream_of([1], [2])
+    extent = extent_of(data)
+    for end in (extent.end - 20, extent.start + 3):
+        with pytest.raises(ipc.MalformedStreamError, match="goes on behind the range"):
+            list(ipc.batches(reader_of(data), Range(extent, extent.start, end)))
 
 
 def test_a_large_stream_is_cut_between_its_batches():
