@@ -20,6 +20,7 @@ for module in demo.NEEDED:
 CHECKS = 10
 
 
+@pytest.mark.slow
 def test_the_demonstration_goes_through_the_whole_life_of_a_segment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -286,6 +286,7 @@ def test_a_million_chunks_fit_a_header_of_64_kib(attrs):
     assert growing.lines_most <= 10**6 / LARGE_PAGE_CHUNKS + LOOSE_CHUNKS_MAX + 33
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [200, 1000, 3000])
 def test_a_million_chunks_with_long_names_fit_a_header_of_64_kib(length):
     growing = Growing()

@@ -20,7 +20,7 @@ from tests.strategies import chunks, pages
 CHUNK_BYTES = 1000
 POLICY = RollingPolicy(CHUNK_BYTES, None, CHUNK_BYTES)
 PATH = "/logs/clicks"
-COUNTS = [10, 1_000, 100_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
+COUNTS = [10, 1_000, *(pytest.param(count, marks=pytest.mark.slow) for count in (100_000, 1_000_000))]
 
 
 class Segment:
@@ -78,6 +78,7 @@ def test_a_segment_of_any_size_is_opened_read_and_appended_to_with_a_header_with
     assert len(blob.data) - len(header.tail) <= TEXT_BYTES_MAX
 
 
+@pytest.mark.slow
 def test_the_map_grows_into_pages_written_from_memory_and_each_append_is_one_commit():
     backend = Hooked(private_memory())
     client = Client(backend, RollingPolicy(1, None, 0))

@@ -48,6 +48,7 @@ def test_people_see_progress_and_a_coloured_map(tmp_path, programs, store):
         assert (tmp_path / "said").read_text() == "log: 6,291,456 bytes at offset 6,291,456\n"
 
 
+@pytest.mark.slow
 def test_people_see_how_many_bytes_are_verified_and_consolidated(tmp_path, programs, store):
     path = f"{tmp_path}/log"
     store.create(path)
