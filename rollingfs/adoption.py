@@ -7,7 +7,6 @@ whose tombstone came after that look finds no file to copy, and one whose tombst
 
 from __future__ import annotations
 
-import logging
 import uuid
 from dataclasses import replace
 
@@ -22,8 +21,6 @@ from rollingfs.header import Adopted, Commit, Header, Origin
 from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, is_shadowed, modified_ms
 from rollingfs.policy import RollingPolicy
-
-logger = logging.getLogger("rollingfs")
 
 ADOPTIONS_MAX = 8
 """How often a file that others keep changing is tried again."""
@@ -107,14 +104,7 @@ class Adoption:
         try:
             await self.committer.commit(path, step, fresh=True, named=named)
         finally:
-            if stored is not None and names.relate(path, stored.path) not in named:
-                await self._discard(stored)
-
-    async def _discard(self, stored: Stored) -> None:
-        try:
-            await self.committer.chunks.discard([stored])
-        except OSError as error:
-            logger.info("%s: a copy that is not needed is left to collect(): %s", stored.path, error)
+            await self.committer.chunks.discard_unnamed(path, [stored] if stored else [], named)
 
     async def _copied(self, path: str, plain: FileInfo) -> Stored | None:
         """A chunk with the bytes of a plain file; None if it has none."""

@@ -226,7 +226,8 @@ class Committer:
                 error.errno or errno.EIO, f"{path}: nothing was committed: {error.strerror or error}"
             ) from error
         finally:
-            await self._discard(attempt)
+            own = [*attempt.uploads.values(), *attempt.renewed.values()]
+            await self.chunks.discard_unnamed(path, own, attempt.named)
 
     async def _loop(self, path: str, slot: Slot, step: Step, fresh: bool, attempt: Attempt) -> Committed:
         seen = None if fresh else self.headers.seen(path)
@@ -416,17 +417,6 @@ class Committer:
             verdict = self._judge(attempt, current) if current else Verdict.UNKNOWN
             outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
         return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
-
-    async def _discard(self, attempt: Attempt) -> None:
-        """Delete what this commit wrote and no attempt that was sent has named."""
-        own = [*attempt.uploads.values(), *attempt.renewed.values()]
-        gone = [
-            chunk for chunk in own if not chunk.staged and names.relate(attempt.path, chunk.path) not in attempt.named
-        ]
-        try:
-            await self.chunks.discard(gone)
-        except OSError as error:  # the outcome of the commit is what its caller must hear
-            logger.info("%s: uploads that were not committed are left to collect(): %s", attempt.path, error)
 
     # -- drops ---------------------------------------------------------------------------------------------
 

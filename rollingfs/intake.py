@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from rollingfs import names
 from rollingfs.backend.contract import Backend, frozen
 from rollingfs.chunks import Chunks, Staged, Stored
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.policy import RollingPolicy
 from rollingfs.upload import ChunkWriter
-
-logger = logging.getLogger("rollingfs")
 
 T = TypeVar("T")
 
@@ -216,11 +212,7 @@ class Intake:
 
     async def _discard(self, named: set[str]) -> None:
         uploads, self._uploads = self._uploads, []
-        gone = [chunk for chunk in uploads if not chunk.staged and names.relate(self.path, chunk.path) not in named]
-        try:
-            await self._chunks.discard(gone)
-        except OSError as error:
-            logger.info("%s: uploads that were not committed are left to collect(): %s", self.path, error)
+        await self._chunks.discard_unnamed(self.path, uploads, named)
 
     async def abort(self) -> None:
         """Remove what was uploaded and forget what was taken."""

@@ -78,24 +78,30 @@ def is_there(store, path=LOG):
     return True
 
 
+def crossed(outer, inner, index, data, graves, delete_if):
+    """Do one thing at a call of another; the store, and whether the inner one succeeded (None: it was not reached)."""
+    store, world = with_plain(data, graves, delete_if=delete_if)
+    done = []
+
+    def meanwhile():
+        with contextlib.suppress(FileNotFoundError):
+            inner(client(store, delete_if=delete_if))
+            done.append(True)
+
+    world.backend.prepare(between={index: meanwhile})
+    with contextlib.suppress(FileNotFoundError):
+        outer(world)
+    return store, None if world.backend.between else bool(done)
+
+
 @pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
 @pytest.mark.parametrize("graves", [0, 1])
 @pytest.mark.parametrize("delete_if", [True, False])
 @pytest.mark.parametrize("verb", ADOPTING)
 def test_a_delete_that_succeeds_within_an_adoption_is_not_undone(verb, delete_if, graves, data):
     for index in calls(verb, data, graves):
-        store, world = with_plain(data, graves, delete_if=delete_if)
-        deleted = []
-
-        def meanwhile(store=store, deleted=deleted):
-            with contextlib.suppress(FileNotFoundError):  # renamed by then
-                delete(client(store, delete_if=delete_if))
-                deleted.append(True)
-
-        world.backend.prepare(between={index: meanwhile})
-        with contextlib.suppress(FileNotFoundError):
-            verb(world)
-        if world.backend.between:
+        store, deleted = crossed(verb, delete, index, data, graves, delete_if)
+        if deleted is None:
             continue  # a store that deletes otherwise is asked for less
         assert is_there(store, MOVED) == (verb is rename and not deleted), index
         assert not is_there(store), index
@@ -107,17 +113,7 @@ def test_a_delete_that_succeeds_within_an_adoption_is_not_undone(verb, delete_if
 @pytest.mark.parametrize("verb", ADOPTING)
 def test_an_adoption_within_a_delete_does_not_undo_it(verb, delete_if, graves, data):
     for index in calls(delete, data, graves):
-        store, world = with_plain(data, graves, delete_if=delete_if)
-        changed = []
-
-        def meanwhile(store=store, changed=changed):
-            with contextlib.suppress(FileNotFoundError):
-                verb(client(store, delete_if=delete_if))
-                changed.append(True)
-
-        world.backend.prepare(between={index: meanwhile})
-        with contextlib.suppress(FileNotFoundError):
-            delete(world)
+        store, changed = crossed(delete, verb, index, data, graves, delete_if)
         assert not is_there(store), index
         assert is_there(store, MOVED) == (verb is rename and bool(changed)), index
 

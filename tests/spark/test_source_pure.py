@@ -132,6 +132,10 @@ def test_a_budget_is_shared_so_that_none_starves_and_nothing_is_left_while_someb
 # -- lines -------------------------------------------------------------------------------------------------------
 
 
+def lines_in(data: bytes) -> records.Lines:
+    return records.normalized(data, len(data))
+
+
 def lines_of(data: bytes) -> list[bytes]:
     """What Spark's own reader makes of a file."""
     whole = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -169,7 +173,7 @@ def test_ends_of_lines_are_found_from_both_sides(data, look):
 
 def test_text_keeps_empty_lines_and_bytes_that_are_not_utf8():
     schema = pa.schema([("value", pa.string())])
-    batch = text.to_batch(records.normalized(b"a\n\n\xff\xfe\nb"), schema)
+    batch = text.to_batch(lines_in(b"a\n\n\xff\xfe\nb"), schema)
     assert batch.column(0).cast(pa.binary()).to_pylist() == [b"a", b"", b"\xff\xfe", b"b"]
 
 
@@ -182,7 +186,7 @@ def test_text_is_written_a_line_a_row_and_read_back():
 
 
 def json_rows(block: bytes, schema: pa.Schema) -> list[dict[str, Any]]:
-    return [row for batch in jsonlines.Reader(schema).read(records.normalized(block)) for row in batch.to_pylist()]
+    return [row for batch in jsonlines.Reader(schema).read(lines_in(block)) for row in batch.to_pylist()]
 
 
 def test_json_fields_come_as_the_schema_says_and_others_are_passed_over():

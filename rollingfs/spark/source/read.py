@@ -123,7 +123,7 @@ class RowReader:
 
     def _arrow(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for opened, one in self._opened(fs, ranges):
-            for batch in ahead(fs, ipc.batches(opened.read, one, at_once=is_remote(fs))):
+            for batch in ipc.batches(opened.read, one, at_once=is_remote(fs)):
                 yield rows.conform(batch, schema)
 
     def _parquet(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

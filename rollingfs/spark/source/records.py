@@ -54,28 +54,20 @@ def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes:
         data = read(position, position + size)
         at = _last_break(data)
         if at:
-            yield normalized(data, 0, at)
+            yield normalized(data, at)
         position += at
         size = block_bytes if at else 2 * size
     if position < end:
         data = read(position, min(end + LOOK_BYTES, stop))
         at = end - position
-        more = _rest(data, at, is_last=position + len(data) == stop)
-        if more is None:
-            data, more = data[:at] + rest(read, data[at - 1 : at], end, stop), 0
-            at = len(data)
-        yield normalized(data, 0, at + more)
 
+        def held(start: int, end: int) -> bytes:
+            return data[start - position : end - position] if end <= position + len(data) else read(start, end)
 
-def _rest(data: bytes, at: int, *, is_last: bool) -> int | None:
-    """How many bytes from `at` on belong to the line before; None if the data do not say."""
-    if data[at - 1 : at] == FEED:
-        return 0
-    if data[at - 1 : at] == RETURN and (at < len(data) or is_last):
-        return int(data[at : at + 1] == FEED)
-    if is_last and data.find(FEED, at) < 0 and data.find(RETURN, at) < 0:
-        return len(data) - at
-    return _first_break(data, at, is_last=is_last) or None
+        more = rest(held, data[at - 1 : at], end, stop)
+        if at + len(more) > len(data):
+            data = data[:at] + more
+        yield normalized(data, at + len(more))
 
 
 def begin(read: Read, first: int, start: int, stop: int) -> int:
@@ -137,23 +129,22 @@ def next_line_end(read: Read, start: int, end: int) -> int | None:
     return None
 
 
-def normalized(data: bytes, start: int = 0, end: int | None = None) -> Lines:
-    """Lines whose every end is one line feed."""
-    end = len(data) if end is None else end
-    if data.find(RETURN, start, end) < 0:
-        return Lines(data, start, end)
-    data = data[start:end].replace(b"\r\n", FEED).replace(RETURN, FEED)
+def normalized(data: bytes, end: int) -> Lines:
+    """Whole lines, the first `end` bytes of some data, each ended by one line feed."""
+    if data.find(RETURN, 0, end) < 0:
+        return Lines(data, 0, end)
+    data = data[:end].replace(b"\r\n", FEED).replace(RETURN, FEED)
     return Lines(data, 0, len(data))
 
 
-def _first_break(data: bytes, start: int = 0, *, is_last: bool) -> int:
-    """How many bytes from `start` on the line there has, its end included; 0 if it may go on behind the data."""
-    feed, back = data.find(FEED, start), data.find(RETURN, start)
+def _first_break(data: bytes, *, is_last: bool) -> int:
+    """How many bytes the first line has, its end included; 0 if it does not end, or may go on behind the data."""
+    feed, back = data.find(FEED), data.find(RETURN)
     if back < 0 or 0 <= feed < back:
-        return feed + 1 - start if feed >= 0 else 0
+        return feed + 1
     if data[back + 1 : back + 2] == FEED:
-        return back + 2 - start
-    return back + 1 - start if is_last or back + 1 < len(data) else 0
+        return back + 2
+    return back + 1 if is_last or back + 1 < len(data) else 0
 
 
 def _last_break(data: bytes) -> int:

@@ -204,7 +204,7 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
     /**
      * A range and the parts that it is read in.
      *
-     * @param whole where its bytes go if there are several
+     * @param whole where its bytes go if there are several, or if they are in the header
      */
     private record Join(FileRange range, List<Part> parts, ByteBuffer whole) {
         CompletableFuture<?> done() {
@@ -216,12 +216,12 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
     /** A range's bytes; if a part of it fails, it is read again by itself, which looks at the map again. */
     private CompletableFuture<ByteBuffer> data(Join join, IntFunction<ByteBuffer> allocate) {
         return join.done().handle((done, failure) -> {
-            if (failure == null && join.parts.size() == 1 && join.parts.get(0).file() != null) {
-                return join.parts.get(0).range().getData().join();
-            }
             if (failure == null && join.whole != null) {
                 join.parts.forEach(Part::put);
                 return join.whole;
+            }
+            if (failure == null && join.parts.size() == 1) {
+                return join.parts.get(0).range().getData().join();
             }
             byte[] bytes = new byte[join.range.getLength()];
             try {
@@ -241,7 +241,7 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
             ByteBuffer whole = null;
             for (int done = 0; done < range.getLength();) {
                 Piece piece = piece(range.getOffset() + done, range.getLength() - done);
-                if (piece.length() < range.getLength() && whole == null) {
+                if (whole == null && (piece.file() == null || piece.length() < range.getLength())) {
                     whole = allocate.apply(range.getLength()).clear().limit(range.getLength());
                 }
                 ByteBuffer place = whole == null ? null : whole.slice(done, piece.length());
