@@ -21,6 +21,8 @@ from rollingfs.backend.wrapper import BackendWrapper
 TRACES = Path(__file__).parent / "fixtures" / "traces.txt"
 NOON_S = 1_800_000_000.0
 UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
+ADOPTED = re.compile(rb"(?<=\nAdopted )\S+")
+"""A token of the memory backend, whose length is that of a counter of the process."""
 RANDOM = re.compile(r"(?<=-)([0-9a-f]{32}|[0-9a-f]{12})(?=$|/|\$)")
 
 
@@ -40,7 +42,7 @@ def _shown(arg: Any) -> str:
     if isinstance(arg, str):
         return _stable(arg) if arg.startswith("/") else ""  # anything else is a token
     if isinstance(arg, bytes | bytearray | memoryview):
-        return f"({len(arg)} bytes)"
+        return f"({len(ADOPTED.sub(b'', arg))} bytes)"
     if isinstance(arg, int):
         return str(arg)
     if isinstance(arg, list | tuple):
