@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from rollingfs.backend.contract import Backend
-from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError, interrupted
 from rollingfs.runtime import drive, lasting
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class Bridge:
         except KeyboardInterrupt as interrupt:
             if commits is None:
                 raise
-            raise _verdict(commits, "unknown") from interrupt  # the core did not see it in time to judge
+            raise interrupted(commits, "unknown") from interrupt  # the core did not see it in time to judge
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Begin a coroutine and do not wait for it; over an async backend only."""
@@ -185,15 +185,15 @@ def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInt
     try:
         concurrent.futures.wait([future], INTERRUPT_WAIT_S_MAX)
     except KeyboardInterrupt:
-        return _verdict(path, "unknown")  # twice: the user will not wait
+        return interrupted(path, "unknown")  # twice: the user will not wait
     if not future.done():
-        return _verdict(path, "unknown")
+        return interrupted(path, "unknown")
     error = future.exception()
     if error is None:
-        return _verdict(path, "committed")
+        return interrupted(path, "committed")
     if isinstance(error, AppendInterrupted):
         return error
-    return _verdict(path, "not committed" if _is_refusal(error) else "unknown")
+    return interrupted(path, "not committed" if _is_refusal(error) else "unknown")
 
 
 def _is_refusal(error: BaseException) -> bool:
@@ -201,7 +201,3 @@ def _is_refusal(error: BaseException) -> bool:
     if isinstance(error, AppendOutcomeUnknown | CorruptHeaderError):
         return False
     return isinstance(error, RollingError | FileNotFoundError | FileExistsError | ValueError)
-
-
-def _verdict(path: str, outcome: str) -> AppendInterrupted:
-    return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
