@@ -8,7 +8,6 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 
 from rollingfs import layout, transitions
 from rollingfs.attempt import Attempt, Committed, Slot
@@ -68,6 +67,14 @@ class Append:
         outcomes = self.group.outcomes if self.group is not None else None
         return outcomes.get(self) if outcomes is not None else None
 
+    def result(self) -> Written:
+        """Its outcome, returned or raised."""
+        outcome = self.outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        assert outcome is not None, "nobody knows what came of this append yet"
+        return outcome
+
     @property
     def is_waiting(self) -> bool:
         """Whether no attempt to commit it is under way, and none has taken place."""
@@ -106,19 +113,20 @@ class Appender:
         try:
             with self._lock:
                 self._queues.setdefault(path, deque()).append(append)
-            while (outcome := append.outcome) is None:
-                try:
-                    await slot.lock.run(partial(self._commit_group, path, slot, append))
-                except transitions.MergeFoundError as found:
-                    await self.committer.resolve_merge(path, found)
+            while append.outcome is None:
+                await self._lead_once(path, slot, append)
+            return append.result()
         except BaseException as error:  # noqa: BLE001 - judged there
-            outcome = self._leave(path, append, error)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+            return self._leave(path, append, error)
 
-    def _leave(self, path: str, append: Append, error: BaseException) -> Outcome:
-        """What is known of an append whose caller breaks off; one that waits is taken out of the queue.
+    async def _lead_once(self, path: str, slot: Slot, append: Append) -> None:
+        try:
+            await slot.lock.run(partial(self._commit_group, path, slot, append))
+        except transitions.MergeFoundError as found:
+            await self.committer.resolve_merge(path, found)
+
+    def _leave(self, path: str, append: Append, error: BaseException) -> Written:
+        """What is known of an append whose caller breaks off; it is taken out of the queue.
 
         Raises
         ------
@@ -128,12 +136,12 @@ class Appender:
         with self._lock:
             is_waiting, outcome = append.is_waiting, append.outcome
             queue = self._queues.get(path, deque())
-            if is_waiting and append in queue:
+            if append in queue:
                 queue.remove(append)
         if isinstance(error, KeyboardInterrupt):
             raise interrupted(path, _verdict(outcome, is_waiting)) from error
         if outcome is not None and isinstance(error, Exception):
-            return outcome
+            return append.result()
         if is_waiting or not isinstance(error, Exception):
             raise error
         raise _unknown(path, error) from error
@@ -177,19 +185,20 @@ class Appender:
     def _take(self, path: str, group: _Group) -> None:
         """Move appends from the queue into a group.
 
-        A leader may die between any two statements here and in `_finish`. So each append is found by its own thread
-        (`_recover`): still in the queue, or in a group without outcomes, or nowhere.
+        A leader may die between any two statements here and in `_finish`. So an append whose outcome is known may be
+        left in the queue, and one that has none may be missing: its own thread puts that right (`_recover`).
         """
         size = 0
         with self._lock:
             queue = self._queues.get(path, deque())
-            for append in islice(queue, GROUP_APPENDS_MAX):
-                size += append.inline_size
-                if group.members and size > GROUP_BYTES_MAX:
-                    break
-                group.members.append(append)
-                append.group = group
-            for _ in group.members:
+            while queue and len(group.members) < GROUP_APPENDS_MAX:
+                append = queue[0]
+                if append.outcome is None:
+                    size += append.inline_size
+                    if group.members and size > GROUP_BYTES_MAX:
+                        break
+                    group.members.append(append)
+                    append.group = group
                 queue.popleft()
             if not queue:
                 self._queues.pop(path, None)

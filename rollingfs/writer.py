@@ -17,7 +17,7 @@ from rollingfs import names, transitions
 from rollingfs.backend.contract import frozen
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
-from rollingfs.errors import FencedError, SegmentSealedError
+from rollingfs.errors import FencedError, SegmentSealedError, if_interrupted
 from rollingfs.header import Header, Phase
 from rollingfs.intake import PIECE_BYTES, Intake, as_bytes
 from rollingfs.runtime import drive
@@ -265,7 +265,7 @@ class WriteFile(CommitsByClose):
             self._run(self._commit(), commits=self.path)
             self._intake = self._new_intake()
         if self.closed:
-            self._release()
+            self._release_committed()
 
     async def _commit(self) -> None:
         segments = self._client.segments
@@ -294,7 +294,7 @@ class WriteFile(CommitsByClose):
         try:
             if self.autocommit:
                 self.commit()
-                self._release()
+                self._release_committed()
             else:
                 self._check_sound()
                 self._send()
@@ -315,6 +315,15 @@ class WriteFile(CommitsByClose):
             logger.info("%s: uploads that were not committed are left to collect(): %s", self.path, error)
         finally:
             super().close()
+
+    def _release_committed(self) -> None:
+        """`_release`, after the commit: whatever comes of it, what was written is there."""
+        try:
+            with if_interrupted(self.path, "committed"):
+                self._release()
+        except OSError as error:
+            error.add_note(f"{self.path}: what was written is committed, but the segment is still held exclusively")
+            raise
 
     def _release(self) -> None:
         """Give an exclusively held segment back, if it still is ours."""
