@@ -173,9 +173,9 @@ class Intake:
             self._pending, self._pending_bytes = [], 0
         if self._writer is not None:
             stored = await self._writer.finish()
-            self._writer = None
             self.uploads.add(stored)
             self._items += stored
+            self._writer = None
 
     async def flush(self) -> None:
         """Make durable what was taken so far."""

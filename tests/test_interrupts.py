@@ -200,6 +200,33 @@ def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted
     assert nth > 100
 
 
+def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_gap(site, monkeypatch):
+    monkeypatch.setattr("rollingfs.writer.PIECE_BYTES", 8)
+
+    def write(file, data):
+        file.write(data)
+
+    files = []  # kept, so that garbage collection closes none of them under the trace
+    for nth in range(1, 1000):
+        site.path = f"/{nth}/clicks"
+        file = site.open("ab")
+        files.append(file)
+        file.write(b"first;")
+        outcome, met = interrupted_at(nth, partial(write, file, b"second;"), ("rollingfs/writer.py", *CORE))
+        if file._is_broken:
+            with pytest.raises(OSError, match="an earlier write"):
+                file.write(b"third;")
+            assert outcome is not None
+            file.discard()
+        else:
+            file.write(b"third;")
+            file.close()
+            assert site.content() in (b"first;second;third;", b"first;third;"), met
+        if not met:
+            break
+    assert nth > 10
+
+
 @pytest.mark.parametrize("files", [DISK, CORE], ids=["disk", "core"])
 def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_lives(tmp_path, files):
     site = Site(LocalBackend(sync=False), str(tmp_path), RollingPolicy(max_bytes=32, inline_bytes=8))
