@@ -21,6 +21,7 @@ from rollingfs.header import Adopted, Commit, Header, Origin
 from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, is_shadowed, modified_ms
 from rollingfs.policy import RollingPolicy
+from rollingfs.uploads import Uploads
 
 ADOPTIONS_MAX = 8
 """How often a file that others keep changing is tried again."""
@@ -85,7 +86,7 @@ class Adoption:
 
     async def _adopt(self, path: str, plain: FileInfo, claim: Header) -> None:
         stored = await self._copied(path, plain)
-        named: set[str] = set()
+        uploads = Uploads(self.committer.chunks, path, [stored] if stored else [])
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.live:
@@ -96,15 +97,10 @@ class Adoption:
             header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
             if stored is None:
                 return header
-            renewed = await self.committer.chunks.young(attempt.renewed.get(stored, stored), None)
-            if renewed is not stored:  # the copy itself outlives this attempt: another may need it
-                attempt.renewed[stored] = renewed
+            renewed = await attempt.young(self.committer.chunks, stored)
             return replace(header, entries=(renewed.chunk(path, 0),))
 
-        try:
-            await self.committer.commit(path, step, fresh=True, named=named)
-        finally:
-            await self.committer.chunks.discard_unnamed(path, [stored] if stored else [], named)
+        await uploads.settle(self.committer.commit(path, step, fresh=True, uploads=[uploads]))
 
     async def _copied(self, path: str, plain: FileInfo) -> Stored | None:
         """A chunk with the bytes of a plain file; None if it has none."""

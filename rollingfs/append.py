@@ -10,14 +10,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rollingfs import layout, transitions
-from rollingfs.attempt import Attempt, Slot
+from rollingfs.attempt import Attempt, Committed, Slot
 from rollingfs.chunks import Stored
 from rollingfs.commit import Committer
-from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, RollingError
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
 from rollingfs.header import Chunk, Entry, Header, Page
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item, Spill
 from rollingfs.transitions import Guard
+from rollingfs.uploads import Uploads
 
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
@@ -29,28 +30,56 @@ UPLOADS_MAX = 8
 """How many chunks of one commit are written at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An append that took place."""
+
+    offset: int
+    """Where its data begins."""
+    header: Header
+    """What its commit made; what it met if there was nothing to do."""
+
+
+Outcome = Written | Exception
+
+
 @dataclass(eq=False)
 class Append:
-    """One caller's append, waiting for its turn."""
+    """One caller's append: it waits in the queue, or a group has it, or its outcome is known."""
 
     data: Sequence[bytes | Stored]
     guard: Guard = field(default_factory=Guard)
     attrs: Mapping[str, str] = field(default_factory=dict)
-    offset: int = -1
-    """Where its data begins, once it is done."""
-    header: Header | None = None
-    """What its commit made, once it is done; what it met if there was nothing to do."""
-    error: BaseException | None = None
-    done: bool = False
-    named: set[str] = field(default_factory=set)
-    """Chunk references that attempts which were sent have named: only collection may delete them."""
+    uploads: Uploads | None = None
+    """The chunk files among its data that were uploaded for it."""
+    deadline_s: float = 0.0
+    """When it gives up, by the monotonic clock."""
+    group: _Group | None = None
+    """The newest that has taken it out of the queue."""
 
     @property
     def inline_size(self) -> int:
         return sum(len(item) for item in self.data if isinstance(item, bytes))
 
-    def fail(self, error: BaseException) -> None:
-        self.error, self.done = error, True
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of it; None as long as nobody knows."""
+        outcomes = self.group.outcomes if self.group is not None else None
+        return outcomes.get(self) if outcomes is not None else None
+
+    def result(self) -> Written:
+        """Its outcome, returned or raised."""
+        outcome = self.outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        assert outcome is not None, "nobody knows what came of this append yet"
+        return outcome
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no attempt to commit it is under way, and none has taken place."""
+        outcomes = self.group.outcomes if self.group is not None else {}
+        return outcomes is not None and self not in outcomes
 
 
 class Appender:
@@ -66,7 +95,7 @@ class Appender:
         self._queues = {}
         self._lock = threading.Lock()
 
-    async def append(self, path: str, append: Append) -> Append:
+    async def append(self, path: str, append: Append) -> Written:
         """Commit an append, alone or with others.
 
         Raises
@@ -76,61 +105,46 @@ class Appender:
         RollingError, FileNotFoundError
             Its guard, or the segment's state, forbids it; nothing was written.
         """
-        with self._lock:
-            self._queues.setdefault(path, deque()).append(append)
-        await self.committer.runtime.shield(self._lead(path, append))
-        if append.error is not None:
-            raise append.error
-        return append
+        append.deadline_s = self.committer.deadline_s()
+        return await self.committer.runtime.shield(self._lead(path, append))
 
-    async def _lead(self, path: str, append: Append) -> None:
+    async def _lead(self, path: str, append: Append) -> Written:
         slot = self.committer.slot(path)
-        deadline_s = self.committer.deadline_s()
         try:
-            while not append.done:
-                try:
-                    async with slot.lock.held():
-                        if not append.done:
-                            await self._commit_group(path, slot, deadline_s)
-                except transitions.MergeFoundError as found:
-                    await self.committer.resolve_merge(path, found)
-        except BaseException as error:  # noqa: BLE001 - it is the caller's outcome, raised there
-            self._leave(path, append, error)
+            with self._lock:
+                self._queues.setdefault(path, deque()).append(append)
+            while append.outcome is None:
+                await self._lead_once(path, slot, append)
+            return append.result()
+        except BaseException as error:  # noqa: BLE001 - judged there
+            return self._leave(path, append, error)
 
-    def _leave(self, path: str, append: Append, error: BaseException) -> None:
-        """The caller breaks off: an append of its own that still waits was not committed."""
+    async def _lead_once(self, path: str, slot: Slot, append: Append) -> None:
+        try:
+            await slot.lock.run(partial(self._commit_group, path, slot, append))
+        except transitions.MergeFoundError as found:
+            await self.committer.resolve_merge(path, found)
+
+    def _leave(self, path: str, append: Append, error: BaseException) -> Written:
+        """What is known of an append whose caller breaks off; it is taken out of the queue.
+
+        Raises
+        ------
+        BaseException
+            The error itself, or what it means for the append.
+        """
         with self._lock:
+            is_waiting, outcome = append.is_waiting, append.outcome
             queue = self._queues.get(path, deque())
-            is_waiting = append in queue
-            if is_waiting:
+            if append in queue:
                 queue.remove(append)
         if isinstance(error, KeyboardInterrupt):
-            append.fail(_interruption(path, append, is_waiting, error))
-        elif not append.done:
-            append.fail(error)
-
-    def _take(self, path: str) -> list[Append]:
-        group: list[Append] = []
-        size = 0
-        with self._lock:
-            queue = self._queues.get(path, deque())
-            while queue and len(group) < GROUP_APPENDS_MAX:
-                size += queue[0].inline_size
-                if group and size > GROUP_BYTES_MAX:
-                    break
-                group.append(queue.popleft())
-            if not queue:
-                self._queues.pop(path, None)
-        return group
-
-    def _give_back(self, path: str, group: Sequence[Append]) -> None:
-        with self._lock:
-            waiting = [append for append in group if not append.done]
-            self._queues.setdefault(path, deque()).extendleft(reversed(waiting))
-
-    def _waiting(self, path: str) -> int:
-        with self._lock:
-            return len(self._queues.get(path, ()))
+            raise interrupted(path, _verdict(outcome, is_waiting)) from error
+        if outcome is not None and isinstance(error, Exception):
+            return append.result()
+        if is_waiting or not isinstance(error, Exception):
+            raise error
+        raise _unknown(path, error) from error
 
     async def _linger(self, path: str, slot: Slot) -> None:
         """Wait for as many appends as there were last time: else threads split into two groups that take turns."""
@@ -139,67 +153,114 @@ class Appender:
         while self._waiting(path) < slot.turns.together and time.monotonic() < until_s:
             await self.committer.runtime.sleep(linger_s * LINGER_STEP_SHARE)
 
-    async def _commit_group(self, path: str, slot: Slot, deadline_s: float) -> None:
+    def _waiting(self, path: str) -> int:
+        with self._lock:
+            return len(self._queues.get(path, ()))
+
+    async def _commit_group(self, path: str, slot: Slot, leader: Append) -> None:
+        """Commit for all that wait, unless another leader has done it for this one meanwhile."""
+        self._recover(path, leader)
+        if leader.outcome is not None:
+            return
         await self._linger(path, slot)
-        group = self._take(path)
-        plan = _Group(self.committer, path, group)
-        named: set[str] = set()
+        group = _Group(self.committer, path, leader)
+        committed: Committed | None = None
         try:
+            self._take(path, group)
             committed = await self.committer.commit_held(
-                path, slot, plan.step, fresh=plan.is_large, deadline_s=deadline_s, named=named
+                path, slot, group.step, fresh=group.is_large, deadline_s=leader.deadline_s, uploads=group.uploads
             )
+            self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
-            self._give_back(path, group)
+            self._finish(path, group, {})
             raise
-        except AppendInterrupted as interrupt:
-            self._interrupted(path, plan, interrupt)
-            raise
-        except Exception as error:  # noqa: BLE001 - it is raised by each of them, in its own thread
-            plan.fail(error)
         except BaseException as error:
-            unknown = AppendOutcomeUnknown(f"{path}: the commit of this append was broken off by {error!r}")
-            plan.fail(unknown)
-            raise
-        else:
-            assert committed.header is not None
-            plan.succeed(committed.header)
+            outcomes = group.failed(error) if committed is None else group.succeeded(committed)
+            self._finish(path, group, outcomes)
+            if not group.members or not isinstance(error, Exception):
+                raise
         finally:
-            slot.turns.together = len(group) + self._waiting(path)
-            for append in group:  # who waits for the slot looks at it when this is over
-                append.named |= named
+            slot.turns.together = len(group.members) + self._waiting(path)
 
-    def _interrupted(self, path: str, plan: _Group, interrupt: AppendInterrupted) -> None:
-        """Ctrl-C hit the leader: the others of its group are told what is known, or are tried again."""
-        seen = self.committer.headers.seen(path)
-        if interrupt.outcome == "committed" and seen is not None and seen.header is not None:
-            plan.succeed(seen.header)
-        elif interrupt.outcome == "not committed":
-            self._give_back(path, plan.group)
-        else:
-            plan.fail(AppendOutcomeUnknown(f"{path}: the thread that committed for this append was interrupted"))
+    def _take(self, path: str, group: _Group) -> None:
+        """Move appends from the queue into a group.
+
+        A leader may die between any two statements here and in `_finish`. So an append whose outcome is known may be
+        left in the queue, and one that has none may be missing: its own thread puts that right (`_recover`).
+        """
+        size = 0
+        with self._lock:
+            queue = self._queues.get(path, deque())
+            while queue and len(group.members) < GROUP_APPENDS_MAX:
+                append = queue[0]
+                if append.outcome is None:
+                    size += append.inline_size
+                    if group.members and size > GROUP_BYTES_MAX:
+                        break
+                    group.members.append(append)
+                    append.group = group
+                queue.popleft()
+            if not queue:
+                self._queues.pop(path, None)
+
+    def _finish(self, path: str, group: _Group, outcomes: Mapping[Append, Outcome]) -> None:
+        """Publish what came of a group, all at once; who has no outcome waits again, before those who came later."""
+        with self._lock:
+            group.outcomes = outcomes
+            if len(outcomes) < len(group.members):
+                queue = self._queues.setdefault(path, deque())
+                there = set(queue)
+                waiting = [
+                    one for one in group.members if one.group is group and one not in outcomes and one not in there
+                ]
+                queue.extendleft(reversed(waiting))
+
+    def _recover(self, path: str, append: Append) -> None:
+        """Put an append right whose last leader broke off halfway: who holds the slot knows that nobody is at work."""
+        group = append.group
+        if group is not None and group.outcomes is None:
+            self._finish(path, group, group.failed(_unknown(path, None)) if group.is_open else {})
+        with self._lock:
+            queue = self._queues.setdefault(path, deque())
+            if append.outcome is None and append not in queue:
+                queue.appendleft(append)
 
 
-def _interruption(path: str, append: Append, is_waiting: bool, error: KeyboardInterrupt) -> AppendInterrupted:
-    """What is known of an append when Ctrl-C hits its caller."""
-    if isinstance(error, AppendInterrupted):
-        return error
-    if append.done and append.error is None:
-        outcome = "committed"
-    elif is_waiting or (append.done and not isinstance(append.error, AppendOutcomeUnknown)):
-        outcome = "not committed"
-    else:
-        outcome = "unknown"  # another thread is committing it
-    return AppendInterrupted(f"{path}: interrupted; the append is {outcome}", outcome)
+def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
+    why = f"was broken off by {cause!r}" if cause is not None else "was broken off"
+    return AppendOutcomeUnknown(f"{path}: the commit of this append {why}; read the segment before repeating it")
+
+
+def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:
+    """What Ctrl-C is told of an append."""
+    if isinstance(outcome, Written):
+        return "committed"
+    if is_waiting or (outcome is not None and not isinstance(outcome, AppendOutcomeUnknown)):
+        return "not committed"
+    return "unknown"  # another thread is committing it
 
 
 class _Group:
-    """A group of appends as one step of the commit loop."""
+    """A group of appends as one step of the commit loop.
 
-    def __init__(self, committer: Committer, path: str, group: Sequence[Append]) -> None:
+    Attributes
+    ----------
+    members : list
+        In the order of their bytes.
+    outcomes : mapping or None
+        None while its leader is at work. Whoever is not in it waits again.
+    """
+
+    def __init__(self, committer: Committer, path: str, leader: Append) -> None:
         self.committer = committer
         self.path = path
-        self.group = group
+        self.leader = leader
+        self.members: list[Append] = []
+        self.outcomes: Mapping[Append, Outcome] | None = None
+        self._attempt: Attempt | None = None
         self._offsets: dict[Append, int] = {}
+        self._refused: dict[Append, Exception] = {}
+        self._refused_behind: set[Append] = set()
 
     @property
     def is_large(self) -> bool:
@@ -208,25 +269,53 @@ class _Group:
         Then it begins with the header as it is after that, so that a refusal finds them named by no attempt, and
         they can be deleted; beside an upload the request is cheap.
         """
-        return any(isinstance(item, Stored) for append in self.group for item in append.data)
+        return any(isinstance(item, Stored) for append in self.members for item in append.data)
 
-    def succeed(self, header: Header) -> None:
-        for append, offset in self._offsets.items():
-            append.offset, append.header, append.done = offset, header, True
+    @property
+    def uploads(self) -> list[Uploads]:
+        return [append.uploads for append in self.members if append.uploads]
 
-    def fail(self, error: Exception) -> None:
-        for append in self.group:
-            if not append.done:
-                append.fail(error)
+    @property
+    def is_open(self) -> bool:
+        """Whether an attempt was sent that took place, or may have."""
+        return self._attempt is not None and self._attempt.is_open
+
+    def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
+        """The outcomes of a commit that took place, or that had nothing to do."""
+        return {**self._refused, **self._written(committed.header)}
+
+    def _written(self, header: Header | None) -> dict[Append, Outcome]:
+        assert header is not None or not self._offsets
+        return {append: Written(offset, header) for append, offset in self._offsets.items() if header is not None}
+
+    def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
+        """The outcomes of a commit that did not take place, or of which that is not known.
+
+        A refusal because of others in the group is none: it counted with bytes and attributes that were not committed.
+        """
+        refused = {append: why for append, why in self._refused.items() if append not in self._refused_behind}
+        waiting = set(self._refused_behind)
+        if isinstance(error, CommitTimeoutError):
+            # nothing was written, and the time of those who came later is not over
+            now_s = time.monotonic()
+            waiting |= {append for append in self.members if append.deadline_s > now_s}
+            waiting.discard(self.leader)
+        elif isinstance(error, AppendInterrupted) and error.outcome == "committed":
+            assert self._attempt is not None
+            return {**self._refused, **self._written(self._attempt.wanted)}
+        elif not isinstance(error, Exception):
+            if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
+                return refused
+            error = _unknown(self.path, error)
+        return {append: error for append in self.members if append not in waiting} | refused
 
     async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
-        """The header with all appends of the group that it allows; the others fail, if it is fresh."""
+        """The header with all appends of the group that it allows; the others are refused, if it is fresh."""
         header = base.header
         items: list[Item] = []
-        self._offsets = {}
-        for append in self.group:
-            if append.done:
-                continue
+        self._attempt = attempt
+        self._offsets, self._refused, self._refused_behind = {}, {}, set()
+        for append in self.members:
             offset = (header.length if header else 0) + sum(_size(item) for item in items)
             try:
                 admitted = self._admit(header, append, offset)
@@ -236,7 +325,9 @@ class _Group:
             except (RollingError, FileNotFoundError, ValueError) as error:
                 if not attempt.fresh:
                     raise
-                append.fail(error)
+                self._refused[append] = error
+                if self._offsets:
+                    self._refused_behind.add(append)
                 continue
             header = admitted
             self._offsets[append] = offset
@@ -267,10 +358,7 @@ async def as_items(committer: Committer, path: str, data: Sequence[bytes | Store
         if isinstance(item, bytes):
             items += [item] if item else []
         else:
-            renewed = await committer.chunks.young(attempt.renewed.get(item, item), store_now)
-            if renewed is not item:
-                attempt.renewed[item] = renewed
-            items.append(renewed.chunk(path, 0))
+            items.append((await attempt.young(committer.chunks, item, store_now)).chunk(path, 0))
     return items
 
 
@@ -326,13 +414,12 @@ async def _joint(
         groups[-1].append(data)
     for nth, group in enumerate(groups):
         data = b"".join(group)
-        stored = attempt.uploads.get((data, -nth - 1))
+        stored = attempt.written.get((data, -nth - 1))
         if stored is None:
             stored = await committer.chunks.write_shared(path, data)
         else:
             stored = await committer.chunks.young(stored, None)
-        attempt.uploads[data, -nth - 1] = stored
-        whole, offset = stored.chunk(path, 0), 0
+        whole, offset = attempt.keep((data, -nth - 1), stored).chunk(path, 0), 0
         for piece in group:
             entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
             offset += len(piece)
@@ -345,10 +432,9 @@ async def _written(committer: Committer, path: str, data: bytes, nth: int, start
     Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
     truncation of one would delete the other's bytes.
     """
-    stored = attempt.uploads.get((data, nth))
+    stored = attempt.written.get((data, nth))
     if stored is None:
         stored = await committer.chunks.write(path, data, start)
     else:
         stored = await committer.chunks.young(stored, None)
-    attempt.uploads[data, nth] = stored
-    return stored.chunk(path, start)
+    return attempt.keep((data, nth), stored).chunk(path, start)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, field
 
-from rollingfs.chunks import Stored
+from rollingfs.chunks import Chunks, Stored
 from rollingfs.clock import Moment
 from rollingfs.header import Drop, Entry, Header, Mark, Page
 from rollingfs.headers import Loaded
 from rollingfs.runtime import Lock
 from rollingfs.turns import Turns
+from rollingfs.uploads import Uploads
 
 
 @dataclass
@@ -24,19 +25,48 @@ class Attempt:
     began: Moment
     deadline_s: float
     """By the monotonic clock."""
+    own: Uploads
+    """The files that the commit itself has written."""
+    carried: Sequence[Uploads] = ()
+    """The files that its callers have written for it."""
     fresh: bool = False
     """Whether the base that `step` is given was read for this commit."""
     base: Loaded | None = None
     """What the newest attempt was conditioned on."""
-    uploads: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
+    wanted: Header | None = None
+    """What the newest attempt would make."""
+    is_open: bool = False
+    """Whether an attempt was sent of which it is not known that it did not, and will not, take place."""
+    written: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
     """Chunks written for this commit, by their bytes and which of several equal ones they are."""
-    renewed: dict[Stored, Stored] = field(default_factory=dict)
     pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
-    named: set[str] = field(default_factory=set)
-    """Files that an attempt which was sent has named: from then on only collection may delete them."""
     count: int = 0
     gone: int = 0
     """How often an index page was gone although the header was fresh."""
+    _renewed: dict[Stored, Stored] = field(default_factory=dict)
+
+    def send(self, base: Loaded, wanted: Header, files: Set[str]) -> None:
+        """Note, before it is sent, what an attempt is conditioned on, what it would make and which files it names."""
+        for uploads in (self.own, *self.carried):
+            uploads.name(files)
+        self.base, self.wanted, self.is_open = base, wanted, True
+
+    def keep(self, key: tuple[bytes, int], stored: Stored) -> Stored:
+        """Keep a chunk that was written for this commit, for the attempts to come."""
+        if self.written.get(key) is not stored:
+            self.own.add([stored])
+        self.written[key] = stored
+        return stored
+
+    async def young(self, chunks: Chunks, stored: Stored, store_now: float | None = None) -> Stored:
+        """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""
+        known = self._renewed.get(stored, stored)
+        renewed = await chunks.young(known, store_now)
+        if renewed is not known:
+            self._renewed[stored] = renewed
+            if not renewed.staged:  # what is staged, only collection deletes
+                self.own.add([renewed])
+        return renewed
 
 
 Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]

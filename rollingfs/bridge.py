@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from rollingfs.backend.contract import Backend
-from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError, interrupted
 from rollingfs.runtime import drive, lasting
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Bridge:
             Ctrl-C can cancel with nothing committed.
         commits
             The segment that it commits to, if it does: then Ctrl-C waits up to `INTERRUPT_WAIT_S_MAX` seconds
-            for the verdict. Without it Ctrl-C cancels the coroutine.
+            for the verdict. Without it Ctrl-C cancels the coroutine, and no verdict is given.
         waits
             Whether it may have to wait for the backend; if not, it is spared the hop.
 
@@ -69,8 +69,8 @@ class Bridge:
         try:
             loop.call_soon_threadsafe(call.begin, loop)
             return wait(call.outcome)
-        except AppendInterrupted:
-            raise
+        except AppendInterrupted as interrupt:
+            raise _judged(interrupt, commits) from interrupt.__cause__
         except KeyboardInterrupt as interrupt:
             if commits is not None:
                 raise _interrupted(call.outcome, commits) from interrupt
@@ -80,20 +80,20 @@ class Bridge:
     def _drive(self, coroutine: Coroutine[Any, Any, T], commits: str | None) -> T:
         try:
             return drive(coroutine)
-        except AppendInterrupted:
-            raise
+        except AppendInterrupted as interrupt:
+            raise _judged(interrupt, commits) from interrupt.__cause__
         except KeyboardInterrupt as interrupt:
             if commits is None:
                 raise
-            raise _verdict(commits, "unknown") from interrupt  # the core did not see it in time to judge
+            raise interrupted(commits, "unknown") from interrupt  # the core did not see it in time to judge
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Begin a coroutine and do not wait for it; over an async backend only."""
+        """Begin a coroutine and do not wait for it, from any thread, the loop's own too; over an async backend only."""
         self.check_process()
         if not self.is_async:
             coroutine.close()
             raise RuntimeError("nothing can be started beside the caller over a sync backend; use `run`")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._other_loop(coroutine))
+        return asyncio.run_coroutine_threadsafe(coroutine, self._open_loop(coroutine))
 
     async def arun(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine for an async caller, whatever loop it is on, without blocking that loop."""
@@ -126,13 +126,17 @@ class Bridge:
 
     def _other_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
         """The loop to which a blocking caller can send a coroutine."""
+        loop = self._open_loop(coroutine)
+        if _is_running_here(loop):
+            coroutine.close()
+            raise RuntimeError("a blocking call on the filesystem's own event loop would wait for itself")
+        return loop
+
+    def _open_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
         loop = self._loop()
         if loop is None or loop.is_closed():
             coroutine.close()
             raise RuntimeError("the filesystem is asynchronous: await its methods with an underscore, like _cat_file")
-        if _is_running_here(loop):
-            coroutine.close()
-            raise RuntimeError("a blocking call on the filesystem's own event loop would wait for itself")
         return loop
 
 
@@ -185,15 +189,20 @@ def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInt
     try:
         concurrent.futures.wait([future], INTERRUPT_WAIT_S_MAX)
     except KeyboardInterrupt:
-        return _verdict(path, "unknown")  # twice: the user will not wait
+        return interrupted(path, "unknown")  # twice: the user will not wait
     if not future.done():
-        return _verdict(path, "unknown")
+        return interrupted(path, "unknown")
     error = future.exception()
     if error is None:
-        return _verdict(path, "committed")
+        return interrupted(path, "committed")
     if isinstance(error, AppendInterrupted):
         return error
-    return _verdict(path, "not committed" if _is_refusal(error) else "unknown")
+    return interrupted(path, "not committed" if _is_refusal(error) else "unknown")
+
+
+def _judged(interrupt: AppendInterrupted, commits: str | None) -> KeyboardInterrupt:
+    """The verdict of the core, for callers that commit; for others, it is on some commit that serves them."""
+    return interrupt if commits is not None else KeyboardInterrupt()
 
 
 def _is_refusal(error: BaseException) -> bool:
@@ -201,7 +210,3 @@ def _is_refusal(error: BaseException) -> bool:
     if isinstance(error, AppendOutcomeUnknown | CorruptHeaderError):
         return False
     return isinstance(error, RollingError | FileNotFoundError | FileExistsError | ValueError)
-
-
-def _verdict(path: str, outcome: str) -> AppendInterrupted:
-    return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import posixpath
 import time
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rollingfs import names
@@ -14,8 +13,6 @@ from rollingfs.clock import Clock, Moment
 from rollingfs.errors import StagedExpiredError
 from rollingfs.header import AGE_S_MAX, Chunk
 from rollingfs.words import crc32c
-
-logger = logging.getLogger("rollingfs")
 
 COPY_BYTES_MAX = 8 * 1024 * 1024
 
@@ -131,14 +128,3 @@ class Chunks:
         """Delete chunks that no attempt ever named."""
         if stored:
             await self.backend.delete([chunk.path for chunk in stored])
-
-    async def discard_unnamed(self, path: str, stored: Iterable[Stored], named: Container[str]) -> None:
-        """Delete what was uploaded for a segment's commit and no attempt that was sent has `named`, nor was staged.
-
-        If that fails, it is left to collection: the outcome of the commit is what its caller must hear.
-        """
-        gone = [chunk for chunk in stored if not chunk.staged and names.relate(path, chunk.path) not in named]
-        try:
-            await self.discard(gone)
-        except OSError as error:
-            logger.info("%s: uploads that were not committed are left to collect(): %s", path, error)

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 from rollingfs import layout, names, transitions
@@ -32,6 +32,8 @@ from rollingfs.errors import (
     ConflictError,
     CorruptHeaderError,
     RollingError,
+    if_interrupted,
+    interrupted,
 )
 from rollingfs.header import AGE_S_MAX, Drop, Header, Mark
 from rollingfs.headers import Headers, Loaded
@@ -39,6 +41,7 @@ from rollingfs.pages import PAGE_READS_MAX, PageGoneError, Pages
 from rollingfs.runtime import Runtime, backoff_s
 from rollingfs.transitions import Verdict
 from rollingfs.turns import LOOKS_MAX, Turns
+from rollingfs.uploads import Uploads
 
 logger = logging.getLogger("rollingfs")
 
@@ -150,7 +153,7 @@ class Committer:
                 await self.runtime.sleep(backoff_s(count + 3))
         return self._abilities[root]
 
-    async def commit(self, path: str, step: Step, *, fresh: bool = False, named: set[str] | None = None) -> Committed:
+    async def commit(self, path: str, step: Step, *, fresh: bool = False, uploads: Sequence[Uploads] = ()) -> Committed:
         """Commit what `step` makes of the header, resolving a merge that is found under way.
 
         Parameters
@@ -161,8 +164,8 @@ class Committer:
             Called once for each header that the commit may be conditioned on.
         fresh
             Begin with the header as it is now, rather than as it was last seen.
-        named
-            Gets the chunk references that attempts which were sent have named, whatever comes of them.
+        uploads
+            Written for this commit: each attempt tells them, before it is sent, which files it names.
 
         Raises
         ------
@@ -171,23 +174,25 @@ class Committer:
         CommitTimeoutError
             It did not take place within the time allowed.
         """
-        return await self.runtime.shield(self._commit(path, step, fresh, named))
+        return await self.runtime.shield(self._commit(path, step, fresh, uploads))
 
-    async def _commit(self, path: str, step: Step, fresh: bool, named: set[str] | None) -> Committed:
+    async def _commit(self, path: str, step: Step, fresh: bool, uploads: Sequence[Uploads]) -> Committed:
         slot = self.slot(path)
         deadline_s = self.deadline_s()
         while True:
             try:
-                async with slot.lock.held():
-                    return await self.commit_held(path, slot, step, fresh=fresh, deadline_s=deadline_s, named=named)
+                held = partial(self.commit_held, fresh=fresh, deadline_s=deadline_s, uploads=uploads)
+                return await slot.lock.run(partial(held, path, slot, step))
             except transitions.MergeFoundError as found:
-                await self.resolve_merge(path, found)
+                with if_interrupted(path, "not committed"):
+                    await self.resolve_merge(path, found)
                 fresh = True
             except transitions.MarksFullError as full:
                 if time.monotonic() >= deadline_s:
                     raise CommitTimeoutError(f"{path}: {full}; nothing was written within {self.timeout_s} s") from full
                 assert self.settle is not None
-                await self.settle(path)
+                with if_interrupted(path, "not committed"):
+                    await self.settle(path)
                 fresh = True
 
     def deadline_s(self) -> float:
@@ -207,16 +212,18 @@ class Committer:
         *,
         fresh: bool = False,
         deadline_s: float | None = None,
-        named: set[str] | None = None,
+        uploads: Sequence[Uploads] = (),
     ) -> Committed:
         """`commit`, by a caller that holds the slot and sees to merges itself."""
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
-        attempt = Attempt(path, self.writer.next_number(), Moment.now(self.clock), deadline_s)
-        if named is not None:
-            attempt.named = named
+        number, own = self.writer.next_number(), Uploads(self.chunks, path)
+        attempt = Attempt(path, number, Moment.now(self.clock), deadline_s, own, uploads)
         try:
-            await self.abilities(path)
-            return await self._loop(path, slot, step, fresh, attempt)
+            try:
+                await self.abilities(path)
+                return await self._loop(path, slot, step, fresh, attempt)
+            finally:
+                await own.discard()
         except KeyboardInterrupt as interrupt:
             raise await self._interrupted(path, attempt, interrupt) from interrupt
         except OSError as error:
@@ -225,9 +232,8 @@ class Committer:
             raise OSError(
                 error.errno or errno.EIO, f"{path}: nothing was committed: {error.strerror or error}"
             ) from error
-        finally:
-            own = [*attempt.uploads.values(), *attempt.renewed.values()]
-            await self.chunks.discard_unnamed(path, own, attempt.named)
+        except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
+            return await self._broken_off(path, attempt, error)
 
     async def _loop(self, path: str, slot: Slot, step: Step, fresh: bool, attempt: Attempt) -> Committed:
         seen = None if fresh else self.headers.seen(path)
@@ -253,11 +259,11 @@ class Committer:
                 # errors and "nothing to do" are judged by a fresh header only
                 base, attempt.fresh = await self.headers.load(path), True
                 continue
-            attempt.base = base
-            attempt.named |= named
+            attempt.send(base, wanted, named)
             outcome = await self._attempt(path, slot, base, wanted, attempt)
             if isinstance(outcome, Committed):
                 return outcome
+            attempt.is_open = False
             self._check_time(path, attempt, settled=True)
             base, attempt.fresh = outcome, True
 
@@ -406,17 +412,38 @@ class Committer:
 
     async def _interrupted(self, path: str, attempt: Attempt, cause: KeyboardInterrupt) -> AppendInterrupted:
         """Say what is known of a commit that Ctrl-C broke off: look once."""
-        if isinstance(cause, AppendInterrupted):
-            return cause
-        outcome = "not committed"
-        if attempt.count:
-            try:
-                current = await self.headers.load(path)
-            except OSError:
-                current = None
-            verdict = self._judge(attempt, current) if current else Verdict.UNKNOWN
-            outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
-        return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
+        verdict = await self._looked_once(path, attempt)
+        outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
+        return interrupted(path, outcome)
+
+    async def _broken_off(self, path: str, attempt: Attempt, error: Exception) -> Committed:
+        """What came of a commit that an error broke off which is no answer of the store: look once.
+
+        Raises
+        ------
+        AppendOutcomeUnknown
+            The look does not tell.
+        """
+        if not attempt.is_open:
+            raise error
+        verdict = await self._looked_once(path, attempt)
+        if verdict is Verdict.NOT_MINE:
+            raise error
+        if verdict is not Verdict.MINE:
+            raise self._unknown(path, f"it was broken off by {error!r}") from error
+        logger.info("%s: committed, though %r came after the request", path, error)
+        assert attempt.base is not None
+        return Committed(attempt.base.header, attempt.wanted)
+
+    async def _looked_once(self, path: str, attempt: Attempt) -> Verdict:
+        """The verdict on what was sent, by one look at the header."""
+        if not attempt.is_open:
+            return Verdict.NOT_MINE
+        try:
+            return self._judge(attempt, await self.headers.load(path))
+        except OSError as error:
+            logger.info("%s: cannot look at the header: %s", path, error)
+            return Verdict.UNKNOWN
 
     # -- drops ---------------------------------------------------------------------------------------------
 

@@ -20,7 +20,14 @@ from rollingfs.append import grow
 from rollingfs.attempt import Attempt, Step
 from rollingfs.commit import Committer
 from rollingfs.drops import drop_all, with_hints
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
+from rollingfs.errors import (
+    AppendInterrupted,
+    AppendOutcomeUnknown,
+    CommitTimeoutError,
+    RollingError,
+    if_interrupted,
+    interrupted,
+)
 from rollingfs.header import MARKS_MAX, Adopted, Header, Mark, Merge
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item
@@ -108,14 +115,20 @@ class Concats:
         offset = -1
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
-            begins = await self._concat(target, batch, last or {}, guard)
+            try:
+                begins = await self._concat(target, batch, last or {}, guard)
+            except AppendInterrupted as interrupt:
+                if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
+                    raise
+                raise interrupted(target, "unknown") from interrupt  # some of the sources are there
             offset = begins if index == 0 else offset
             guard = replace(guard, expected_offset=None)
         return offset
 
     async def _concat(self, target: str, paths: Sequence[str], attrs: Mapping[str, str], guard: Guard) -> int:
         async def move() -> int:
-            found = await self._target(target, guard)
+            with if_interrupted(target, "not committed"):
+                found = await self._target(target, guard)
             sources = [Source(path, str(uuid.uuid4()), target) for path in paths]
             return await self._move_in(target, found.segment, sources, attrs, guard)
 
@@ -146,7 +159,8 @@ class Concats:
     async def _move_in(
         self, target: str, incarnation: str, sources: Sequence[Source], attrs: Mapping[str, str], guard: Guard
     ) -> int:
-        await self._mark_all(sources, incarnation, sealed=True)
+        with if_interrupted(target, "not committed"):
+            await self._mark_all(sources, incarnation, sealed=True)
         offset = -1
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
@@ -195,8 +209,9 @@ class Concats:
 
     async def _rename(self, source: Source) -> None:
         incarnation = str(uuid.uuid4())
-        await self._mark_all([source], incarnation, sealed=False)
         target = source.target
+        with if_interrupted(target, "not committed"):
+            await self._mark_all([source], incarnation, sealed=False)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.header is not None and transitions.has_merged(base.header, source.txn):
@@ -213,7 +228,8 @@ class Concats:
 
         header = await self._commit_target(target, [source], step)
         try:
-            await self.committer.finish_drops(target, header)
+            with if_interrupted(target, "committed"):
+                await self.committer.finish_drops(target, header)
         except OSError as error:
             logger.info("%s: renamed, but not all of what it replaced could be deleted yet: %s", target, error)
 
@@ -269,10 +285,12 @@ class Concats:
         except AppendOutcomeUnknown:
             raise  # the marks stay, and are resolved by whoever meets them
         except (OSError, ValueError):
-            await self._undo(sources)
+            with if_interrupted(target, "not committed"):
+                await self._undo(sources)
             raise
         try:
-            await self._each([partial(self.merges.finish, source.path, source.txn) for source in sources])
+            with if_interrupted(target, "committed"):
+                await self._each([partial(self.merges.finish, source.path, source.txn) for source in sources])
         except OSError as error:
             # it has taken place; the marks in the sources are resolved by whoever meets them
             logger.info("%s: not all sources could be buried yet: %s", target, error)

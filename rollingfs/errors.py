@@ -7,6 +7,9 @@ fsspec expect builtins only.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class RollingError(OSError):
     """Base of all errors that are rollingfs' own."""
@@ -78,6 +81,20 @@ class AppendInterrupted(KeyboardInterrupt):
     def __init__(self, message: str, outcome: str) -> None:
         super().__init__(message)
         self.outcome = outcome
+
+
+def interrupted(path: str, outcome: str) -> AppendInterrupted:
+    """The error for an operation on `path` of whose commit this is known."""
+    return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
+
+
+@contextlib.contextmanager
+def if_interrupted(path: str, outcome: str) -> Iterator[None]:
+    """Say this of an operation if Ctrl-C comes within: commits that serve it (a claim, a mark) do not decide it."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise interrupted(path, outcome) from interrupt
 
 
 class CommitTimeoutError(RollingError, TimeoutError):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from rollingfs.backend.contract import Backend, frozen
 from rollingfs.chunks import Chunks, Staged, Stored
-from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.policy import RollingPolicy
 from rollingfs.upload import ChunkWriter
-
-T = TypeVar("T")
+from rollingfs.uploads import Uploads
 
 SMALL_BYTES_MAX = 1024 * 1024
 """So much of one operation stays in memory; beyond it, bytes go into chunk files as they come."""
@@ -54,6 +52,11 @@ class Intake:
         Asked once, before the first chunk file is written: it may refuse by raising.
     staged
         Write everything into chunk files, under the names of staged chunks.
+
+    Attributes
+    ----------
+    uploads : Uploads
+        The chunk files that are whole and not committed.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class Intake:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._writer: ChunkWriter | None = None
-        self._uploads: list[Stored] = []
+        self.uploads = Uploads(store.chunks, path)
         self._receipts: set[str] = set()
 
     @property
@@ -170,9 +173,9 @@ class Intake:
             self._pending, self._pending_bytes = [], 0
         if self._writer is not None:
             stored = await self._writer.finish()
-            self._writer = None
-            self._uploads += stored
+            self.uploads.add(stored)
             self._items += stored
+            self._writer = None
 
     async def flush(self) -> None:
         """Make durable what was taken so far."""
@@ -189,39 +192,13 @@ class Intake:
         self._receipts.clear()
         return items
 
-    async def settle(self, named: set[str], call: Coroutine[Any, Any, T]) -> T:
-        """Commit what was handed on; then delete the chunk files that no attempt which was sent has `named`.
-
-        Where it is unknown whether more attempts will be sent, they are left to collection.
-        """
-        try:
-            result = await call
-        except AppendOutcomeUnknown:
-            self._uploads = []
-            raise
-        except AppendInterrupted as interrupt:
-            if interrupt.outcome == "unknown":
-                self._uploads = []
-            await self._discard(named)
-            raise
-        except Exception:
-            await self._discard(named)
-            raise
-        await self._discard(named)
-        return result
-
-    async def _discard(self, named: set[str]) -> None:
-        uploads, self._uploads = self._uploads, []
-        await self._chunks.discard_unnamed(self.path, uploads, named)
-
     async def abort(self) -> None:
         """Remove what was uploaded and forget what was taken."""
         writer, self._writer = self._writer, None
-        uploads, self._uploads = self._uploads, []
         self._items, self._pending, self._pending_bytes = [], [], 0
         if writer is not None:
             await writer.abort()
-        await self._chunks.discard(uploads)
+        await self.uploads.delete()
 
     async def abort_open(self) -> None:
         """Give up the chunk being written, taking no lock: for garbage collection."""

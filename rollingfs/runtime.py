@@ -11,7 +11,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
@@ -62,9 +62,12 @@ def backoff_s(attempt: int) -> float:
 
 
 class Lock(Protocol):
-    """A mutual exclusion that coroutines of the core hold with ``async with lock.held()``."""
+    """A mutual exclusion of coroutines of the core.
 
-    def held(self) -> contextlib.AbstractAsyncContextManager[None]: ...
+    It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes as it ends.
+    """
+
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T: ...
 
 
 class Runtime(Protocol):
@@ -83,18 +86,18 @@ class _ThreadLock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    @contextlib.asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         with self._lock:
-            yield
+            return await call()
 
 
 class _TaskLock:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
-    def held(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return self._lock
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        async with self._lock:
+            return await call()
 
 
 class SyncRuntime:

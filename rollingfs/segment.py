@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from rollingfs import names, transitions
 from rollingfs.adoption import ADOPTIONS_MAX, Adoption, shadow
-from rollingfs.append import Append, Appender, as_items, grow
+from rollingfs.append import Append, Appender, Written, as_items, grow
 from rollingfs.attempt import Attempt, Committed, Step
 from rollingfs.backend.contract import FileInfo
 from rollingfs.chunks import Staged, Stored
 from rollingfs.commit import Committer
 from rollingfs.drops import drop_all, with_hints
-from rollingfs.errors import AttributeMismatchError, ConflictError
+from rollingfs.errors import AttributeMismatchError, ConflictError, if_interrupted
 from rollingfs.header import Header, Page, Phase
 from rollingfs.headers import Loaded
 from rollingfs.intake import Data, Destination, Intake, new_receipt
 from rollingfs.lookup import Lookup
 from rollingfs.policy import RollingPolicy
 from rollingfs.transitions import Guard
+from rollingfs.uploads import Uploads
 
 logger = logging.getLogger("rollingfs")
 
@@ -30,16 +31,6 @@ T = TypeVar("T")
 
 Check = Callable[[Header | None, FileInfo | None], None]
 """Refuses, before an upload, what is there: a segment's header, or a plain file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """An append that took place."""
-
-    offset: int
-    """Where its data begins."""
-    header: Header
-    """What its commit made."""
 
 
 class Segments:
@@ -106,8 +97,9 @@ class Segments:
         transitions.check_attrs(attrs or {})
         guard = guard or Guard()
         intake = await self._taken(data, self.replacement(path, guard, create_only=create_only))
-        items, named = await intake.finish(), set[str]()
-        return await self._settled(intake, named, self._overwrite(path, items, attrs or {}, guard, create_only, named))
+        items, uploads = await intake.finish(), intake.uploads
+        call = self._overwrite(path, items, attrs or {}, guard, create_only, uploads)
+        return await self._settled(uploads, call)
 
     async def _overwrite(
         self,
@@ -116,7 +108,7 @@ class Segments:
         attrs: Mapping[str, str],
         guard: Guard,
         create_only: bool,
-        named: set[str],
+        uploads: Uploads,
     ) -> Header:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             plain = None if base.live else await self.lookup.plain(path, base)
@@ -135,9 +127,10 @@ class Segments:
             return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs)
 
         is_large = any(isinstance(item, Stored) for item in data)
-        header = _header(await self.committer.commit(path, step, fresh=is_large, named=named))
+        header = _header(await self.committer.commit(path, step, fresh=is_large, uploads=[uploads]))
         try:
-            await self.committer.finish_drops(path, header)
+            with if_interrupted(path, "committed"):
+                await self.committer.finish_drops(path, header)
         except OSError as error:
             # the new content is there; the lines stay in the header until somebody finishes them
             logger.info("%s: replaced, but not all of the old chunks could be deleted yet: %s", path, error)
@@ -156,7 +149,9 @@ class Segments:
         guard = guard or Guard()
         loaded = await self.committer.headers.load(path)
         if not loaded.live and guard.segment is None:
-            if await self.adoption.remove(path):
+            with if_interrupted(path, "unknown"):  # the file may be gone, and a segment in its place
+                is_removed = await self.adoption.remove(path)
+            if is_removed:
                 return
             if loaded.header is not None and await self._finish_delete(path, loaded.header):
                 return
@@ -173,10 +168,11 @@ class Segments:
             return with_hints(grave, hints, self.committer.now_ms())
 
         header = _header(await self.committer.commit(path, step))
-        await self.committer.backend.delete([names.resolve(path, file) for file in own])
-        await self.committer.finish_drops(path, header)
-        if header.adopted is not None and (await self.committer.abilities(path)).delete_if:
-            await self.committer.backend.delete_if(path, header.adopted.token)
+        with if_interrupted(path, "committed"):
+            await self.committer.backend.delete([names.resolve(path, file) for file in own])
+            await self.committer.finish_drops(path, header)
+            if header.adopted is not None and (await self.committer.abilities(path)).delete_if:
+                await self.committer.backend.delete_if(path, header.adopted.token)
 
     async def _own_files(self, path: str, header: Header) -> list[str]:
         """All files that a delete removes at once: own chunks that were not staged, own pages last."""
@@ -278,8 +274,8 @@ class Segments:
         transitions.check_attrs(attrs or {})
         guard = guard or Guard()
         intake = await self._taken(data, self.addition(path, guard, create=create))
-        items, named = await intake.finish(), set[str]()
-        return await self._settled(intake, named, self._extend(path, items, attrs or {}, guard, create, named))
+        items, uploads = await intake.finish(), intake.uploads
+        return await self._settled(uploads, self._extend(path, items, attrs or {}, guard, create, uploads))
 
     async def _extend(
         self,
@@ -288,31 +284,30 @@ class Segments:
         attrs: Mapping[str, str],
         guard: Guard,
         create: bool,
-        named: set[str],
+        uploads: Uploads,
     ) -> Written:
         for _ in range(ADOPTIONS_MAX):
             try:
-                append = await self.appender.append(path, Append(data, guard, attrs, named=named))
+                return await self.appender.append(path, Append(data, guard, attrs, uploads))
             except FileNotFoundError:
                 if guard.segment is not None:
                     raise
-                if await self.adopt(path):
+                with if_interrupted(path, "not committed"):
+                    is_adopted = await self.adopt(path)
+                if is_adopted:
                     continue
                 if not create:
                     raise
-            else:
-                assert append.header is not None
-                return Written(append.offset, append.header)
             try:
-                header = await self._overwrite(path, data, attrs, guard, True, named)
+                header = await self._overwrite(path, data, attrs, guard, True, uploads)
             except FileExistsError:
                 continue  # somebody else has created it just now
             return Written(header.start, header)
         raise ConflictError(f"{path}: it is created and deleted too often to be appended to")
 
-    async def _settled(self, intake: Intake, named: set[str], call: Coroutine[Any, Any, T]) -> T:
+    async def _settled(self, uploads: Uploads, call: Coroutine[Any, Any, T]) -> T:
         # not to be cancelled: uploads may be deleted only after the last attempt that could name them
-        return await self.committer.runtime.shield(intake.settle(named, call))
+        return await self.committer.runtime.shield(uploads.settle(call))
 
     async def _taken(self, data: Data | Intake, intake: Intake) -> Intake:
         if isinstance(data, Intake):
@@ -348,7 +343,8 @@ class Segments:
             return None if changed is found else changed
 
         header = _header(await self._commit(path, step))
-        await self.committer.finish_drops(path, header)
+        with if_interrupted(path, "committed"):
+            await self.committer.finish_drops(path, header)
         return header.waiting_bytes
 
     async def acquire(self, path: str, owner: str, guard: Guard | None = None) -> Header:
@@ -375,7 +371,9 @@ class Segments:
         try:
             return await self.committer.commit(path, step)
         except FileNotFoundError:
-            if not await self.adopt(path):
+            with if_interrupted(path, "not committed"):
+                is_adopted = await self.adopt(path)
+            if not is_adopted:
                 raise
         return await self.committer.commit(path, step, fresh=True)
 

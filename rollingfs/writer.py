@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import io
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,7 +18,7 @@ from rollingfs import names, transitions
 from rollingfs.backend.contract import frozen
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
-from rollingfs.errors import FencedError, SegmentSealedError
+from rollingfs.errors import FencedError, SegmentSealedError, if_interrupted
 from rollingfs.header import Header, Phase
 from rollingfs.intake import PIECE_BYTES, Intake, as_bytes
 from rollingfs.runtime import drive
@@ -211,31 +212,39 @@ class WriteFile(CommitsByClose):
         view = as_bytes(data)
         if view is None:
             raise TypeError(f"cannot write {type(data).__name__}: give bytes")
-        if self._pieces_bytes + len(view) < PIECE_BYTES:
-            self._pieces.append(frozen(view))
-            self._pieces_bytes += len(view)
-        else:
-            self._send()
-            self._run(self._to_take(view))
-        self._position += len(view)
+        with self._or_broken():
+            if self._pieces_bytes + len(view) < PIECE_BYTES:
+                self._pieces.append(frozen(view))
+                self._pieces_bytes += len(view)
+            else:
+                self._send()
+                self._bridge.run(self._to_take(view))
+            self._position += len(view)
         return len(view)
 
     def _send(self) -> None:
         """Hand the buffered bytes to the intake."""
         if self._pieces:
-            data, self._pieces, self._pieces_bytes = b"".join(self._pieces), [], 0
-            self._run(self._to_take(memoryview(data)))
+            with self._or_broken():
+                data, self._pieces, self._pieces_bytes = b"".join(self._pieces), [], 0
+                self._bridge.run(self._to_take(memoryview(data)))
 
     async def _to_take(self, view: memoryview) -> None:
         assert self._intake is not None
         await self._intake.take(view)
 
-    def _run(self, coroutine: Any, *, commits: str | None = None) -> None:
+    @contextlib.contextmanager
+    def _or_broken(self) -> Iterator[None]:
+        """Break the file by any error within, Ctrl-C too: what comes later must not follow a gap."""
         try:
-            self._bridge.run(coroutine, commits=commits)
+            yield
         except BaseException:
-            self._is_broken = True  # what was taken is gone; what comes later must not follow a gap
+            self._is_broken = True
             raise
+
+    def _run(self, coroutine: Any, *, commits: str | None = None) -> None:
+        with self._or_broken():
+            self._bridge.run(coroutine, commits=commits)
 
     def commit(self) -> None:
         """Publish what was written so far, all or nothing; writing may go on.
@@ -265,7 +274,7 @@ class WriteFile(CommitsByClose):
             self._run(self._commit(), commits=self.path)
             self._intake = self._new_intake()
         if self.closed:
-            self._release()
+            self._release_committed()
 
     async def _commit(self) -> None:
         segments = self._client.segments
@@ -294,7 +303,7 @@ class WriteFile(CommitsByClose):
         try:
             if self.autocommit:
                 self.commit()
-                self._release()
+                self._release_committed()
             else:
                 self._check_sound()
                 self._send()
@@ -315,6 +324,15 @@ class WriteFile(CommitsByClose):
             logger.info("%s: uploads that were not committed are left to collect(): %s", self.path, error)
         finally:
             super().close()
+
+    def _release_committed(self) -> None:
+        """`_release`, after the commit: whatever comes of it, what was written is there."""
+        try:
+            with if_interrupted(self.path, "committed"):
+                self._release()
+        except OSError as error:
+            error.add_note(f"{self.path}: what was written is committed, but the segment is still held exclusively")
+            raise
 
     def _release(self) -> None:
         """Give an exclusively held segment back, if it still is ours."""

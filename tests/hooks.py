@@ -122,7 +122,8 @@ class Site:
         self.run(self.client.segments.create(self.path, policy))
 
     def append(self, data: Any, **options: Any) -> int:
-        offset: int = self.run(self.client.segments.append(self.path, data, **options))
+        appending = self.client.segments.append(self.path, data, **options)
+        offset: int = self.bridge.run(appending, commits=self.path)
         return offset
 
     def open(self, mode: str, **options: Any) -> WriteFile:

@@ -17,7 +17,7 @@ from rollingfs import names
 from rollingfs.backend import disk
 from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
 from rollingfs.backend.local_upload import HiddenUpload, LocalUpload
-from rollingfs.backend.record_lock import HAS_RECORD_LOCKS, record_lock
+from rollingfs.backend.record_lock import HAS_RECORD_LOCKS, gives_locks_back, record_lock
 from rollingfs.errors import ConflictError, UnsafeBackendError
 
 """Temporary files lie in `$chunks` folders; those of dead processes are garbage for collection."""
@@ -115,6 +115,7 @@ class LocalBackend(Backend):
         self._flush_folder_of(path)
         return token
 
+    @gives_locks_back
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
         with self._locked(path):
@@ -133,6 +134,7 @@ class LocalBackend(Backend):
         self._flush_folder_of(path)
         return new_token
 
+    @gives_locks_back
     async def delete_if(self, path: str, token: str) -> bool:
         try:
             if path.endswith(names.HEADER_SUFFIX):
@@ -228,6 +230,7 @@ class LocalBackend(Backend):
     async def make_folder(self, path: str) -> None:
         disk.make_folders(path, self.sync)
 
+    @gives_locks_back
     async def remove_folder(self, path: str) -> None:
         if not path.endswith(names.CHUNKS_SUFFIX) or not _holds_only_lock(path):
             os.rmdir(path)

@@ -8,10 +8,12 @@ process and is lost when the process closes *any* descriptor of the file; a lock
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, ParamSpec, TypeVar
 
 try:
     import fcntl
@@ -25,8 +27,12 @@ _LOCK_MODE = 0o666
 # struct flock: type, whence, start, length, process id (which the kernel wants to be 0); "0q" pads its end
 _FLOCK_FORMAT = "hhqqi0q"
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _held: set[int] = set()
 _process_mutex = threading.Lock()
+_of_thread = threading.local()
 
 
 def _after_fork_in_child() -> None:
@@ -60,40 +66,80 @@ def record_lock(path: str) -> Iterator[None]:
         The system or the disk refuses the lock.
     """
     with contextlib.nullcontext() if _HAS_OFD_LOCKS else _process_mutex:
-        descriptor = _acquire(path)
+        lock = _Lock()
         try:
+            lock.acquire(path)
             yield
         finally:
-            _release(descriptor)
+            lock.release()
 
 
-def _acquire(path: str) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
-        _held.add(descriptor)
+def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Make a verb of a sync backend end without the record locks that it took.
+
+    Ctrl-C may come within the end of a ``with`` block, before the lock is released; the block would keep it as long as
+    the exception and its frames live.
+    """
+
+    @functools.wraps(verb)
+    async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        locks = _locks_of_thread()
+        before = len(locks)
         try:
-            _lock(descriptor)
-            if _is_still(descriptor, path):
-                return descriptor
-        except BaseException:
-            _close(descriptor)
-            raise
-        _release(descriptor)
+            return await verb(*args, **kwargs)
+        finally:
+            for lock in locks[before:]:
+                lock.release()
+
+    return guarded
 
 
-def _release(descriptor: int) -> None:
-    # unlocked by name, not by closing: a child forked meanwhile may still have a copy of the descriptor
-    try:
-        if _HAS_OFD_LOCKS:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
-    finally:
-        _close(descriptor)
+def _locks_of_thread() -> list[_Lock]:
+    if not hasattr(_of_thread, "locks"):
+        _of_thread.locks = []
+    locks: list[_Lock] = _of_thread.locks
+    return locks
 
 
-def _close(descriptor: int) -> None:
-    # forgotten first: once closed, its number may be another thread's file
-    _held.discard(descriptor)
-    os.close(descriptor)
+class _Lock:
+    """One lock, which may be released twice: Ctrl-C can come before the first time is through."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self._locks = _locks_of_thread()
+        self._locks.append(self)
+
+    def acquire(self, path: str) -> None:
+        while True:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
+            _held.add(self._descriptor)
+            _lock(self._descriptor)
+            if _is_still(self._descriptor, path):
+                return
+            self._close()
+
+    def release(self) -> None:
+        self._close()
+        if self in self._locks:
+            self._locks.remove(self)
+
+    def _close(self) -> None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            return
+        try:
+            _unlock(descriptor)
+        finally:
+            # forgotten first: once closed, its number may be another thread's file
+            self._descriptor = None
+            _held.discard(descriptor)
+            os.close(descriptor)
+
+
+def _unlock(descriptor: int) -> None:
+    # by name, not by closing: a child forked meanwhile may still have a copy of the descriptor
+    if _HAS_OFD_LOCKS:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
 
 def _lock(descriptor: int) -> None:

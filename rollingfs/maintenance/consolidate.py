@@ -29,6 +29,7 @@ from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, View
 from rollingfs.maintenance.runs import PARTS_MAX, plan, size_of
 from rollingfs.maintenance.steps import Progress, Steps
+from rollingfs.uploads import Uploads
 
 logger = logging.getLogger("rollingfs")
 
@@ -177,16 +178,18 @@ class Consolidator:
     ) -> Consolidated:
         await self.committer.abilities(path)
         swaps: list[_Swap] = []
-        named: set[str] = set()
+        uploads = Uploads(self.committer.chunks, path)
         done: list[_Swap] = []
+        calls = [partial(self._joined, path, header, run, swaps, steps) for run in runs]
         try:
-            calls = [partial(self._joined, path, header, run, swaps, steps) for run in runs]
             await self.committer.runtime.gather(calls, RUNS_AT_ONCE_MAX)
-            if swaps:
-                done = await self._commit(path, header.segment, swaps, grace_s, named)
-        finally:
-            unused = [swap.stored for swap in swaps if names.relate(path, swap.stored.path) not in named]
-            await self.committer.chunks.discard(unused)
+        except BaseException:
+            uploads.add(swap.stored for swap in swaps)
+            await uploads.discard()
+            raise
+        uploads.add(swap.stored for swap in swaps)
+        if swaps:
+            done = await uploads.settle(self._commit(path, header.segment, swaps, grace_s, uploads))
         result = Consolidated()
         for swap in done:
             result = result.plus(swap.result())
@@ -263,7 +266,7 @@ class Consolidator:
     # -- the swap ------------------------------------------------------------------------------------------
 
     async def _commit(
-        self, path: str, segment: str, swaps: Sequence[_Swap], grace_s: float, named: set[str]
+        self, path: str, segment: str, swaps: Sequence[_Swap], grace_s: float, uploads: Uploads
     ) -> list[_Swap]:
         """Put the new chunks in the place of those whose bytes they have; returns what took place."""
         done: list[_Swap] = []
@@ -283,7 +286,7 @@ class Consolidator:
             drops = await self._drops(path, gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
             return replace(found, entries=swapped, drops=merge_drops(found.drops, drops))
 
-        committed = await self.committer.commit(path, step, named=named)
+        committed = await self.committer.commit(path, step, uploads=[uploads])
         if done and committed.header is not None:
             await self.committer.finish_drops(path, committed.header)
         return done
@@ -304,9 +307,7 @@ class Consolidator:
             begin = end - len(swap.run)
             if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
                 continue
-            stored = await self.committer.chunks.young(attempt.renewed.get(swap.stored, swap.stored), None)
-            if stored is not swap.stored:
-                attempt.renewed[swap.stored] = stored
+            stored = await attempt.young(self.committer.chunks, swap.stored)
             kept += [*chunks[position:begin], stored.chunk(path, swap.run[0].start)]
             gone += chunks[begin:end]
             position = end

@@ -1,0 +1,72 @@
+"""Forced schedules: something happens at the nth line that a thread executes in the core."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+Happening = Callable[[], object]
+
+
+@contextlib.contextmanager
+def at_line(nth: int, happen: Happening, *files: str, when: Callable[[], object] | None = None) -> Iterator[list[str]]:
+    """Call `happen` before the nth line that this thread executes in files whose names end so; gives the line met.
+
+    The second visit of a ``with`` line is left out: there the interpreter calls `__exit__`, and looks for
+    signals only afterwards.
+
+    Parameters
+    ----------
+    when
+        Lines are counted while this holds.
+    """
+    met: list[str] = []
+    count = 0
+    visited: dict[FrameType, set[int]] = {}
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        file = frame.f_code.co_filename
+        if not file.endswith(files):
+            return None
+        if event != "line" or met:
+            return trace
+        if linecache.getline(file, frame.f_lineno).lstrip().startswith(("with ", "async with ")):
+            lines = visited.setdefault(frame, set())
+            if frame.f_lineno in lines:
+                return trace
+            lines.add(frame.f_lineno)
+        if when is not None and not when():
+            return trace
+        count += 1
+        if count == nth:
+            met.append(f"{file}:{frame.f_lineno}")
+            happen()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield met
+    finally:
+        sys.settrace(before)
+
+
+class Caller(threading.Thread):
+    """A thread whose outcome can be asked for: what its call returned or raised."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self.call = call
+        self.outcome: object = None
+
+    def run(self) -> None:
+        try:
+            self.outcome = self.call()
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - it is the outcome
+            self.outcome = error
