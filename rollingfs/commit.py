@@ -291,19 +291,21 @@ class Committer:
         refusals = doubts = 0
         while True:
             attempt.count += 1
-            began = time.monotonic()
+            began, began_s = self.headers.begin(), time.monotonic()
             try:
                 token = await self._replace(path, base, data, attempt)
             except (OSError, TimeoutError) as error:
                 cause: Exception = error
             else:
-                slot.turns.took(time.monotonic() - began)
-                return self._took_place(path, slot, base, Loaded(wanted, token))
+                slot.turns.took(time.monotonic() - began_s)
+                self.headers.keep(path, Loaded(wanted, token), began, is_own=True)
+                return self._took_place(path, slot, base, wanted)
             current = await self._look(path, slot, attempt, cause)
             verdict = self._judge(attempt, current)
             logger.debug("%s: attempt %d (%s): %s", path, attempt.count, cause, verdict.value)
             if verdict is Verdict.MINE:
-                return self._took_place(path, slot, base, current)
+                # the result is what this commit made: others may have gone on from it before the look
+                return self._took_place(path, slot, base, wanted)
             if verdict is Verdict.NOT_MINE:
                 return current
             if verdict is Verdict.UNKNOWN:
@@ -345,14 +347,12 @@ class Committer:
             call = self.backend.replace(header, data, base.token)
         return await self.runtime.limit(call, self._share_s(attempt))
 
-    def _took_place(self, path: str, slot: Slot, base: Loaded, now: Loaded) -> Committed:
-        assert now.header is not None
-        self.headers.keep(path, now)
-        slot.done_drops.intersection_update(now.header.drops)
-        slot.settled.intersection_update({*now.header.merges, *now.header.aborts})
+    def _took_place(self, path: str, slot: Slot, base: Loaded, made: Header) -> Committed:
+        slot.done_drops.intersection_update(made.drops)
+        slot.settled.intersection_update({*made.merges, *made.aborts})
         if not slot.done_drops and not slot.settled:
             self._remembering.pop(path, None)
-        return Committed(base.header, now.header)
+        return Committed(base.header, made)
 
     async def _look(self, path: str, slot: Slot, attempt: Attempt, cause: Exception) -> Loaded:
         """The header as it is now; asked again until the deadline, because without it nothing is known."""
