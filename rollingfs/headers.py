@@ -87,11 +87,12 @@ class Headers:
             entry = self._entries.get(segment)
             return entry.loaded if entry else None
 
-    def recent(self, segment: str) -> Loaded | None:
-        """What was seen within the cache time."""
+    def recent(self, segment: str, within_s: float | None = None) -> Loaded | None:
+        """What was seen within the cache time, or the time that is given."""
+        within_s = self.cache_s if within_s is None else within_s
         with self._lock:
             entry = self._entries.get(segment)
-            if entry is None or time.monotonic() - entry.at_s >= self.cache_s:
+            if entry is None or time.monotonic() - entry.at_s >= within_s:
                 return None
             self._entries.move_to_end(segment)
             return entry.loaded

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
+from rollingfs.logs import kept_back
+
 T = TypeVar("T")
 
 BACKOFF_S_MIN = 0.005
@@ -62,7 +64,10 @@ def backoff_s(attempt: int) -> float:
 
 
 class Lock(Protocol):
-    """A mutual exclusion that coroutines of the core hold with ``async with lock.held()``."""
+    """A mutual exclusion that coroutines of the core hold with ``async with lock.held()``.
+
+    What is logged while it is held reaches the handlers once it is released.
+    """
 
     def held(self) -> contextlib.AbstractAsyncContextManager[None]: ...
 
@@ -72,7 +77,7 @@ class Runtime(Protocol):
 
     is_async: bool
 
-    def lock(self) -> Lock: ...
+    def lock(self, name: str) -> Lock: ...
     async def sleep(self, seconds: float) -> None: ...
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]: ...
     async def shield(self, call: Coroutine[Any, Any, T]) -> T: ...
@@ -80,21 +85,26 @@ class Runtime(Protocol):
 
 
 class _ThreadLock:
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = threading.Lock()
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        with self._lock:
+        with kept_back(self, self._name), self._lock:
             yield
 
 
 class _TaskLock:
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = asyncio.Lock()
 
-    def held(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return self._lock
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        with kept_back(self, self._name):
+            async with self._lock:
+                yield
 
 
 class SyncRuntime:
@@ -102,8 +112,8 @@ class SyncRuntime:
 
     is_async = False
 
-    def lock(self) -> Lock:
-        return _ThreadLock()
+    def lock(self, name: str) -> Lock:
+        return _ThreadLock(name)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -125,8 +135,8 @@ class AsyncRuntime:
 
     is_async = True
 
-    def lock(self) -> Lock:
-        return _TaskLock()
+    def lock(self, name: str) -> Lock:
+        return _TaskLock(name)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
