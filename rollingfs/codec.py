@@ -56,6 +56,8 @@ def _lines(header: Header) -> Iterable[str]:
         yield f"commit {words.quote(commit.writer)} {commit.number} {commit.version}"
     if header.evicted:
         yield f"evicted {header.evicted}"
+    if header.turn is not None:
+        yield f"turn {words.quote(header.turn)} {header.version}"
     for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):
         for mark in marks:
             yield f"{kind} {mark.txn} {words.quote(mark.source)}"
@@ -187,6 +189,10 @@ class _Parser:
     def _on_evicted(self, parts: Sequence[str]) -> None:
         self._once(evicted=words.number(*words.exactly(parts, 1)))
 
+    def _on_turn(self, parts: Sequence[str]) -> None:
+        writer, version = words.exactly(parts, 2)
+        self._once(turn=(words.unquote(writer), words.number(version)))
+
     def _on_Merged(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         txn, source = words.exactly(parts, 2)
         self.marks["Merged"].append(Mark(words.uuid(txn), words.unquote(source)))
@@ -200,6 +206,9 @@ class _Parser:
 
     def header(self, tail: bytes) -> Header:
         words.need(self.fields, "segment", "version", "phase", "epoch", "policy", "start")
+        if "turn" in self.fields:  # one of another version was carried on by a client that does not know the line
+            writer, version = self.fields["turn"]
+            self.fields["turn"] = writer if version == self.fields["version"] else None
         header = Header(
             **self.fields,
             entries=tuple(self.entries),

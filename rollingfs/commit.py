@@ -15,6 +15,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rollingfs import layout, names, transitions
@@ -35,7 +36,7 @@ from rollingfs.errors import (
     if_interrupted,
     interrupted,
 )
-from rollingfs.header import AGE_S_MAX, Drop, Header, Mark
+from rollingfs.header import AGE_S_MAX, COMMITS_MAX, Drop, Header, Mark
 from rollingfs.headers import Headers, Loaded
 from rollingfs.pages import PAGE_READS_MAX, PageGoneError, Pages
 from rollingfs.runtime import Runtime, backoff_s
@@ -50,6 +51,13 @@ GONE_MAX = 3
 """So often is an index page looked for that a header names; it may be another segment's, which is being replaced."""
 TURNS_MAX = 1024
 """Segments of which it is remembered how fast commits to them are."""
+LOSSES_BEFORE_ASKING = 2
+"""After so many requests that were in vain, a slow commit asks the others to wait."""
+REMEMBERED_MAX = 1024
+"""Segments whose done lines are remembered. A deleted one may never see the commit that clears them; lines that are
+forgotten are done once more, by whoever commits or collects next."""
+BELIEVED_S_MAX = 60.0
+"""A header of many writers, seen longer ago, is not the base of a commit: too many may have committed since."""
 LAST_LOOK_S = 1.0
 """At the deadline, the header is looked at once more: then a conflict is known to have written nothing."""
 ATTEMPT_SHARE = 1 / 3
@@ -90,7 +98,7 @@ class Committer:
         self._abilities: dict[str, Abilities] = {}
         self._slots: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
         self._turns: OrderedDict[str, Turns] = OrderedDict()
-        self._remembering: dict[str, Slot] = {}
+        self._remembering: OrderedDict[str, Slot] = OrderedDict()
         self._slots_lock = threading.Lock()
 
     def now_ms(self) -> int:
@@ -106,7 +114,7 @@ class Committer:
                 self._turns.move_to_end(path)
                 if len(self._turns) > TURNS_MAX:
                     self._turns.popitem(last=False)
-                slot = self._slots[path] = Slot(self.runtime.lock(), turns)
+                slot = self._slots[path] = Slot(self.runtime.lock(path), turns)
             return slot
 
     def after_fork(self) -> None:
@@ -114,24 +122,33 @@ class Committer:
         self.writer.renew()
         self._slots = weakref.WeakValueDictionary()
         self._turns = OrderedDict()
-        self._remembering = {}
+        self._remembering = OrderedDict()
         self._slots_lock = threading.Lock()
 
-    def remember(self, path: str, *, drops: Iterable[Drop] = (), marks: Iterable[Mark] = ()) -> None:
-        """Clear these lines, whose work is done, with the next commit."""
+    def remember(
+        self, path: str, *, drops: Iterable[Drop] = (), marks: Iterable[Mark] = (), header: Header | None = None
+    ) -> None:
+        """Clear these lines, whose work is done, with the next commit; of others, only drops that `header` has."""
         slot = self.slot(path)
-        slot.done_drops.update(drops)
-        slot.settled.update(marks)
-        if slot.done_drops or slot.settled:
-            self._remembering[path] = slot
+        with self._slots_lock:
+            if header is not None:
+                slot.done_drops.intersection_update(header.drops)
+            slot.done_drops.update(drops)
+            slot.settled.update(marks)
+            if slot.done_drops or slot.settled:
+                self._remembering[path] = slot
+                self._remembering.move_to_end(path)
+            if len(self._remembering) > REMEMBERED_MAX:
+                self._remembering.popitem(last=False)
 
     def cleared(self, path: str, base: Loaded) -> Loaded:
         """What was loaded, without the lines whose work is done: the next commit leaves them out."""
         slot = self.slot(path)
-        if base.header is None or not (slot.done_drops or slot.settled):
+        header = base.header
+        if header is None or not (slot.done_drops or slot.settled or header.turn is not None):
             return base
-        header = transitions.settle(clear_drops(base.header, slot.done_drops), slot.settled)
-        return Loaded(header, base.token)
+        header = transitions.settle(clear_drops(header, slot.done_drops), slot.settled)
+        return Loaded(replace(header, turn=None), base.token)
 
     async def abilities(self, path: str) -> Abilities:
         """What the store can really do where a segment lies: probed once for each root, before the first write.
@@ -153,7 +170,9 @@ class Committer:
                 await self.runtime.sleep(backoff_s(count + 3))
         return self._abilities[root]
 
-    async def commit(self, path: str, step: Step, *, fresh: bool = False, uploads: Sequence[Uploads] = ()) -> Committed:
+    async def commit(
+        self, path: str, step: Step, *, fresh: bool = False, uploads: Sequence[Uploads] = (), slow: bool = False
+    ) -> Committed:
         """Commit what `step` makes of the header, resolving a merge that is found under way.
 
         Parameters
@@ -166,6 +185,8 @@ class Committer:
             Begin with the header as it is now, rather than as it was last seen.
         uploads
             Written for this commit: each attempt tells them, before it is sent, which files it names.
+        slow
+            `step` asks the store so much that others may be faster every time: then they are asked to wait.
 
         Raises
         ------
@@ -174,14 +195,14 @@ class Committer:
         CommitTimeoutError
             It did not take place within the time allowed.
         """
-        return await self.runtime.shield(self._commit(path, step, fresh, uploads))
+        return await self.runtime.shield(self._commit(path, step, fresh, uploads, slow))
 
-    async def _commit(self, path: str, step: Step, fresh: bool, uploads: Sequence[Uploads]) -> Committed:
+    async def _commit(self, path: str, step: Step, fresh: bool, uploads: Sequence[Uploads], slow: bool) -> Committed:
         slot = self.slot(path)
         deadline_s = self.deadline_s()
         while True:
             try:
-                held = partial(self.commit_held, fresh=fresh, deadline_s=deadline_s, uploads=uploads)
+                held = partial(self.commit_held, fresh=fresh, deadline_s=deadline_s, uploads=uploads, slow=slow)
                 return await slot.lock.run(partial(held, path, slot, step))
             except transitions.MergeFoundError as found:
                 with if_interrupted(path, "not committed"):
@@ -213,6 +234,7 @@ class Committer:
         fresh: bool = False,
         deadline_s: float | None = None,
         uploads: Sequence[Uploads] = (),
+        slow: bool = False,
     ) -> Committed:
         """`commit`, by a caller that holds the slot and sees to merges itself."""
         deadline_s = self.deadline_s() if deadline_s is None else deadline_s
@@ -221,7 +243,7 @@ class Committer:
         try:
             try:
                 await self.abilities(path)
-                return await self._loop(path, slot, step, fresh, attempt)
+                return await self._loop(path, slot, step, fresh, attempt, slow=slow)
             finally:
                 await own.discard()
         except KeyboardInterrupt as interrupt:
@@ -235,8 +257,10 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
             return await self._broken_off(path, attempt, error)
 
-    async def _loop(self, path: str, slot: Slot, step: Step, fresh: bool, attempt: Attempt) -> Committed:
-        seen = None if fresh else self.headers.seen(path)
+    async def _loop(
+        self, path: str, slot: Slot, step: Step, fresh: bool, attempt: Attempt, *, slow: bool = False
+    ) -> Committed:
+        seen = None if fresh else self._believed(path)
         attempt.fresh = seen is None
         base = await self._first(path, attempt) if seen is None else seen
         while True:
@@ -266,6 +290,40 @@ class Committer:
             attempt.is_open = False
             self._check_time(path, attempt, settled=True)
             base, attempt.fresh = outcome, True
+            if slow and attempt.count >= LOSSES_BEFORE_ASKING and base.live:
+                base = await self._ask(path, slot, base, attempt)
+
+    async def _ask(self, path: str, slot: Slot, base: Loaded, attempt: Attempt) -> Loaded:
+        """Commit the wish that others wait for this writer; returns the header that its own commit may replace now.
+
+        This is a quick commit, which wins its race as often as those of the others do. It never decides anything:
+        what comes after it is conditional as ever.
+        """
+
+        async def step(found: Loaded, asking: Attempt) -> Header | None:
+            is_free = found.live and found.header is not None and found.header.merge is None
+            return replace(found.header, turn=self.writer.id) if is_free and found.header is not None else None
+
+        asking = Attempt(path, self.writer.next_number(), attempt.began, attempt.deadline_s, Uploads(self.chunks, path))
+        attempt.number = self.writer.next_number()  # a commit line with a higher number than one's own means unknown
+        try:
+            await self._loop(path, slot, step, False, asking)
+        except (AppendOutcomeUnknown, CommitTimeoutError) as error:
+            logger.debug("%s: others could not be asked to wait: %s", path, error)
+        return self.headers.seen(path) or await self._first(path, attempt)
+
+    def _believed(self, path: str) -> Loaded | None:
+        """The header as it was last seen, unless so many may have committed since that an attempt on it left no trace.
+
+        Then the request would be in vain anyway, and whether it was could not be said.
+        """
+        seen = self.headers.seen(path)
+        if seen is None or seen.header is None or self.backend.conflicts_are_final:
+            return seen
+        if transitions.is_crowded(seen.header):
+            return None
+        is_old = self.headers.recent(path, BELIEVED_S_MAX) is None
+        return None if is_old and len(seen.header.commits) > COMMITS_MAX // 2 else seen
 
     async def _first(self, path: str, attempt: Attempt) -> Loaded:
         """The header to begin with, read within the time that the commit has."""
@@ -278,6 +336,11 @@ class Committer:
 
     async def _in_turn(self, path: str, slot: Slot, base: Loaded, attempt: Attempt) -> Loaded:
         """The header to base an attempt on, once it is this writer's turn."""
+        if base.header is not None and base.header.turn == self.writer.id:
+            return base
+        while slot.turns.is_asked(base.header) and self._left_s(attempt) > self.timeout_s * (1 - ATTEMPT_SHARE):
+            await self.runtime.sleep(slot.turns.asked_pause_s)
+            base, attempt.fresh = await self._first(path, attempt), True
         for _ in range(LOOKS_MAX):
             way_s = slot.turns.way_s(base.header)
             if not way_s or self._left_s(attempt) <= way_s:
@@ -295,25 +358,37 @@ class Committer:
         """Replace `base`: what was committed, or else what is there instead."""
         data = format_header(wanted)
         refusals = doubts = 0
+        is_certain = self.backend.conflicts_are_final
         while True:
             attempt.count += 1
-            began = time.monotonic()
+            began, began_s = self.headers.begin(), time.monotonic()
             try:
                 token = await self._replace(path, base, data, attempt)
             except (OSError, TimeoutError) as error:
                 cause: Exception = error
             else:
-                slot.turns.took(time.monotonic() - began)
-                return self._took_place(path, slot, base, Loaded(wanted, token))
-            current = await self._look(path, slot, attempt, cause)
+                slot.turns.took(time.monotonic() - began_s)
+                self.headers.keep(path, Loaded(wanted, token), began, is_own=True)
+                return self._took_place(path, slot, base, wanted)
+            pause_s = self._pause_s(slot, attempt, cause)
+            is_certain = is_certain and isinstance(cause, ConflictError)
+            is_crowded = not is_certain and transitions.is_crowded(base.header)
+            if not is_crowded:
+                await self.runtime.sleep(pause_s)
+            current = await self._look(path, attempt, cause)
             verdict = self._judge(attempt, current)
             logger.debug("%s: attempt %d (%s): %s", path, attempt.count, cause, verdict.value)
             if verdict is Verdict.MINE:
-                return self._took_place(path, slot, base, current)
-            if verdict is Verdict.NOT_MINE:
+                # the result is what this commit made: others may have gone on from it before the look
+                return self._took_place(path, slot, base, wanted)
+            if verdict is Verdict.UNKNOWN and is_certain:
                 return current
             if verdict is Verdict.UNKNOWN:
                 raise self._unknown(path, "the header was replaced so often that no trace is left") from cause
+            if is_crowded:
+                await self.runtime.sleep(pause_s)
+            if verdict is Verdict.NOT_MINE:
+                return await self._first(path, attempt) if is_crowded else current
             refusals += _is_refusal(cause)
             doubts += not _is_refusal(cause)
             if refusals >= REFUSALS_MAX and doubts:
@@ -351,22 +426,28 @@ class Committer:
             call = self.backend.replace(header, data, base.token)
         return await self.runtime.limit(call, self._share_s(attempt))
 
-    def _took_place(self, path: str, slot: Slot, base: Loaded, now: Loaded) -> Committed:
-        assert now.header is not None
-        self.headers.keep(path, now)
-        slot.done_drops.intersection_update(now.header.drops)
-        slot.settled.intersection_update({*now.header.merges, *now.header.aborts})
-        if not slot.done_drops and not slot.settled:
-            self._remembering.pop(path, None)
-        return Committed(base.header, now.header)
+    def _took_place(self, path: str, slot: Slot, base: Loaded, made: Header) -> Committed:
+        with self._slots_lock:
+            slot.done_drops.intersection_update(made.drops)
+            slot.settled.intersection_update({*made.merges, *made.aborts})
+            if not slot.done_drops and not slot.settled:
+                self._remembering.pop(path, None)
+        return Committed(base.header, made)
 
-    async def _look(self, path: str, slot: Slot, attempt: Attempt, cause: Exception) -> Loaded:
-        """The header as it is now; asked again until the deadline, because without it nothing is known."""
-        # jitter before the look, not after it: the next attempt must not be conditioned on what a pause has made old
+    def _pause_s(self, slot: Slot, attempt: Attempt, cause: Exception) -> float:
+        """How long to wait after an attempt that was not confirmed.
+
+        Before the look, not after it: the next attempt must not be conditioned on what a pause has made old. But where
+        so many write that their commit lines could push out one's own meanwhile, the verdict comes before the pause,
+        and another look after it.
+        """
         pause_s = backoff_s(attempt.count)
         if isinstance(cause, ConflictError) and attempt.base is not None:
             pause_s = slot.turns.pause_s(attempt.base.header, attempt.count)
-        await self.runtime.sleep(min(pause_s, max(self._left_s(attempt), 0)))
+        return min(pause_s, max(self._left_s(attempt), 0))
+
+    async def _look(self, path: str, attempt: Attempt, cause: Exception) -> Loaded:
+        """The header as it is now; asked again until the deadline, because without it nothing is known."""
         for count in itertools.count(1):
             if self._left_s(attempt) <= 0 and count > 1:
                 break
@@ -474,7 +555,7 @@ class Committer:
             why = error.strerror or error
             text = f"{path}: committed, but what was dropped could not be deleted yet, collect() will: {why}"
             raise OSError(error.errno or errno.EIO, text) from error
-        self.remember(path, drops=due)
+        self.remember(path, drops=due, header=header)
 
     async def _dropped_from(self, path: str, drop: Drop) -> list[str]:
         try:

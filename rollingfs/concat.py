@@ -173,8 +173,7 @@ class Concats:
                 raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
             found = transitions.check(base.header, guard, target)
             transitions.check_open(found, target)
-            if len(found.merges) + len(found.aborts) + len(sources) > MARKS_MAX:
-                raise transitions.MarksFullError(f"{target} has too many merge marks")
+            transitions.check_marks(found, [source.mark for source in sources])
             frozen = await self._frozen(found, sources)
             offset = found.length
             items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
@@ -281,7 +280,7 @@ class Concats:
     async def _commit_target(self, target: str, sources: Sequence[Source], step: Step) -> Header:
         """Commit the target, then bury the sources; what certainly did not take place is undone."""
         try:
-            committed = await self.committer.commit(target, step)
+            committed = await self.committer.commit(target, step, slow=True)
         except AppendOutcomeUnknown:
             raise  # the marks stay, and are resolved by whoever meets them
         except (OSError, ValueError):

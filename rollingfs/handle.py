@@ -10,7 +10,8 @@ from rollingfs.chunk_list import ChunkList
 from rollingfs.chunks import Staged
 from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
-from rollingfs.headers import Loaded
+from rollingfs.header import Header
+from rollingfs.headers import NOTHING, Loaded
 from rollingfs.intake import Data, Intake, is_small
 from rollingfs.lookup import View
 from rollingfs.maintenance import Collected
@@ -95,15 +96,24 @@ class Segment(Upkeep):
             )
         self._view = view
 
-    def _advance(self) -> None:
-        """After an own commit: the header that it made was kept."""
-        loaded = self._client.headers.seen(self.path)
-        if loaded is not None and loaded.live and self._is_mine(loaded):
-            self._view = View(self.path, loaded.header, loaded.token)
+    def _advance(self, made: Header | None = None) -> None:
+        """After an own commit: the newest header of this incarnation, which `made`, if given, says."""
+        bound = made or self._view.header
+        seen = self._client.headers.seen(self.path) or NOTHING
+        is_newer = made is None or (seen.header is not None and seen.header.version >= made.version)
+        if bound is not None and seen.live and self._is_of(bound, seen) and is_newer:
+            self._view = View(self.path, seen.header, seen.token)
+        elif made is not None:
+            self._view = View(self.path, made, None)
 
-    def _is_mine(self, loaded: Loaded) -> bool:
-        bound = self._view.header
-        return bound is None or (loaded.header is not None and loaded.header.segment == bound.segment)
+    @staticmethod
+    def _is_of(bound: Header, loaded: Loaded) -> bool:
+        return loaded.header is not None and loaded.header.segment == bound.segment
+
+    async def _bind(self) -> None:
+        """Adopt a plain file before a verb other than append changes it: then the verb means what was adopted."""
+        if self._view.header is None and await self._client.segments.adopt(self.path):
+            await self._look()
 
     def _guard(
         self, expected_offset: int | None = None, expected_attrs: Mapping[str, str | None] | None = None
@@ -205,9 +215,9 @@ class Segment(Upkeep):
         return intake
 
     async def _to_append(self, data: Data, attrs: Mapping[str, str] | None, guard: Guard) -> int:
-        offset = await self._client.segments.append(self.path, data, attrs=attrs, guard=guard)
-        self._advance()
-        return offset
+        written = await self._client.segments.extend(self.path, data, attrs=attrs, guard=guard)
+        self._advance(written.header)
+        return written.offset
 
     def stage(self, data: Data) -> Staged:
         """Upload chunks without committing them; returns the receipt to `append`. Needs no epoch."""
@@ -224,6 +234,7 @@ class Segment(Upkeep):
         return await self._bridge.arun(self._to_seal())
 
     async def _to_seal(self) -> int:
+        await self._bind()
         length = await self._client.segments.seal(self.path, self._guard())
         self._advance()
         return length
@@ -242,6 +253,7 @@ class Segment(Upkeep):
         return await self._bridge.arun(self._to_truncate(offset))
 
     async def _to_truncate(self, offset: int) -> int:
+        await self._bind()
         try:
             return await self._client.segments.truncate(self.path, offset, self._guard())
         finally:
@@ -288,6 +300,7 @@ class Segment(Upkeep):
         if isinstance(sources, str):
             raise TypeError("concat takes a list of sources, not one path")
         paths = [source.path if isinstance(source, Segment) else self._strip(source) for source in sources]
+        await self._bind()
         guard = self._guard(expected_attrs=expected_attrs)
         offset = await self._client.concats.concat(self.path, paths, attrs=attrs, guard=guard)
         self._advance()
@@ -340,7 +353,7 @@ class Segment(Upkeep):
 
     async def _to_acquire(self, owner: str) -> Segment:
         header = await self._client.segments.acquire(self.path, owner, self._guard())
-        self._advance()
+        self._advance(header)
         view = self._view if self._view.header is header else View(self.path, header, None)
         return Segment(self._client, self._bridge, view, self._strip, header.epoch)
 

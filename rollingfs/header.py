@@ -23,6 +23,8 @@ ATTRS_MAX = 64
 ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
 MARKS_MAX = 128
+MARKS_BYTES_MAX = 32 * 1024
+"""Of the text of `Merged` and `Aborted` lines; the lines of one commit may be longer where there are no others."""
 OFFSET_MAX = 2**63 - 1
 
 AGE_S_MAX = 3600
@@ -216,6 +218,8 @@ class Header:
     attrs: Mapping[str, str] = field(default_factory=dict)
     commits: tuple[Commit, ...] = ()
     evicted: int = 0
+    turn: str | None = None
+    """The writer that has asked the others to leave the next commit to it."""
     drops: tuple[Drop, ...] = ()
     adopted: Adopted | None = None
     plain_copy: PlainCopy | None = None

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
+from rollingfs.logs import kept_back
+
 T = TypeVar("T")
 
 BACKOFF_S_MIN = 0.005
@@ -62,7 +64,7 @@ def backoff_s(attempt: int) -> float:
 
 
 class Lock(Protocol):
-    """A mutual exclusion of coroutines of the core.
+    """A mutual exclusion of coroutines of the core. What is logged under it reaches the handlers once it is released.
 
     It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes as it ends.
     """
@@ -75,7 +77,7 @@ class Runtime(Protocol):
 
     is_async: bool
 
-    def lock(self) -> Lock: ...
+    def lock(self, name: str) -> Lock: ...
     async def sleep(self, seconds: float) -> None: ...
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]: ...
     async def shield(self, call: Coroutine[Any, Any, T]) -> T: ...
@@ -83,21 +85,24 @@ class Runtime(Protocol):
 
 
 class _ThreadLock:
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = threading.Lock()
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        with self._lock:
+        with kept_back(self._lock, self._name), self._lock:
             return await call()
 
 
 class _TaskLock:
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._lock = asyncio.Lock()
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        async with self._lock:
-            return await call()
+        with kept_back(self._lock, self._name):
+            async with self._lock:
+                return await call()
 
 
 class SyncRuntime:
@@ -105,8 +110,8 @@ class SyncRuntime:
 
     is_async = False
 
-    def lock(self) -> Lock:
-        return _ThreadLock()
+    def lock(self, name: str) -> Lock:
+        return _ThreadLock(name)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -128,8 +133,8 @@ class AsyncRuntime:
 
     is_async = True
 
-    def lock(self) -> Lock:
-        return _TaskLock()
+    def lock(self, name: str) -> Lock:
+        return _TaskLock(name)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -117,6 +117,8 @@ class Segments:
             if base.live:
                 policy = transitions.check(base.header, guard, path).policy
             else:
+                if guard.segment is not None:
+                    raise transitions.missing(path)
                 _check_absent_attrs(guard, path)
                 policy = self.policy
             header = self.adoption.new(base.header, policy, plain)

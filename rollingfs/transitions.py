@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from rollingfs import words
 from rollingfs.drops import Pages, drop_all, drops_of, merge_drops
 from rollingfs.errors import (
     AttributeMismatchError,
@@ -23,6 +24,7 @@ from rollingfs.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
     COMMITS_MAX,
+    MARKS_BYTES_MAX,
     MARKS_MAX,
     Adopted,
     Commit,
@@ -95,7 +97,14 @@ def judge(base: Header | None, same: bool, current: Header | None, writer: str, 
 
 
 STAMP_BYTES_MAX = 256
-"""By how much `stamp` can lengthen a header's text: a commit line, an `evicted` line, a digit of the version."""
+"""By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
+
+
+def is_crowded(base: Header | None) -> bool:
+    """Whether so many write just now that their commit lines may soon push out one that follows on `base`."""
+    if base is None:
+        return False
+    return sum(line.version > base.version - COMMITS_MAX for line in base.commits) > COMMITS_MAX // 2
 
 
 def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms: int) -> Header:
@@ -354,6 +363,24 @@ def not_sealed(name: str) -> SegmentNotSealedError:
     return SegmentNotSealedError(f"{name} is not sealed; seal() it before concat, so that no append is lost")
 
 
+def check_marks(header: Header, more: Sequence[Mark]) -> None:
+    """Refuse marks for which a header has no room beside those that it has.
+
+    Raises
+    ------
+    MarksFullError
+        They must be settled first.
+    """
+    old = (*header.merges, *header.aborts)
+    count = len(old) + len(more)
+    if old and (count > MARKS_MAX or sum(map(_mark_bytes, [*old, *more])) > MARKS_BYTES_MAX):
+        raise MarksFullError(f"segment {header.segment} has too many merge marks")
+
+
+def _mark_bytes(mark: Mark) -> int:
+    return len(f"Aborted {mark.txn} {words.quote(mark.source)}\n".encode())
+
+
 def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
     """In a target: these transactions took place."""
     return replace(header, merges=header.merges + tuple(marks))
@@ -365,10 +392,9 @@ def with_aborted(header: Header, mark: Mark) -> Header:
     Raises
     ------
     MarksFullError
-        It has as many marks as the format allows; they must be settled first.
+        There is no room for it: the marks that are there must be settled first.
     """
-    if len(header.merges) + len(header.aborts) >= MARKS_MAX:
-        raise MarksFullError(f"segment {header.segment} has too many merge marks")
+    check_marks(header, [mark])
     return replace(header, aborts=(*header.aborts, mark))
 
 

@@ -7,6 +7,10 @@ may stay now and then: two commits by one cost less time than a change.
 
 Only who has just lost a race, or has seen others commit while it waited, takes turns: writers that come one after the
 other do not wait. Pauses are for fairness and for fewer vain requests only: what is committed never depends on them.
+
+A commit that takes long to prepare, as that of a concat of many sources, would lose for ever to a single writer of
+small appends, which never loses and so never waits. It asks for the next commit by a line in the header, written by a
+commit that is as quick as theirs; who sees that line waits until it is gone, but not for long.
 """
 
 from __future__ import annotations
@@ -28,6 +32,9 @@ SAME_LOOKS_MAX = 2
 """After so many looks at the same header, those whose turn it was are believed to have stopped."""
 NEWCOMER_LOSSES_MAX = 3
 """Who has never committed yet, and gives way to nobody, pauses no longer than after so many losses: 40 ms."""
+ASKED_S_MAX = 5.0
+"""So long is waited for a writer that has asked for the next commit: it may be dead."""
+ASKED_PAUSE_S_MIN = 0.01
 JITTER = 0.2
 """Of a pause, at most so much is added."""
 
@@ -51,6 +58,21 @@ class Turns:
         self._same_looks = 0
         self._quiet_version = 0
         self._race_until_s = 0.0
+        self._asked_version = 0
+        self._asked_s = 0.0
+
+    def is_asked(self, header: Header | None) -> bool:
+        """Whether another has asked for the next commit, not long ago by the clock of who sees it."""
+        if header is None or header.turn in (None, self.writer):
+            return False
+        if self._asked_version != header.version:
+            self._asked_version, self._asked_s = header.version, time.monotonic()
+        return time.monotonic() - self._asked_s < ASKED_S_MAX
+
+    @property
+    def asked_pause_s(self) -> float:
+        """How long to wait before the look whether who has asked is done."""
+        return min(BACKOFF_S_MAX, max(ASKED_PAUSE_S_MIN, self.commit_s + self._look_s))
 
     def took(self, seconds: float) -> None:
         """Note how long a request took that replaced the header."""

@@ -148,6 +148,7 @@ def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         policy=draw(policies()),
         commits=draw(commits(version)),
         evicted=draw(st.just(0) | st.integers(0, version)),
+        turn=draw(st.none() | WORDS),
         drops=tuple(draw(st.lists(drops(), max_size=4))),
         adopted=draw(st.none() | st.builds(Adopted, TEXTS, TIMES_MS)),
         plain_copy=draw(st.none() | st.builds(PlainCopy, UUIDS, st.integers(0, 2**40), st.none() | TIMES_MS)),

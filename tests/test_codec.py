@@ -280,6 +280,13 @@ def test_an_unknown_lower_case_line_is_kept_through_a_rewrite_and_an_upper_case_
         parse_header(with_line("Mirror somewhere"), "x")
 
 
+def test_a_turn_that_was_asked_for_in_another_version_is_over():
+    found = parse_header(with_line(f"turn writer {EMPTY.version}"), "x")
+    assert found == dataclasses.replace(EMPTY, turn="writer")
+    assert format_header(found) == with_line(f"turn writer {EMPTY.version}")
+    assert parse_header(with_line(f"turn writer {EMPTY.version + 1}"), "x") == EMPTY
+
+
 def test_unknown_fields_of_lower_case_lines_are_skipped():
     lines = [line + b" colour=blue" if line.startswith((b"policy", b"time")) else line for line in lines_of(EMPTY)]
     assert parse_header(sealed(lines), "x") == EMPTY

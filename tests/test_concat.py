@@ -1,16 +1,24 @@
 """Concat and rename: bytes in order, nothing moved, nothing left of the sources, whatever breaks off."""
 
+import asyncio
+import dataclasses
 import uuid
 
 import pytest
 
-from rollingfs import FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError, names
+from rollingfs import FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError, names, turns
 from rollingfs.backend.local import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.bridge import Bridge
 from rollingfs.client import Client
+from rollingfs.codec import parse_header
+from rollingfs.concat import Source
 from rollingfs.header import MARKS_MAX, Phase
+from rollingfs.merges import MARK_AGE_S_MAX
 from rollingfs.runtime import drive
+from tests.hooks import AsyncMemory, private_memory
+from tests.life.support import Turned
 
 
 class Counting(BackendWrapper):
@@ -223,3 +231,88 @@ def test_concat_asks_four_requests_a_source_and_two_more_and_three_where_a_tail_
     client.backend.calls.clear()
     drive(client.concats.concat(target, small))
     assert len(client.backend.calls) == 3 * 5 + 1
+
+
+class Rivals(AsyncMemory):
+    """A store on which every request takes a turn of the loop; notes who has asked for the next commit."""
+
+    asked = ()
+
+    async def call(self, verb, *args):
+        if verb == "replace" and args[0].endswith("target$header"):
+            self.asked += (parse_header(bytes(args[1]), args[0]).turn,)
+        return await super().call(verb, *args)
+
+
+def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time():
+    store = private_memory()
+    maker = Client(store)
+    maker.root = "/folder"
+    target = make(maker, "target", sealed=False)
+    sources = [make(maker, f"s{n:02d}", b"%02d;" % n) for n in range(60)]
+    backends = Rivals(store), Rivals(store)
+    mover, appender = (Client(backend, commit_timeout_s=5) for backend in backends)
+    appended = 0
+
+    async def append_until(moved):
+        nonlocal appended
+        while not moved.done():
+            await appender.segments.append(target, b".")
+            appended += 1
+
+    async def race():
+        moved = asyncio.ensure_future(mover.concats.concat(target, sources))
+        await append_until(moved)
+        return await moved
+
+    offset = Bridge(backends[0]).run(race())
+    data = content(maker, target)
+    joined = b"".join(b"%02d;" % n for n in range(60))
+    assert data == b"." * offset + joined + b"." * (appended - offset)
+    assert backends[0].asked.count(mover.committer.writer.id) >= 1, "it has lost, and asked"
+    assert not any(backends[1].asked), "others do not carry the wish on"
+    assert header(maker, target).turn is None
+    assert all(gone(maker, source) for source in sources)
+
+
+def test_a_writer_that_has_asked_for_the_next_commit_and_died_is_not_waited_for_long(client, monkeypatch):
+    target = make(client, "target", b"t", sealed=False)
+
+    async def ask(base, attempt):
+        return dataclasses.replace(base.header, turn="a dead writer")
+
+    drive(Client(client.backend).committer.commit(target, ask))
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        clock.now_s += seconds
+
+    clock = Turned()
+    monkeypatch.setattr(client.runtime, "sleep", sleep)
+    monkeypatch.setattr(turns.time, "monotonic", clock)
+    client.headers.forget()
+    drive(client.segments.append(target, b"!"))
+    assert sum(slept) == pytest.approx(turns.ASKED_S_MAX, abs=0.1)
+    assert header(client, target).turn is None
+    slept.clear()
+    drive(client.segments.append(target, b"!"))
+    assert slept == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("name_bytes", [30, 900, 2000])
+def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free(is_there, name_bytes):
+    clock = Turned()
+    store = private_memory()
+    client = Client(store, clock=clock)
+    client.root = "/folder"
+    source, target = make(client, "s" * name_bytes, b"data"), path(client, "target")
+    if is_there:
+        make(client, "target", b"t", sealed=False)
+    for _ in range(MARKS_MAX + 10):
+        dying = Client(store, clock=clock)
+        drive(dying.concats._mark_all([Source(source, str(uuid.uuid4()), target)], str(uuid.uuid4()), sealed=True))
+        clock.now_s += MARK_AGE_S_MAX + 1
+    drive(client.concats.rename(source, target))
+    assert content(client, target) == b"data"

@@ -133,6 +133,7 @@ HEADERS: dict[str, Header] = {
         },
     ),
     "commits-evicted": Header(SEGMENT, 700, commits=_commits(64, 700), evicted=636),
+    "turn": Header(SEGMENT, 8, commits=(Commit(WRITER, 3, 8),), turn=WRITER),
     "marks": Header(
         SEGMENT,
         9,

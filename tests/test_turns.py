@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 
 import pytest
 
 from rollingfs.header import Commit, Header
-from rollingfs.turns import RIVAL_VERSIONS, Turns
+from rollingfs.turns import ASKED_S_MAX, RIVAL_VERSIONS, Turns
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 
@@ -53,6 +54,23 @@ def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_th
     assert turns.way_s(_header(9, me=7, a=8, b=9)) == 0
     assert turns.way_s(_header(9, a=7, me=8, b=9)) == pytest.approx(0.02)
     assert turns.way_s(_header(9, a=7, b=8, me=9)) == pytest.approx(0.05)
+
+
+def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = dataclasses.replace(_header(9, other=9), turn="other")
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    assert turns.is_asked(asked)
+    now_s += ASKED_S_MAX - 0.1
+    assert turns.is_asked(asked)
+    now_s += 0.2
+    assert not turns.is_asked(asked)
+    assert turns.is_asked(dataclasses.replace(asked, version=10)), "it has asked once more"
+    assert not turns.is_asked(_header(9, other=9))
+    assert not turns.is_asked(None)
+    assert not turns.is_asked(dataclasses.replace(asked, turn="me"))
 
 
 def test_who_comes_anew_goes_at_once(turns: Turns) -> None:

@@ -150,6 +150,8 @@ class Backend(abc.ABC):
     """Whether `list_uploads` finds what others left unfinished."""
     requests_max: int = 32
     """How many requests at once make sense."""
+    conflicts_are_final: bool = False
+    """Whether a `ConflictError` of `replace` says for certain that nothing was written: no request can come twice."""
     finishes_aside: bool = False
     """Without `is_async`: whether the end of one upload may be waited for in a thread while another is written."""
 

@@ -53,6 +53,7 @@ class LocalBackend(Backend):
     can_copy = True
     can_join = True
     can_delete_if = True
+    conflicts_are_final = True
     has_folders = True
     finishes_aside = True
 

@@ -48,6 +48,7 @@ class MemoryBackend(Backend):
     can_copy = True
     can_join = True
     can_delete_if = True
+    conflicts_are_final = True
     has_folders = True
 
     def __init__(self, fs: MemoryFileSystem | None = None) -> None:
