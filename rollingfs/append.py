@@ -35,7 +35,7 @@ class Append:
 
     data: Sequence[bytes | Stored]
     guard: Guard = field(default_factory=Guard)
-    attrs: Mapping[str, str] = field(default_factory=dict)
+    attrs: Mapping[str, str | None] = field(default_factory=dict)
     offset: int = -1
     """Where its data begins, once it is done."""
     header: Header | None = None

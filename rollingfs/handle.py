@@ -154,7 +154,7 @@ class Segment(Upkeep):
         self,
         data: Data,
         expected_offset: int | None = None,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         """Append, all or nothing, in one commit.
@@ -166,7 +166,7 @@ class Segment(Upkeep):
         expected_offset
             The offset at which the data must begin.
         attrs
-            Attributes to set in the same commit.
+            Attributes to set in the same commit; None removes one.
         expected_attrs
             What attributes must be; None for one that must not be there.
 
@@ -192,7 +192,7 @@ class Segment(Upkeep):
         self,
         data: Data,
         expected_offset: int | None = None,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         guard = self._guard(expected_offset, expected_attrs)
@@ -204,7 +204,7 @@ class Segment(Upkeep):
         await intake.flush()
         return intake
 
-    async def _to_append(self, data: Data, attrs: Mapping[str, str] | None, guard: Guard) -> int:
+    async def _to_append(self, data: Data, attrs: Mapping[str, str | None] | None, guard: Guard) -> int:
         offset = await self._client.segments.append(self.path, data, attrs=attrs, guard=guard)
         self._advance()
         return offset
@@ -250,7 +250,7 @@ class Segment(Upkeep):
     def concat(
         self,
         sources: Sequence[str | Segment],
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         """Append other segments, all sealed, without moving bytes; they are gone afterwards.
@@ -274,7 +274,7 @@ class Segment(Upkeep):
     async def _concat(
         self,
         sources: Sequence[str | Segment],
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         return await self._bridge.arun(self._to_concat(sources, attrs, expected_attrs))
@@ -282,7 +282,7 @@ class Segment(Upkeep):
     async def _to_concat(
         self,
         sources: Sequence[str | Segment],
-        attrs: Mapping[str, str] | None,
+        attrs: Mapping[str, str | None] | None,
         expected_attrs: Mapping[str, str | None] | None,
     ) -> int:
         if isinstance(sources, str):

@@ -82,7 +82,7 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
         create_only: bool = False,
     ) -> Header:
@@ -113,7 +113,7 @@ class Segments:
         self,
         path: str,
         data: Sequence[bytes | Stored],
-        attrs: Mapping[str, str],
+        attrs: Mapping[str, str | None],
         guard: Guard,
         create_only: bool,
         named: set[str],
@@ -249,7 +249,7 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
     ) -> int:
         """Append data, in one commit; returns the offset at which it begins.
@@ -270,7 +270,7 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
         create: bool = False,
     ) -> Written:
@@ -285,7 +285,7 @@ class Segments:
         self,
         path: str,
         data: Sequence[bytes | Stored],
-        attrs: Mapping[str, str],
+        attrs: Mapping[str, str | None],
         guard: Guard,
         create: bool,
         named: set[str],
