@@ -75,6 +75,19 @@ def test_the_failure_of_one_segment_is_its_row_and_the_others_go_on(fs, tmp_path
     held.release()
 
 
+def test_an_index_page_that_cannot_be_read_for_the_count_of_chunks_is_an_error_in_its_row(fs, tmp_path):
+    good, bad = fill(fs, tmp_path, 2, lines=1)
+    for _ in range(140):
+        fs.append(bad, b"x" * 100)
+    fs.truncate(bad, 5000)
+    for page in Path(f"{bad}$chunks").glob("index-*"):
+        page.write_bytes(b"rubbish")
+    rows = by_path(maintain(None, str(tmp_path), "info"))
+    assert (rows[good].done, rows[good].chunks) == (True, 0)
+    assert (rows[bad].done, rows[bad].chunks, rows[bad].length) == (False, None, 14010)
+    assert "CorruptHeaderError" in str(rows[bad].error)
+
+
 def test_truncation_keeps_no_less_than_asked_and_whole_lines(fs, tmp_path):
     [path] = fill(fs, tmp_path, 1)
     [dry] = maintain(None, path, "truncate", keep=55, align="\n", dry_run=True)

@@ -99,11 +99,11 @@ def _find(fs: RollingFileSystem, url: str) -> Seen:
 
 
 def _matching(fs: RollingFileSystem, pattern: str) -> list[str]:
-    """What a pattern matches, segments and folders in which there are some, with no header read."""
+    """What a pattern matches, segments and folders in which there are some, whatever is wrong with one of them."""
     root = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0] or "/"
     is_matched = re.compile(glob_translate(pattern)).match
     found: set[str] = set()
-    for path in fs._bridge.run(_names_below(fs._client, root)):
+    for path in fs._bridge.run(_each_below(fs._client, root)):
         found.update(one for one in (path, *_above(path)) if len(one) > len(root) and is_matched(one))
     return sorted(found)
 
