@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from rollingfs.spark.maintain import maintain
 from rollingfs.spark.operations import Row
 
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=10)
+STOPPED_S_MAX = 20
 
 
 @pytest.fixture
@@ -155,6 +158,40 @@ def test_progress_counts_segments_and_failures(fs, tmp_path):
     maintain(None, str(tmp_path), "info", progress=shown)
     assert shown.getvalue().rstrip(" \n").endswith("3 of 3 segments, 1 failed")
     assert shown.getvalue().endswith("\n")
+
+
+def test_ctrl_c_during_a_spark_job_cancels_the_job(fs, tmp_path):
+    fill(fs, tmp_path, 1, lines=1)
+    cancelled = threading.Event()
+
+    class Context:
+        """As `SparkContext`, of a cluster that works until it is stopped."""
+
+        defaultParallelism = 1  # noqa: N815 - Spark's name
+
+        def setJobGroup(self, group: str, text: str) -> None:  # noqa: N802 - Spark's name
+            self.group = group
+
+        def parallelize(self, paths: list[str], slices: int) -> Any:
+            return self
+
+        def map(self, function: Any) -> Any:
+            return self
+
+        def collect(self) -> list[Row]:
+            cancelled.wait(STOPPED_S_MAX)
+            return []
+
+        def statusTracker(self) -> Any:  # noqa: N802 - Spark's name
+            raise KeyboardInterrupt
+
+        def cancelJobGroup(self, group: str) -> None:  # noqa: N802 - Spark's name
+            assert group == self.group
+            cancelled.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        maintain(SimpleNamespace(sparkContext=Context()), str(tmp_path), "info")
+    assert cancelled.is_set()
 
 
 @pytest.mark.slow
