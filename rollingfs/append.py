@@ -49,7 +49,7 @@ class Append:
 
     data: Sequence[bytes | Stored]
     guard: Guard = field(default_factory=Guard)
-    attrs: Mapping[str, str] = field(default_factory=dict)
+    attrs: Mapping[str, str | None] = field(default_factory=dict)
     uploads: Uploads | None = None
     """The chunk files among its data that were uploaded for it."""
     deadline_s: float = 0.0

@@ -80,7 +80,7 @@ class Concats:
         target: str,
         sources: Sequence[str],
         *,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
     ) -> int:
         """Append sealed segments to another without moving bytes; they are gone afterwards.
@@ -125,7 +125,7 @@ class Concats:
             guard = replace(guard, expected_offset=None)
         return offset
 
-    async def _concat(self, target: str, paths: Sequence[str], attrs: Mapping[str, str], guard: Guard) -> int:
+    async def _concat(self, target: str, paths: Sequence[str], attrs: Mapping[str, str | None], guard: Guard) -> int:
         async def move() -> int:
             with if_interrupted(target, "not committed"):
                 found = await self._target(target, guard)
@@ -157,7 +157,7 @@ class Concats:
             return found
 
     async def _move_in(
-        self, target: str, incarnation: str, sources: Sequence[Source], attrs: Mapping[str, str], guard: Guard
+        self, target: str, incarnation: str, sources: Sequence[Source], attrs: Mapping[str, str | None], guard: Guard
     ) -> int:
         with if_interrupted(target, "not committed"):
             await self._mark_all(sources, incarnation, sealed=True)

@@ -253,7 +253,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         cache_options: dict[str, Any] | None = None,
         absolute: bool = False,
         owner: str | None = None,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         cache_type: str | None = None,
         follow: bool = False,
         max_concurrency: int | None = None,

@@ -164,7 +164,7 @@ class Segment(Upkeep):
         self,
         data: Data,
         expected_offset: int | None = None,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         """Append, all or nothing, in one commit.
@@ -176,7 +176,7 @@ class Segment(Upkeep):
         expected_offset
             The offset at which the data must begin.
         attrs
-            Attributes to set in the same commit.
+            Attributes to set in the same commit; None removes one.
         expected_attrs
             What attributes must be; None for one that must not be there.
 
@@ -202,7 +202,7 @@ class Segment(Upkeep):
         self,
         data: Data,
         expected_offset: int | None = None,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         guard = self._guard(expected_offset, expected_attrs)
@@ -214,7 +214,7 @@ class Segment(Upkeep):
         await intake.flush()
         return intake
 
-    async def _to_append(self, data: Data, attrs: Mapping[str, str] | None, guard: Guard) -> int:
+    async def _to_append(self, data: Data, attrs: Mapping[str, str | None] | None, guard: Guard) -> int:
         written = await self._client.segments.extend(self.path, data, attrs=attrs, guard=guard)
         self._advance(written.header)
         return written.offset
@@ -262,7 +262,7 @@ class Segment(Upkeep):
     def concat(
         self,
         sources: Sequence[str | Segment],
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         """Append other segments, all sealed, without moving bytes; they are gone afterwards.
@@ -286,7 +286,7 @@ class Segment(Upkeep):
     async def _concat(
         self,
         sources: Sequence[str | Segment],
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         return await self._bridge.arun(self._to_concat(sources, attrs, expected_attrs))
@@ -294,7 +294,7 @@ class Segment(Upkeep):
     async def _to_concat(
         self,
         sources: Sequence[str | Segment],
-        attrs: Mapping[str, str] | None,
+        attrs: Mapping[str, str | None] | None,
         expected_attrs: Mapping[str, str | None] | None,
     ) -> int:
         if isinstance(sources, str):

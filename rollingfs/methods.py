@@ -66,7 +66,7 @@ class Methods(AsyncFileSystem):
         path: str,
         data: Any,
         expected_offset: int | None = None,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         # uploads are a call of their own, which Ctrl-C cancels with nothing committed
@@ -81,7 +81,7 @@ class Methods(AsyncFileSystem):
         self,
         path: str,
         data: Any,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> None:
         waits = not is_small(data)

@@ -73,7 +73,7 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
         create_only: bool = False,
     ) -> Header:
@@ -105,7 +105,7 @@ class Segments:
         self,
         path: str,
         data: Sequence[bytes | Stored],
-        attrs: Mapping[str, str],
+        attrs: Mapping[str, str | None],
         guard: Guard,
         create_only: bool,
         uploads: Uploads,
@@ -247,7 +247,7 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
     ) -> int:
         """Append data, in one commit; returns the offset at which it begins.
@@ -268,7 +268,7 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
         create: bool = False,
     ) -> Written:
@@ -283,7 +283,7 @@ class Segments:
         self,
         path: str,
         data: Sequence[bytes | Stored],
-        attrs: Mapping[str, str],
+        attrs: Mapping[str, str | None],
         guard: Guard,
         create: bool,
         uploads: Uploads,

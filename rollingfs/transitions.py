@@ -199,8 +199,8 @@ def check_open(header: Header, name: str) -> None:
         raise SegmentSealedError(f"{name} is sealed at length {header.length}; it takes no more bytes")
 
 
-def check_attrs(attrs: Mapping[str, str]) -> None:
-    """Refuse attributes beyond the limits of the format.
+def check_attrs(attrs: Mapping[str, str | None]) -> None:
+    """Refuse attributes beyond the limits of the format; those that are to be removed (None) count as nothing.
 
     Raises
     ------
@@ -210,10 +210,11 @@ def check_attrs(attrs: Mapping[str, str]) -> None:
     for key, value in attrs.items():
         if not key:
             raise ValueError(f"attribute {key!r}={value!r}: a key must not be empty")
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in attrs.items())
-    if len(attrs) > ATTRS_MAX or size > ATTRS_BYTES_MAX:
+    sizes = [len(key.encode()) + len(value.encode()) for key, value in attrs.items() if value is not None]
+    if len(sizes) > ATTRS_MAX or sum(sizes) > ATTRS_BYTES_MAX:
         raise ValueError(
-            f"{len(attrs)} attributes of {size} bytes; a segment holds at most {ATTRS_MAX} of {ATTRS_BYTES_MAX} bytes"
+            f"{len(sizes)} attributes of {sum(sizes)} bytes; a segment holds at most {ATTRS_MAX} of {ATTRS_BYTES_MAX} "
+            "bytes. Remove one with attrs={key: None}"
         )
 
 
@@ -247,11 +248,11 @@ def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -
     return replace(header, entries=header.entries + tuple(entries), tail=tail, tail_at_ms=at_ms if tail else 0)
 
 
-def with_attrs(header: Header, attrs: Mapping[str, str]) -> Header:
-    """Set attributes; the others stay."""
-    if not attrs:
+def with_attrs(header: Header, attrs: Mapping[str, str | None]) -> Header:
+    """Set attributes, and remove those whose value is None; the others stay, in their order."""
+    if not any(value is not None or key in header.attrs for key, value in attrs.items()):
         return header
-    merged = {**header.attrs, **attrs}
+    merged = {key: value for key, value in {**header.attrs, **attrs}.items() if value is not None}
     check_attrs(merged)
     return replace(header, attrs=merged)
 

@@ -60,7 +60,7 @@ class Verbs(Reading):
         path: str,
         data: Data | Intake,
         expected_offset: int | None = None,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         """Append to a segment, all or nothing, in one commit.
@@ -72,7 +72,7 @@ class Verbs(Reading):
         expected_offset
             The segment offset at which the data must begin.
         attrs
-            Attributes to set in the same commit.
+            Attributes to set in the same commit; None removes one.
         expected_attrs
             What attributes must be; None for one that must not be there.
 
@@ -104,7 +104,7 @@ class Verbs(Reading):
         self,
         path: str,
         data: Data | Intake,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> None:
         """Create a segment or replace its content, in one commit: a new incarnation that begins at offset 0.
@@ -260,7 +260,7 @@ class Verbs(Reading):
         self,
         target: str,
         sources: Sequence[str],
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         """Append sealed segments to another, moving no bytes; they are gone afterwards.

@@ -72,7 +72,7 @@ class WriteFile(CommitsByClose):
     autocommit
         False: `close` leaves the commit to a later `commit` (fsspec's transactions).
     attrs
-        Attributes to set with the first commit.
+        Attributes to set with the first commit; None removes one.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class WriteFile(CommitsByClose):
         *,
         owner: str | None = None,
         autocommit: bool = True,
-        attrs: Mapping[str, str] | None = None,
+        attrs: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__()
         self._intake: Intake | None = None  # for `__del__`, if this method fails

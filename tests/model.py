@@ -100,17 +100,22 @@ def drop_in(state: State, path: str, data: bytes) -> Next:
     return put(state, path, Seg(None, data=data, plain=True)), None
 
 
+def with_attrs(old: Mapping[str, str], attrs: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in {**old, **attrs}.items() if value is not None}
+
+
 def append(
-    state: State, path: str, born: int, policy: RollingPolicy, data: bytes, attrs: Mapping[str, str], who: Who
+    state: State, path: str, born: int, policy: RollingPolicy, data: bytes, attrs: Mapping[str, str | None], who: Who
 ) -> Next:
     found = headed(check(state, path, who), born, policy)
     if found.sealed:
         raise Refused(SegmentSealedError)
-    return put(state, path, replace(found, data=found.data + data, attrs={**found.attrs, **attrs})), found.length
+    grown = replace(found, data=found.data + data, attrs=with_attrs(found.attrs, attrs))
+    return put(state, path, grown), found.length
 
 
 def overwrite(
-    state: State, path: str, born: int, policy: RollingPolicy, data: bytes, attrs: Mapping[str, str], who: Who
+    state: State, path: str, born: int, policy: RollingPolicy, data: bytes, attrs: Mapping[str, str | None], who: Who
 ) -> Next:
     old = state.get(path)
     if old is None or old.plain:
@@ -118,7 +123,7 @@ def overwrite(
             raise Refused(AttributeMismatchError)
     else:
         policy = check(state, path, who).policy or policy
-    return put(state, path, Seg(policy, data=data, attrs=dict(attrs), born=born)), None
+    return put(state, path, Seg(policy, data=data, attrs=with_attrs({}, attrs), born=born)), None
 
 
 def seal(state: State, path: str, born: int, policy: RollingPolicy, who: Who) -> Next:
@@ -176,7 +181,7 @@ def concat(
     born: int,
     policy: RollingPolicy,
     sources: Sequence[str],
-    attrs: Mapping[str, str],
+    attrs: Mapping[str, str | None],
     who: Who,
 ) -> Next:
     if path in sources or len(set(sources)) < len(sources):
@@ -188,7 +193,7 @@ def concat(
     found = headed(state[path], born, policy)
     data = found.data + b"".join(state[source].data for source in sources)
     rest = {name: seg for name, seg in state.items() if name not in sources}
-    return put(rest, path, replace(found, data=data, attrs={**found.attrs, **attrs})), found.length
+    return put(rest, path, replace(found, data=data, attrs=with_attrs(found.attrs, attrs))), found.length
 
 
 def _concat_checks(state: State, path: str, sources: Sequence[str], who: Who) -> Iterator[Callable[[], None]]:

@@ -93,8 +93,10 @@ class Rules:
             return b"=" * choose.number(0, most)  # equal pieces become equal chunks
         return (b"%d," % next(self._serial) * most)[: choose.number(1, most)]
 
-    def attrs(self, choose: Chooser) -> dict[str, str]:
-        return {choose.pick(["k", "ä ="]): str(next(self._serial))} if choose.often(15) else {}
+    def attrs(self, choose: Chooser) -> dict[str, str | None]:
+        if not choose.often(20):
+            return {}
+        return {choose.pick(["k", "ä ="]): str(next(self._serial)) if choose.often(75) else None}
 
     def who(self, choose: Chooser, path: str, *, offset: bool = False, bound: bool = False) -> tuple[Who, Guard]:
         """What the caller insists on: mostly what is true."""

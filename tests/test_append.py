@@ -247,6 +247,28 @@ def test_a_handle_of_an_earlier_incarnation_is_told_that_it_is_gone(site, data):
 # -- create --------------------------------------------------------------------------------------------------
 
 
+def test_every_verb_that_takes_attributes_removes_those_that_are_none_on_condition_of_what_they_were(site):
+    """So that a segment that is full of them takes another."""
+    segments = site.client.segments
+    site.run(segments.append(site.path, [b"a"], attrs={f"k{index}": "old" for index in range(64)}))
+    with pytest.raises(ValueError, match=r"65 attributes.*attrs=\{key: None\}"):
+        site.run(segments.append(site.path, [b"no"], attrs={"new": "1"}))
+    site.run(segments.append(site.path, [], attrs={"new": "1", "k0": None}, guard=Guard(expected_attrs={"k0": "old"})))
+    with pytest.raises(AttributeMismatchError, match="'k0' is None, expected 'old'"):
+        site.run(segments.append(site.path, [], attrs={"k0": None}, guard=Guard(expected_attrs={"k0": "old"})))
+    assert site.segment().attrs == {**{f"k{index}": "old" for index in range(1, 64)}, "new": "1"}
+    version = site.segment().version
+    site.run(segments.append(site.path, [], attrs={"k0": None}))
+    assert site.segment().version == version
+    other = f"{site.path}-source"
+    site.run(segments.create(other))
+    site.run(segments.seal(other))
+    site.run(site.client.concats.concat(site.path, [other], attrs={"k1": None}))
+    assert set(site.segment().attrs) == {*(f"k{index}" for index in range(2, 64)), "new"}
+    site.run(segments.overwrite(site.path, [b"b"], attrs={"k2": None, "k3": "kept"}))
+    assert site.segment().attrs == {"k3": "kept"}
+
+
 def test_an_append_that_may_create_does_and_gives_the_bytes_and_attributes_at_once(site, data):
     site.path += "-new"
     written = site.run(site.client.segments.extend(site.path, data, attrs={"k": "v"}, create=True))

@@ -261,6 +261,18 @@ def test_attributes_are_merged_and_the_limit_is_of_all_together():
         transitions.with_attrs(found, {f"k{index}": "" for index in range(64)})
 
 
+def test_an_attribute_that_is_none_goes_and_the_others_keep_their_order():
+    found = transitions.with_attrs(EMPTY, {"a": "1", "b": "2", "c": "3"})
+    assert list(transitions.with_attrs(found, {"d": "4", "b": None, "a": "5"}).attrs.items()) == [
+        ("a", "5"),
+        ("c", "3"),
+        ("d", "4"),
+    ]
+    assert transitions.with_attrs(found, {"x": None}) is found
+    full = transitions.with_attrs(EMPTY, {f"k{index}": "" for index in range(64)})
+    assert len(transitions.with_attrs(full, {"k0": None, "new": "x"}).attrs) == 64
+
+
 # -- drops ---------------------------------------------------------------------------------------------------
 
 

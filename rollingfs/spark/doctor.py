@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rollingfs.spark import jar
 
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_SET_PYTHON = "set PYSPARK_PYTHON (or spark.pyspark.python) to a Python of the driver's version that every worker has"
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 def doctor(spark: Any) -> list[str]:
@@ -77,27 +77,57 @@ def _source(spark: Any, name: str) -> str:
     return str(source.getLocation()) if source is not None else "unknown"
 
 
-def _version() -> str:
-    try:
-        return importlib.metadata.version("rollingfs")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+def _finder() -> Callable[[int], dict[str, str]]:
+    """What says which Python and packages are where it is called.
 
+    It is no function of the module, because Spark sends such a one by its name: then a worker without rollingfs could
+    not even say that it has none.
+    """
 
-def _on_worker(_: int) -> tuple[str, str]:
-    return sys.version.split()[0], _version()
+    def find(_: int) -> dict[str, str]:
+        import importlib.metadata
+        import sys
+
+        found = {"Python": sys.version.split()[0], "executable": sys.executable}
+        for name in ("rollingfs", "pyarrow"):
+            try:
+                found[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                found[name] = ""
+        return found
+
+    return find
 
 
 def _python(spark: Any) -> Iterator[str]:
     from py4j.protocol import Py4JJavaError
 
+    find = _finder()
+    here = find(0)
     try:
-        [(python, found)] = spark.sparkContext.parallelize([0], 1).map(_on_worker).collect()
+        [there] = spark.sparkContext.parallelize([0], 1).map(find).collect()
     except Py4JJavaError as error:
-        yield f"Python does not run on the workers: {str(error.java_exception).splitlines()[0]}"
+        yield f"Python does not run on the workers ({_cause(str(error.java_exception))}): {_SET_PYTHON}."
         return
-    here = sys.version.split()[0]
-    if python.split(".")[:2] != here.split(".")[:2]:
-        yield f"Python is {python} on the workers and {here} here: set PYSPARK_PYTHON to the same."
-    if found != _version():
-        yield f"rollingfs is {found} on the workers and {_version()} here: install it there too."
+    minor, minor_here = (found["Python"].split(".")[:2] for found in (there, here))
+    if minor != minor_here:
+        yield f"Python is {there['Python']} on the workers and {here['Python']} here: {_SET_PYTHON}."
+    for name, version in here.items():
+        if name in ("rollingfs", "pyarrow") and not there[name]:
+            yield (
+                f"{name} is not installed for {there['executable']} on the workers: install it there (pip install "
+                f"'rollingfs[spark]'), or {_SET_PYTHON}, with {name}."
+            )
+        elif name == "rollingfs" and there[name] != version:
+            yield f"rollingfs is {there[name]} on the workers and {version or 'not installed'} here: install the same."
+
+
+def _cause(text: str) -> str:
+    """The line of a failed job's text that says why: of a Python traceback the error, else the first."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    is_traceback = False
+    for line in lines:
+        if is_traceback and not line[0].isspace():
+            return line
+        is_traceback = is_traceback or _TRACEBACK in line
+    return lines[0]

@@ -163,9 +163,13 @@ def _by_spark(spark: Any, options: Any, paths: Sequence[str], settings: Settings
 
     with ThreadPoolExecutor(1, "rollingfs-maintain") as pool:
         rows = pool.submit(job)
-        while not rows.done():
-            wait([rows], timeout=PROGRESS_S_MIN)
-            shown.tasks(context.statusTracker(), group)
+        try:
+            while not rows.done():
+                wait([rows], timeout=PROGRESS_S_MIN)
+                shown.tasks(context.statusTracker(), group)
+        except BaseException:
+            context.cancelJobGroup(group)  # else the pool waits until all is done
+            raise
     return list(shown.counting(rows.result()))
 
 

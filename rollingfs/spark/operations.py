@@ -91,8 +91,13 @@ def maintain_one(options: Any, path: str, settings: Settings) -> Row | None:
         else:
             work.do()
     except Exception as failure:  # noqa: BLE001 - one segment's failure is its row, never the job's
-        work.error = f"{type(failure).__name__}: {failure}"
+        work.error = said(failure)
     return work.row()
+
+
+def said(failure: Exception) -> str:
+    """A failure in a row."""
+    return f"{type(failure).__name__}: {failure}"
 
 
 class Work:
@@ -133,15 +138,18 @@ class Work:
 
     def row(self) -> Row:
         """What became of it."""
+        one, chunks = self.segment, None
+        if one is not None:
+            try:
+                chunks = len(one.chunks)  # may have to read an index page
+            except OSError as failure:
+                self.error = self.error or said(failure)
         seconds = time.monotonic() - self._began
         done = self.error is None
         row = Row(self._path, self._operation, done, self._bytes, json.dumps(self._details), self.error, seconds)
-        one = self.segment
         if one is None:
             return row
-        return replace(
-            row, start=one.start, length=one.length, chunks=len(one.chunks), sealed=one.sealed, version=one.version
-        )
+        return replace(row, start=one.start, length=one.length, chunks=chunks, sealed=one.sealed, version=one.version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from rollingfs.spark.maintain import maintain
 from rollingfs.spark.operations import Row
 
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=10)
+STOPPED_S_MAX = 20
 
 
 @pytest.fixture
@@ -73,6 +76,19 @@ def test_the_failure_of_one_segment_is_its_row_and_the_others_go_on(fs, tmp_path
     assert "FencedError" in str(rows[paths[2]].error)
     assert (rows[paths[3]].done, rows[paths[3]].sealed, rows[paths[3]].error) == (True, True, None)
     held.release()
+
+
+def test_an_index_page_that_cannot_be_read_for_the_count_of_chunks_is_an_error_in_its_row(fs, tmp_path):
+    good, bad = fill(fs, tmp_path, 2, lines=1)
+    for _ in range(140):
+        fs.append(bad, b"x" * 100)
+    fs.truncate(bad, 5000)
+    for page in Path(f"{bad}$chunks").glob("index-*"):
+        page.write_bytes(b"rubbish")
+    rows = by_path(maintain(None, str(tmp_path), "info"))
+    assert (rows[good].done, rows[good].chunks) == (True, 0)
+    assert (rows[bad].done, rows[bad].chunks, rows[bad].length) == (False, None, 14010)
+    assert "CorruptHeaderError" in str(rows[bad].error)
 
 
 def test_truncation_keeps_no_less_than_asked_and_whole_lines(fs, tmp_path):
@@ -142,6 +158,40 @@ def test_progress_counts_segments_and_failures(fs, tmp_path):
     maintain(None, str(tmp_path), "info", progress=shown)
     assert shown.getvalue().rstrip(" \n").endswith("3 of 3 segments, 1 failed")
     assert shown.getvalue().endswith("\n")
+
+
+def test_ctrl_c_during_a_spark_job_cancels_the_job(fs, tmp_path):
+    fill(fs, tmp_path, 1, lines=1)
+    cancelled = threading.Event()
+
+    class Context:
+        """As `SparkContext`, of a cluster that works until it is stopped."""
+
+        defaultParallelism = 1  # noqa: N815 - Spark's name
+
+        def setJobGroup(self, group: str, text: str) -> None:  # noqa: N802 - Spark's name
+            self.group = group
+
+        def parallelize(self, paths: list[str], slices: int) -> Any:
+            return self
+
+        def map(self, function: Any) -> Any:
+            return self
+
+        def collect(self) -> list[Row]:
+            cancelled.wait(STOPPED_S_MAX)
+            return []
+
+        def statusTracker(self) -> Any:  # noqa: N802 - Spark's name
+            raise KeyboardInterrupt
+
+        def cancelJobGroup(self, group: str) -> None:  # noqa: N802 - Spark's name
+            assert group == self.group
+            cancelled.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        maintain(SimpleNamespace(sparkContext=Context()), str(tmp_path), "info")
+    assert cancelled.is_set()
 
 
 @pytest.mark.slow

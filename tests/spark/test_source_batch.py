@@ -246,6 +246,64 @@ def test_parquet_appended_by_several_tasks_and_jobs_stays_one_file(place):
     assert load(place, "grown", format="parquet").count() == 350
 
 
+@pytest.mark.parametrize("kind", ["arrow", "json", "parquet"])
+def test_a_null_that_is_appended_later_leaves_all_readable(disk, kind):
+    first = disk.spark.range(3)
+    assert not first.schema["id"].nullable
+    save(first, disk, "nulls", format=kind)
+    save(disk.spark.sql("select cast(null as bigint) id"), disk, "nulls", format=kind)
+    assert values(load(disk, "nulls", "id long", format=kind)) == [0, 1, 2, None]
+    inferred = load(disk, "nulls", format=kind)
+    assert inferred.schema["id"].nullable
+    assert values(inferred) == [0, 1, 2, None]
+
+
+def test_parquet_with_columns_in_another_order_and_added_ones_is_one_file_for_spark_itself(place):
+    frame = place.spark.range(100, numPartitions=2).selectExpr("id", "concat('s', id) s", "named_struct('a', id) o")
+    save(frame, place, "wide", format="parquet")
+    wider = frame.selectExpr("array(id) added", "o", "s", "id", "date'2024-02-29' day")
+    save(wider, place, "wide", format="parquet")
+    save(wider.filter("id < 10"), place, "wide", format="parquet")
+    first = frame.selectExpr("*", "cast(null as array<bigint>) added", "cast(null as date) day")
+    expected = rows(first) + rows(wider.select(first.columns)) + rows(wider.filter("id < 10").select(first.columns))
+    assert rows(load(place, "wide", format="parquet")) == expected
+    for vectorized in ("true", "false"):
+        place.spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
+        found = place.spark.read.parquet(url(place, "wide"))
+        assert sorted(map(str, rows(found))) == sorted(map(str, expected))
+        assert found.filter("day is null").count() == 100
+        assert found.filter("id >= 90 and added[0] = id").count() == 10
+    with refused("column 's' is .*, but .*string there; nothing was written"):
+        save(frame.selectExpr("id", "id s", "o"), place, "wide", format="parquet")
+
+
+def test_a_folder_of_segments_is_no_target_and_stays_readable(place):
+    for name in ("a", "b", "c"):
+        place.segment(f"d/{name}", b"a row\n")
+    frame = place.spark.createDataFrame([("x",)], "value string")
+    for mode in ("append", "overwrite"):
+        with refused(r"a segment of its name would hide what is in it \(a, b, c\); nothing was written"):
+            save(frame, place, "d", mode)
+    assert load(place, "d").count() == 3
+
+
+def test_a_sealed_target_is_refused_before_anything_is_staged(disk):
+    disk.segment("done", b"all\n")
+    disk.run(disk.client.segments.seal(f"{disk.path}/done"))
+    with refused("is sealed at length 4"):
+        save(disk.spark.createDataFrame([("x",)], "value string"), disk, "done")
+    assert not list(Path(f"{disk.path}/done$chunks").glob("stage-*"))
+
+
+def test_one_corrupt_segment_of_a_folder_fails_the_job_or_is_skipped(disk):
+    for name in ("a", "b", "c"):
+        disk.segment(f"f/{name}", f"{name}\n".encode())
+    Path(f"{disk.path}/f/b$header").write_bytes(b"rubbish")
+    with refused(r"1 of 3 segments cannot be read: .*/f/b .*onCorrupt=skip"):
+        load(disk, "f").collect()
+    assert values(load(disk, "f", onCorrupt="skip")) == ["a", "c"]
+
+
 def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_staged(disk):
     disk.segment("t", b"before\n")
     good = disk.spark.range(100, numPartitions=2).selectExpr("if(id < 50, string(id), raise_error('broken')) value")

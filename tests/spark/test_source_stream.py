@@ -6,6 +6,7 @@ import io
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -350,15 +351,15 @@ def test_twins_that_commit_at_the_same_moment_commit_once(fs, tmp_path, stage, m
     sink(path).commit(stage(sink(path), "a"), 0)
     slow, fast = sink(path), sink(path)
     mine, others = stage(slow, "b"), stage(fast, "b")
-    look = slow._last
+    look = slow._look
 
-    def look_then_lose(key: str) -> str | None:
-        seen = look(key)
-        monkeypatch.setattr(slow, "_last", look)
+    def look_then_lose() -> Mapping[str, str]:
+        seen = look()
+        monkeypatch.setattr(slow, "_look", look)
         fast.commit(others, 1)
         return seen
 
-    monkeypatch.setattr(slow, "_last", look_then_lose)
+    monkeypatch.setattr(slow, "_look", look_then_lose)
     slow.commit(mine, 1)
     assert fs.cat_file(str(path)) == b"a\nb\n"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,11 +12,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from rollingfs import names
+from rollingfs import names, transitions
 from rollingfs.chunks import Staged
 from rollingfs.errors import BadOffsetError
 from rollingfs.filesystem import RollingFileSystem
-from rollingfs.header import Header
+from rollingfs.header import Header, Phase
 from rollingfs.lookup import View
 from rollingfs.spark.source import ipc, jsonlines, parquet, places, rows, text
 from rollingfs.spark.source.footer import MalformedFooterError, Part
@@ -29,6 +31,10 @@ QUERY_ID = "sql.streaming.queryId"
 """Where Spark tells tasks the query."""
 GROWTHS_MAX = 64
 """How often a Parquet file that others let grow meanwhile gets another footer."""
+GROWTH_PAUSE_S_MAX = 1.0
+"""Before such another try, at random: those who write at the same time let each other pass."""
+GROWTH_PAUSE_S = 0.02
+"""Before the first; then twice as long each time."""
 
 
 class Receipt(WriterCommitMessage):
@@ -52,13 +58,47 @@ class Parts:
 
     def __init__(self, options: Options, schema: Any, *, overwrite: bool) -> None:
         self.options = options
-        self.schema = rows.arrow_schema(schema)
+        # of all formats: a null that comes later is no other schema
+        self.schema = rows.arrow_schema(schema.toNullable())
         self.overwrite = overwrite
         self.url = options.target.path
         if options.format == TEXT:
             text.check_schema(self.schema, "writing text")
         if options.format == BINARY and (len(self.schema) != 1 or not pa.types.is_binary(self.schema.field(0).type)):
             raise ValueError(f"writing binary needs one column of binary, not ({', '.join(map(str, self.schema))})")
+
+    # -- before all tasks ------------------------------------------------------------------------------------
+
+    def check_target(self, *, may_be_sealed: bool = False) -> Header | None:
+        """Refuse what could not be committed, while nothing is staged; take over the columns of a Parquet file there.
+
+        Returns
+        -------
+        Header or None
+            Of the target, if it is a segment.
+
+        Raises
+        ------
+        OSError
+            The target is a folder, sealed, held by somebody, cannot be read, or takes no Parquet of these columns.
+        """
+        fs = places.filesystem(self.options)
+        path = names.check_segment_name(fs._strip_protocol(self.url))
+        view = self.view()
+        if view is None:
+            places.check_no_folder(fs, path)
+            return None
+        header = view.header
+        if header is not None and header.phase is not Phase.MERGING:  # one under way is waited for by the commit
+            transitions.check(header, transitions.Guard(), path)
+            if not self.overwrite and not may_be_sealed:
+                transitions.check_open(header, path)
+        if self.options.format == PARQUET and not self.overwrite and view.size:
+            try:
+                self.schema = parquet.aligned(_footer(fs, view), self.schema)
+            except MalformedFooterError as error:
+                raise _refused(path, error) from error
+        return header
 
     # -- in a task -------------------------------------------------------------------------------------------
 
@@ -117,30 +157,52 @@ class Parts:
         expected_attrs: Mapping[str, str | None],
     ) -> None:
         """Append Parquet files and the footer that makes one file of all; again, if others were faster."""
-        for _ in range(GROWTHS_MAX):
+        for nth in range(GROWTHS_MAX):
             view = None if self.overwrite else self.view()
-            old = [Part(_footer(fs, view), 0)] if view is not None and view.size else []
-            shift = view.size if view is not None else 0
-            parts = list(old)
-            for receipt in receipts:
-                parts.append(Part(receipt.footer or b"", shift))
-                shift += receipt.staged.size
-            data: list[Any] = [receipt.staged for receipt in receipts]
-            if not parts:
-                data.append(parquet.empty(self.schema))
-            elif len(parts) > max(1, len(old)):
-                data.append(parquet.tail(parts))
+            old = _footer(fs, view) if view is not None and view.size else None
+            try:
+                data = self._grown(receipts, old, view.size if view is not None else 0)
+            except MalformedFooterError as error:
+                raise _refused(self.url, error) from error
             expected = None if self.overwrite else (view.length if view is not None else 0)
             try:
                 self._write(fs, data, attrs, Guard(expected_offset=expected, expected_attrs=expected_attrs))
             except BadOffsetError:
-                continue  # others appended meanwhile
+                # others appended meanwhile
+                time.sleep(random.uniform(0, min(GROWTH_PAUSE_S * 2**nth, GROWTH_PAUSE_S_MAX)))
+                continue
             return
         raise BadOffsetError(f"{self.url}: others appended to it {GROWTHS_MAX} times; nothing was written, try again")
 
+    def _grown(self, receipts: Sequence[Receipt], old: bytes | None, size: int) -> list[Any]:
+        """What gives a file of `size` bytes, with its footer or none, the rows of all receipts."""
+        parts: list[Part] = []
+        at = size
+        for receipt in receipts:
+            parts.append(Part(receipt.footer or b"", at))
+            at += receipt.staged.size
+        data: list[Any] = [receipt.staged for receipt in receipts]
+        if old is None:
+            if not parts:
+                return [parquet.empty(self.schema)]
+            return [*data, parquet.tail(parts)] if len(parts) > 1 else data
+        if not parts:
+            return []
+        nulls, old = parquet.widened(old, parts[0].footer, self.schema, at)
+        return [*data, nulls, parquet.tail([Part(old, 0), *parts])]
+
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave what was staged to collection: a commit that seemed to fail may have made it part of the segment."""
+        """Leave what was staged to collection: a commit that seemed to fail may have made it part of the segment.
+
+        Never raises: what made Spark abort is what the user is to see.
+        """
         staged = [receipt.staged for receipt in received(messages)]
+        try:
+            self._say_what_became_of(staged)
+        except Exception:  # it is in the log: the error of the job is what the user is to see
+            logger.warning("%s: the job failed; whether its data was committed cannot be seen", self.url, exc_info=True)
+
+    def _say_what_became_of(self, staged: Sequence[Staged]) -> None:
         view = self.view()
         if view is not None and view.header is not None and self._names_any(view.header, view.path, staged):
             logger.warning("%s: the job reports a failure, but its data IS committed; do not repeat it", self.url)
@@ -168,7 +230,11 @@ def _footer(fs: RollingFileSystem, view: View) -> bytes:
     try:
         return parquet.footer_of(Opened(fs, view).read, view.start, view.length)
     except MalformedFooterError as error:
-        raise MalformedFooterError(f"{view.path}: Parquet cannot be appended to it: {error}") from error
+        raise _refused(view.path, error) from error
+
+
+def _refused(path: str, error: MalformedFooterError) -> MalformedFooterError:
+    return MalformedFooterError(f"{path}: these rows cannot be appended to it as Parquet: {error}; nothing was written")
 
 
 def _raw(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:

@@ -28,6 +28,14 @@ class RollingDataSource(DataSource):
         """What `format` takes."""
         return "rolling"
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._is_planning = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark plans the tasks of a batch by a new instance, and commits or aborts the batch by an unpickled one
+        return {**self.__dict__, "_is_planning": False}
+
     def schema(self) -> StructType | str:
         """The columns, of the format or of a sample.
 
@@ -48,10 +56,18 @@ class RollingDataSource(DataSource):
         return RollingReader(self._parsed(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For one commit."""
+        """For one commit.
+
+        Raises
+        ------
+        OSError
+            The target could not be committed to; no task has begun.
+        """
         from rollingfs.spark.source.write import RollingWriter
 
-        return RollingWriter(self._parsed(), schema, overwrite)
+        writer = RollingWriter(self._parsed(), schema, overwrite)
+        writer.check_target()
+        return writer
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Of what comes."""
@@ -60,10 +76,19 @@ class RollingDataSource(DataSource):
         return RollingStreamReader(self._parsed(), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """For one commit a batch."""
+        """For one commit a batch.
+
+        Raises
+        ------
+        OSError
+            The target could not be committed to; no task has begun.
+        """
         from rollingfs.spark.source.sink import RollingStreamWriter
 
-        return RollingStreamWriter(self._parsed(), schema, overwrite)
+        writer = RollingStreamWriter(self._parsed(), schema, overwrite)
+        if self._is_planning:
+            writer.check_target()
+        return writer
 
     def _parsed(self) -> Any:
         from rollingfs.spark.source.options import parse_options

@@ -4,12 +4,16 @@ A Parquet footer names its row groups by their offsets in the file, and nothing 
 by more row groups and a new footer that names the old ones and the new: to readers it is one file, and the old
 footers in between are bytes that nobody names. The footer is Thrift in its compact protocol; of it, only numbers of
 offsets are changed, whatever else a writer put there is kept.
+
+A file has one schema, so every row group must have a chunk of each of its columns. When columns come to a file, its
+old row groups get chunks of nulls for them, which lie behind what was there (see `widen`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from rollingfs.errors import RollingError
@@ -20,13 +24,18 @@ TAIL_BYTES = 8
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
-_SCHEMA, _NUM_ROWS, _ROW_GROUPS = 2, 3, 4
-_COLUMNS, _ROW_GROUP_OFFSET, _ORDINAL = 1, 5, 7
+_SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 2, 3, 4, 5, 7
+_COLUMNS, _TOTAL_BYTES, _GROUP_ROWS, _ROW_GROUP_OFFSET, _TOTAL_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
 _META, _COLUMN_OFFSETS = 3, (2, 4, 6)
 """Of a column chunk: its metadata; and its own offset, those of its offset index and its column index."""
 _META_OFFSETS = (9, 10, 11, 14)
 """Of the metadata: offsets of data page, index page, dictionary page and bloom filter."""
 ORDINAL_MAX = 32767
+_REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
+"""Of an element of the schema: what says nothing of how its values are written."""
+REQUIRED, OPTIONAL, REPEATED = range(3)
+_SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
+"""Under which writers keep a schema of their own."""
 
 Fields = dict[int, tuple[int, Any]]
 """A struct: field number to type and value."""
@@ -43,6 +52,58 @@ class Part:
     footer: bytes
     shift: int
     """Where its first byte lies in the joined file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, or one inside of it."""
+
+    name: str
+    kind: Fields
+    """How its values are written."""
+    repetition: int
+    children: tuple[Column, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name!r}{'' if self.is_nullable else ' NOT NULL'}"
+
+    @property
+    def is_nullable(self) -> bool:
+        """Whether it may have nulls."""
+        return self.repetition != REQUIRED
+
+    def is_like(self, other: Column) -> bool:
+        """Whether they hold the same but for nulls and the order of what is inside."""
+        others = {child.name: child for child in other.children}
+        return (
+            self.kind == other.kind
+            and (self.repetition == REPEATED) == (other.repetition == REPEATED)
+            and len(self.children) == len(others)
+            and all(child.name in others and child.is_like(others[child.name]) for child in self.children)
+        )
+
+
+def columns(footer: bytes) -> tuple[Column, ...]:
+    """The columns of a file.
+
+    Raises
+    ------
+    MalformedFooterError
+        The bytes are no footer.
+    """
+    return _columns(Decoder(footer).struct())
+
+
+def _columns(table: Fields) -> tuple[Column, ...]:
+    elements: Iterator[Fields] = iter(table[_SCHEMA][1][1])
+
+    def take() -> Column:
+        element = next(elements)
+        kind = {key: element[key] for key in element.keys() - {_REPETITION, _NAME, _CHILDREN, _FIELD_ID}}
+        children = tuple(take() for _ in range(element[_CHILDREN][1] if _CHILDREN in element else 0))
+        return Column(element[_NAME][1].decode(), kind, element.get(_REPETITION, (I32, REQUIRED))[1], children)
+
+    return take().children
 
 
 def body_size(tail: bytes, size: int) -> tuple[int, int]:
@@ -71,8 +132,7 @@ def join(parts: Sequence[Part]) -> bytes:
     first = tables[0][0]
     groups: list[Any] = []
     for table, shift in tables:
-        if table[_SCHEMA] != first[_SCHEMA]:
-            raise MalformedFooterError("its columns are not those of what is there already")
+        _check_same(_columns(first), _columns(table))
         groups += [_moved(group, shift) for group in table[_ROW_GROUPS][1][1]]
     for nth, group in enumerate(groups):
         if nth <= ORDINAL_MAX and _ORDINAL in group:
@@ -82,6 +142,71 @@ def join(parts: Sequence[Part]) -> bytes:
     count = sum(table[_NUM_ROWS][1] for table, _ in tables)
     whole = {**first, _NUM_ROWS: (I64, count), _ROW_GROUPS: (LIST, (STRUCT, groups))}
     return Encoder().struct(whole)
+
+
+def _check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
+    for old, new in zip_longest(there, mine):
+        if old != new:
+            raise MalformedFooterError(f"its columns are not those of what is there already: {new}, there {old}")
+
+
+def group_rows(footer: bytes) -> list[int]:
+    """How many rows each row group has; those without any are left out."""
+    return [group[_GROUP_ROWS][1] for group in _groups(Decoder(footer).struct())]
+
+
+def widen(old: bytes, filler: Part, new: bytes) -> bytes:
+    """The footer of a file to which columns come.
+
+    Parameters
+    ----------
+    old
+        Of the file.
+    filler
+        A file of the columns that come, with row groups as `group_rows` of the old footer says.
+    new
+        Of a file of all columns, which says what they are.
+
+    Raises
+    ------
+    MalformedFooterError
+        The filler has other row groups.
+    """
+    table, whole = Decoder(old).struct(), Decoder(new).struct()
+    groups, fillers = _groups(table), _groups(Decoder(filler.footer).struct())
+    if [group[_GROUP_ROWS] for group in groups] != [group[_GROUP_ROWS] for group in fillers]:
+        raise MalformedFooterError("a row group is too large to get another column")
+    widened = {**table, _SCHEMA: whole[_SCHEMA], _KEY_VALUES: _key_values(table, whole)}
+    joined = [_joined(group, nulls, filler.shift) for group, nulls in zip(groups, fillers, strict=True)]
+    widened[_ROW_GROUPS] = (LIST, (STRUCT, joined))
+    widened.pop(_COLUMN_ORDERS, None)
+    if _COLUMN_ORDERS in whole:
+        widened[_COLUMN_ORDERS] = whole[_COLUMN_ORDERS]
+    return Encoder().struct(widened)
+
+
+def _groups(table: Fields) -> list[Fields]:
+    return [group for group in table[_ROW_GROUPS][1][1] if group[_GROUP_ROWS][1]]
+
+
+def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
+    """A row group with the columns of another behind its own."""
+    joined = dict(group)
+    joined[_COLUMNS] = (LIST, (STRUCT, [*group[_COLUMNS][1][1], *_moved(filler, shift)[_COLUMNS][1][1]]))
+    for field in (_TOTAL_BYTES, _TOTAL_COMPRESSED):
+        if field in group:
+            joined[field] = (I64, group[field][1] + filler.get(field, (I64, 0))[1])
+    return joined
+
+
+def _key_values(old: Fields, new: Fields) -> tuple[int, Any]:
+    """What writers put beside the schema: the old file's, but for what describes its columns."""
+    kept = [pair for pair in _pairs(old) if pair[1][1] not in _SCHEMA_KEYS]
+    return LIST, (STRUCT, [*kept, *(pair for pair in _pairs(new) if pair[1][1] in _SCHEMA_KEYS)])
+
+
+def _pairs(table: Fields) -> list[Fields]:
+    return list(table[_KEY_VALUES][1][1]) if _KEY_VALUES in table else []
 
 
 def _moved(group: Fields, shift: int) -> Fields:

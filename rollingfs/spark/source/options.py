@@ -11,6 +11,7 @@ from rollingfs.policy import parse_bytes
 
 TEXT, JSON, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "arrow", "parquet", "binary")
 EARLIEST, LATEST = "earliest", "latest"
+FAIL, SKIP = "fail", "skip"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
 SAMPLE_BYTES_DEFAULT = 4 * 1024 * 1024
 
@@ -22,6 +23,7 @@ _OWN = {
     "maxbytespertrigger": "maxBytesPerTrigger",
     "startingoffset": "startingOffset",
     "failondataloss": "failOnDataLoss",
+    "oncorrupt": "onCorrupt",
 }
 """Our options: Spark writes their names in lower case."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
@@ -51,6 +53,7 @@ class Options:
     trigger_bytes_max: int | None = None
     starting_offset: str = EARLIEST
     fails_on_data_loss: bool = True
+    skips_corrupt: bool = False
 
     @property
     def target(self) -> Place:
@@ -110,6 +113,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         None if trigger is None else _size(given, "maxbytespertrigger", 0),
         _choice(given, "startingoffset", (EARLIEST, LATEST), EARLIEST),
         _TRUTHS[_choice(given, "failondataloss", tuple(_TRUTHS), "true")],
+        _choice(given, "oncorrupt", (FAIL, SKIP), FAIL) == SKIP,
     )
 
 

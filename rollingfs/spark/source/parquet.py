@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from rollingfs.spark.source import rows
-from rollingfs.spark.source.footer import MAGIC, TAIL_BYTES, Part, body_size, join
+from rollingfs.spark.source.footer import (
+    MAGIC,
+    TAIL_BYTES,
+    Column,
+    MalformedFooterError,
+    Part,
+    body_size,
+    columns,
+    group_rows,
+    join,
+    widen,
+)
 from rollingfs.spark.source.partitions import Range
 from rollingfs.spark.source.records import Read
 from rollingfs.spark.source.taken import Taken
@@ -86,5 +99,93 @@ def footer_of(read: Read, start: int, end: int) -> bytes:
 
 def tail(parts: Sequence[Part]) -> bytes:
     """What is to be written behind all parts so that they are one file."""
-    footer = join(parts)
+    return _end(join(parts))
+
+
+def _end(footer: bytes) -> bytes:
     return footer + len(footer).to_bytes(4, "little") + MAGIC
+
+
+# -- other columns than there are --------------------------------------------------------------------------------
+
+
+def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
+    """The schema in which rows can be appended to a file: its columns as they are, in its order, then new ones.
+
+    Parameters
+    ----------
+    footer
+        Of the file.
+    schema
+        Of the rows, all columns nullable.
+
+    Raises
+    ------
+    MalformedFooterError
+        A column has another type, or is missing; the message names it.
+    """
+    there, mine = columns(footer), {column.name: column for column in columns(_footer(empty(schema)))}
+    known = pq.read_schema(io.BytesIO(MAGIC + _end(footer)))
+    for nth, column in enumerate(there):
+        if column.name not in mine:
+            raise MalformedFooterError(
+                f"its columns are not those of what is there already: {column.name!r} is missing among "
+                f"{', '.join(schema.names)}"
+            )
+        if not column.is_like(mine[column.name]):
+            raise MalformedFooterError(
+                f"column {column.name!r} is {schema.field(column.name).type}, but {known.field(nth).type} there"
+            )
+    fields = [_as_there(schema.field(column.name), column) for column in there]
+    names = {field.name for field in fields}
+    added = [field for field in schema if field.name not in names]
+    return pa.schema([*fields, *added], known.metadata)
+
+
+def _as_there(field: pa.Field, column: Column) -> pa.Field:
+    """A field in the order of a column that is like it, with its nulls."""
+    kind = field.type
+    if pt.is_struct(kind):
+        kind = pa.struct([_as_there(kind.field(child.name), child) for child in column.children])
+    elif pt.is_map(kind):
+        key, value = column.children[0].children
+        kind = pa.map_(_as_there(kind.key_field, key), _as_there(kind.item_field, value))
+    elif pt.is_list(kind):
+        kind = pa.list_(_as_there(kind.value_field, column.children[0].children[0]))
+    return pa.field(field.name, kind, column.is_nullable)
+
+
+def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, bytes]:
+    """Give a file the columns that come with rows behind it: nulls, for the rows that it has.
+
+    Parameters
+    ----------
+    old
+        The footer of the file.
+    new
+        That of the rows, whose first columns are the file's own.
+    schema
+        Of the rows.
+    at
+        Where the nulls will lie in the file.
+
+    Returns
+    -------
+    bytes, bytes
+        The nulls, and the footer of the file with them; none, and the old one, if no columns come.
+    """
+    coming = columns(new)[len(columns(old)) :]
+    if not coming:
+        return b"", old
+    fields = pa.schema([schema.field(column.name) for column in coming])
+    sink = Taken()
+    with pq.ParquetWriter(sink, fields) as writer:
+        for count in group_rows(old):
+            nulls = pa.table([pa.nulls(count, field.type) for field in fields], schema=fields)
+            writer.write_table(nulls, row_group_size=count)
+    filler = sink.take()
+    return filler, widen(old, Part(_footer(filler), at), new)
+
+
+def _footer(file: bytes) -> bytes:
+    return footer_of(lambda start, end: file[start:end], 0, len(file))

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from glob import has_magic
+from typing import Any
 
 import fsspec
+from fsspec.utils import glob_translate
 
 from rollingfs import names
+from rollingfs.client import Client
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.filesystem import RollingFileSystem
 from rollingfs.listing import Listings
 from rollingfs.lookup import View
-from rollingfs.spark.source.options import Options, Place
+from rollingfs.spark.source.options import Options
 
 PLAIN = "plain "
+SHOWN_MAX = 5
+"""Names that a message gives of many."""
+
+Seen = dict[str, View | CorruptHeaderError]
+"""By path, what is there, or why that cannot be said."""
 
 
 def filesystem(options: Options) -> RollingFileSystem:
@@ -29,39 +41,157 @@ def filesystem(options: Options) -> RollingFileSystem:
     return fs
 
 
-def find(fs: RollingFileSystem, places: Iterable[Place]) -> list[View]:
-    """What is to be read now, sorted by path; names that begin with ``_`` or ``.`` are passed over, as by Spark.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at some places now."""
+
+    views: Mapping[str, View]
+    """Sorted by path."""
+    corrupt: Mapping[str, CorruptHeaderError]
+    """Segments whose header cannot be believed."""
+
+    def __str__(self) -> str:
+        named = [f"{path} ({error})" for path, error in list(self.corrupt.items())[:SHOWN_MAX]]
+        more = f" and {len(self.corrupt) - SHOWN_MAX} more" if len(self.corrupt) > SHOWN_MAX else ""
+        return (
+            f"{len(self.corrupt)} of {len(self.corrupt) + len(self.views)} segments cannot be read: "
+            f"{', '.join(named)}{more}"
+        )
+
+
+def find(fs: RollingFileSystem, options: Options) -> Found:
+    """What is to be read now; names that begin with ``_`` or ``.`` are passed over, as by Spark.
 
     Raises
     ------
     FileNotFoundError
         A place that is no pattern holds neither a segment nor a folder.
+    CorruptHeaderError
+        A segment cannot be read, and the options do not say to skip it.
     """
-    found: dict[str, View] = {}
-    for place in places:
-        found |= {view.path: view for view in _find(fs, place.path)}
-    return [found[path] for path in sorted(found)]
+    seen: dict[str, View | CorruptHeaderError] = {}
+    for place in options.places:
+        seen |= _find(fs, place.path)
+    ordered = sorted(seen.items())
+    found = Found(
+        {path: one for path, one in ordered if isinstance(one, View)},
+        {path: one for path, one in ordered if isinstance(one, CorruptHeaderError)},
+    )
+    if found.corrupt and not options.skips_corrupt:
+        first = next(iter(found.corrupt.values()))
+        raise CorruptHeaderError(f"{found}; option onCorrupt=skip goes on without") from first
+    return found
 
 
-def _find(fs: RollingFileSystem, url: str) -> list[View]:
+def _find(fs: RollingFileSystem, url: str) -> Seen:
     path = fs._strip_protocol(url)
     if not has_magic(path):
         return _at(fs, path)
-    matched = [one for one in fs.glob(path) if not _is_passed_over(one.rpartition("/")[2])]
-    return [view for one in matched for view in _at(fs, one) if not names.is_ledger(view.path)]
+    try:
+        matched = fs.glob(path)
+    except CorruptHeaderError:
+        matched = _matching(fs, path)
+    seen: Seen = {}
+    for one in matched:
+        if not _is_passed_over(one.rpartition("/")[2]):
+            seen |= {name: found for name, found in _at(fs, one).items() if not names.is_ledger(name)}
+    return seen
 
 
-def _at(fs: RollingFileSystem, path: str) -> list[View]:
+def _matching(fs: RollingFileSystem, pattern: str) -> list[str]:
+    """What a pattern matches, segments and folders in which there are some, whatever is wrong with one of them."""
+    root = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0] or "/"
+    is_matched = re.compile(glob_translate(pattern)).match
+    found: set[str] = set()
+    for path in fs._bridge.run(_each_below(fs._client, root)):
+        found.update(one for one in (path, *_above(path)) if len(one) > len(root) and is_matched(one))
+    return sorted(found)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that a path lies in."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _at(fs: RollingFileSystem, path: str) -> Seen:
     """The segment of a path; else those below it."""
     client = fs._client
     try:
-        return [fs._bridge.run(client.lookup.view(path, fresh=True))]
+        return {path: fs._bridge.run(client.lookup.view(path, fresh=True))}
+    except CorruptHeaderError as error:
+        return {path: error}
     except FileNotFoundError:
-        if not fs.isdir(path):
+        if not _is_folder(fs, path):
             raise
-    scans = fs._bridge.run(Listings(client).tree(path))
-    views = [view for scan in scans.values() for view in scan.listed.values()]
-    return [view for view in views if not _is_passed_over(view.path[len(path) :])]
+    try:
+        scans = fs._bridge.run(Listings(client).tree(path))
+        found: Seen = {name: view for scan in scans.values() for name, view in scan.listed.items()}
+    except CorruptHeaderError:
+        found = fs._bridge.run(_each_below(client, path))
+    return {name: one for name, one in found.items() if not _is_passed_over(name[len(path) :])}
+
+
+def _is_folder(fs: RollingFileSystem, path: str) -> bool:
+    try:
+        return fs.isdir(path)
+    except CorruptHeaderError:
+        return True  # something is in it
+
+
+async def _each_below(client: Client, folder: str) -> Seen:
+    """The segments and plain files below a folder, each looked at by itself."""
+    below = await _names_below(client, folder)
+    seen = await _views(client, below, fresh=False)
+    found = {path: one for path, one in zip(below, seen, strict=True) if one is not None}
+    # a folder is hidden by the segment that has its name
+    return {path: one for path, one in found.items() if not any(above in found for above in _above(path))}
+
+
+async def _names_below(client: Client, folder: str) -> list[str]:
+    """The names of segments, deleted ones too, and of plain files below a folder; no header is read."""
+    found: set[str] = set()
+    waiting = [folder]
+    while waiting:
+        try:
+            listing = await client.backend.list(waiting.pop())
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in listing.entries:
+            name = entry.path.rpartition("/")[2]
+            if entry.is_folder:
+                waiting += [] if names.CHUNKS_SUFFIX in name else [entry.path]
+            elif name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
+                found.add(names.segment_of_header(entry.path))
+            elif not names.is_hidden(name):
+                found.add(entry.path)
+    return sorted(path for path in found if not names.is_ledger(path))
+
+
+def check_no_folder(fs: RollingFileSystem, path: str) -> None:
+    """Refuse a folder in which anything is as the name of a new segment, which would hide it.
+
+    Raises
+    ------
+    IsADirectoryError
+        The message says what is in it.
+    """
+    try:
+        infos: Any = fs.ls(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except CorruptHeaderError as error:
+        inside = [f"a damaged segment ({error})"]
+    else:
+        inside = [info["name"].rpartition("/")[2] for info in infos if info["name"] != path]
+    if inside:
+        more = f" and {len(inside) - SHOWN_MAX} more" if len(inside) > SHOWN_MAX else ""
+        raise IsADirectoryError(
+            errno.EISDIR,
+            "A folder is here, and a segment of its name would hide what is in it "
+            f"({', '.join(inside[:SHOWN_MAX])}{more}); nothing was written. Name a segment in the folder",
+            path,
+        )
 
 
 def view_now(fs: RollingFileSystem, path: str) -> View | None:
@@ -72,17 +202,21 @@ def view_now(fs: RollingFileSystem, path: str) -> View | None:
         return None
 
 
-def views_now(fs: RollingFileSystem, paths: Sequence[str]) -> list[View | None]:
-    """What is at some paths now, several asked at once."""
+def views_now(fs: RollingFileSystem, paths: Sequence[str]) -> list[View | CorruptHeaderError | None]:
+    """What is at some paths now, or why that cannot be said; several asked at once."""
+    return fs._bridge.run(_views(fs._client, paths, fresh=True))
 
-    async def one(path: str) -> View | None:
+
+async def _views(client: Client, paths: Sequence[str], *, fresh: bool) -> list[View | CorruptHeaderError | None]:
+    async def look(path: str) -> View | CorruptHeaderError | None:
         try:
-            return await fs._client.lookup.view(path, fresh=True)
+            return await client.lookup.view(path, fresh=fresh)
         except FileNotFoundError:
             return None
+        except CorruptHeaderError as error:
+            return error
 
-    calls = [partial(one, path) for path in paths]
-    return fs._bridge.run(fs._client.runtime.gather(calls, fs._client.backend.requests_max))
+    return await client.runtime.gather([partial(look, path) for path in paths], client.backend.requests_max)
 
 
 def identity(view: View) -> str:

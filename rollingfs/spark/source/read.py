@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from rollingfs.errors import SegmentTruncatedError
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.filesystem import RollingFileSystem
 from rollingfs.lookup import View, modified_ms
 from rollingfs.spark.source import ipc, jsonlines, parquet, partitions, places, records, rows, text
@@ -21,7 +21,11 @@ from rollingfs.spark.source.partitions import Extent, Range
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+T = TypeVar("T")
+
 logger = logging.getLogger("pyspark_rollingfs")
+
+CORRUPT = (CorruptHeaderError, CorruptChunkError)
 
 BINARY_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 SAMPLE_BYTES_MIN = 64 * 1024
@@ -45,8 +49,10 @@ class RollingReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Ranges of bytes, in the order of names and offsets."""
         fs = places.filesystem(self.options)
-        found = [(view, _extent(view)) for view in places.find(fs, self.options.places)]
-        cut = (one for view, extent in found for one in self.rows.cut(Opened(fs, view), extent))
+        found = places.find(fs, self.options)
+        if found.corrupt:
+            logger.warning("%s; they are skipped (onCorrupt=skip)", found)
+        cut = [one for view in found.views.values() for one in self.rows.cut(Opened(fs, view), _extent(view))]
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -69,14 +75,25 @@ class RowReader:
         if options.format == TEXT:
             text.check_schema(rows.arrow_schema(schema), "format 'text'")
 
-    def cut(self, opened: Opened, extent: Extent) -> Iterator[Range]:
-        """The ranges of an extent that tasks can read by themselves."""
+    def cut(self, opened: Opened, extent: Extent) -> list[Range]:
+        """The ranges of an extent that tasks can read by themselves; none, if it is corrupt and to be skipped."""
         size_max = self.options.partition_bytes
         if self.options.format == BINARY:
-            return partitions.whole(extent)
-        if self.options.format == ARROW:
-            return ipc.cut(opened.read, extent, size_max)
-        return partitions.split(extent, size_max)
+            return list(partitions.whole(extent))
+        if self.options.format != ARROW:
+            return list(partitions.split(extent, size_max))
+        try:
+            return list(ipc.cut(opened.read, extent, size_max))
+        except CORRUPT as error:
+            self.skip(extent, error)
+            return []
+
+    def skip(self, what: Extent | Range, error: Exception) -> None:
+        """Pass over what is corrupt, of which no row was given out: say so, or raise if the options do not allow it."""
+        if not self.options.skips_corrupt:
+            raise error
+        path = what.path if isinstance(what, Extent) else what.extent.path
+        logger.warning("%s: bytes %d to %d are skipped (onCorrupt=skip): %s", path, what.start, what.end, error)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's ranges, as Spark wants them."""
@@ -97,6 +114,8 @@ class RowReader:
                     raise
                 logger.warning("%s; going on without (failOnDataLoss=false)", error)
                 yield from self._left(fs, one)
+            except CorruptHeaderError as error:
+                self.skip(one, error)
 
     def _left(self, fs: RollingFileSystem, one: Range) -> Iterator[tuple[Opened, Range]]:
         """What is left of a range whose beginning is gone; only lines can be read from anywhere."""
@@ -107,10 +126,30 @@ class RowReader:
             extent = Extent(one.extent.path, one.extent.identity, view.start, one.extent.end)
             yield Opened(fs, view), Range(extent, max(one.start, view.start), one.end)
 
+    def _sound(self, one: Range, items: Iterator[T]) -> Iterator[T]:
+        """What is read of a range; nothing, if it turns out to be corrupt with the first item, and is to be skipped.
+
+        Raises
+        ------
+        CorruptChunkError
+            Its later bytes are corrupt: some of its rows were given out.
+        """
+        is_given = False
+        try:
+            for item in items:
+                yield item
+                is_given = True
+        except CORRUPT as error:
+            if is_given and self.options.skips_corrupt:
+                where = f"{one.extent.path}: bytes {one.start} to {one.end}"
+                raise CorruptChunkError(f"{where} cannot be skipped: rows of them were read before {error}") from error
+            self.skip(one, error)
+
     def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[records.Lines]:
         for opened, one in self._opened(fs, ranges):
             size = records.BLOCK_BYTES if is_remote(fs) else records.LOCAL_BLOCK_BYTES
-            yield from records.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
+            blocks = records.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
+            yield from self._sound(one, blocks)
 
     def _lines(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for block in ahead(fs, self._blocks(fs, ranges)):
@@ -119,27 +158,28 @@ class RowReader:
     def _json(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         reader = jsonlines.Reader(schema)
         for block in ahead(fs, self._blocks(fs, ranges)):
-            yield from reader.read(block)
+            yield from map(rows.checked, reader.read(block))
 
     def _arrow(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for opened, one in self._opened(fs, ranges):
-            for batch in ipc.batches(opened.read, one, at_once=is_remote(fs)):
+            for batch in self._sound(one, ipc.batches(opened.read, one, at_once=is_remote(fs))):
                 yield rows.conform(batch, schema)
 
     def _parquet(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for opened, one in self._opened(fs, ranges):
-            for batch in parquet.batches(opened.file(), one, schema.names):
+            for batch in self._sound(one, parquet.batches(opened.file(), one, schema.names)):
                 yield rows.conform(batch, schema)
 
     def _binary(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for opened, one in self._opened(fs, ranges):
-            columns = {
-                "path": pa.array([places.url_of(self.options, one.extent.path)]),
-                "modificationTime": pa.array([_modified(opened.view)], pa.timestamp("us", "UTC")),
-                "length": pa.array([one.size]),
-                "content": pa.array([opened.read(one.start, one.end)]),
-            }
-            yield rows.conform(pa.record_batch(columns), schema)
+            for content in self._sound(one, (opened.read(*span) for span in [(one.start, one.end)])):
+                columns = {
+                    "path": pa.array([places.url_of(self.options, one.extent.path)]),
+                    "modificationTime": pa.array([_modified(opened.view)], pa.timestamp("us", "UTC")),
+                    "length": pa.array([one.size]),
+                    "content": pa.array([content]),
+                }
+                yield rows.conform(pa.record_batch(columns), schema)
 
 
 def infer_schema(options: Options) -> Any:
@@ -155,27 +195,40 @@ def infer_schema(options: Options) -> Any:
     if options.format == BINARY:
         return BINARY_SCHEMA
     fs = places.filesystem(options)
-    found = [view for view in places.find(fs, options.places) if view.size]
+    found = [view for view in places.find(fs, options).views.values() if view.size]
     if options.format == JSON:
-        return rows.spark_schema(jsonlines.infer(_sample(fs, found, options.sample_bytes)))
+        return rows.spark_schema(jsonlines.infer(_sample(fs, found, options)))
     for view in found:
         opened = Opened(fs, view)
-        if options.format == PARQUET:
-            return rows.spark_schema(parquet.schema(opened.file()))
-        schema = ipc.schema(opened.read, _extent(view))
+        try:
+            schema = parquet.schema(opened.file()) if options.format == PARQUET else _arrow_schema(opened)
+        except CORRUPT:
+            if not options.skips_corrupt:
+                raise
+            continue  # it is named when it is read
         if schema is not None:
             return rows.spark_schema(schema)
     raise ValueError(f"no {options.format} is there to learn the columns from: give .schema(...)")
 
 
-def _sample(fs: RollingFileSystem, views: Sequence[View], size: int) -> Iterator[bytes]:
-    """Lines of as many segments as `size` bytes allow."""
+def _arrow_schema(opened: Opened) -> pa.Schema | None:
+    return ipc.schema(opened.read, _extent(opened.view))
+
+
+def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> Iterator[bytes]:
+    """Lines of as many segments as the size of a sample allows."""
+    size = options.sample_bytes
     each = max(SAMPLE_BYTES_MIN, size // max(len(views), 1))
     for view in views:
         extent, opened = _extent(view), Opened(fs, view)
         upto = min(extent.start + min(each, size), extent.end)
-        for block in records.blocks(opened.read, extent.start, extent.start, upto, extent.end):
-            yield from bytes(block).split(records.FEED)
+        try:
+            for block in records.blocks(opened.read, extent.start, extent.start, upto, extent.end):
+                yield from bytes(block).split(records.FEED)
+        except CORRUPT:
+            if not options.skips_corrupt:
+                raise
+            continue  # it is named when it is read
         size -= upto - extent.start
         if size <= 0:
             return

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
@@ -19,7 +20,8 @@ def spark_schema(schema: pa.Schema) -> Any:
     """The Spark schema for what an Arrow schema says."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    # what comes later may have nulls, whatever the first data says of itself
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True).toNullable()
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -28,13 +30,27 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     Raises
     ------
     pyarrow.ArrowInvalid
-        A value does not fit the type that the schema has.
+        A value does not fit the type that the schema has; the message names the column.
     """
     if batch.schema.equals(schema):
-        return batch
+        return checked(batch.replace_schema_metadata(schema.metadata))
     if not len(schema):
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
-    return pa.record_batch([_column(batch, field) for field in schema], schema=schema)
+    return checked(pa.record_batch([_column(batch, field) for field in schema], schema=schema))
+
+
+def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, if no column has nulls that may have none: Spark does not look, and would read any value there.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        One has; the message names it.
+    """
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if _has_forbidden(column, field):
+            raise pa.ArrowInvalid(f"column {field.name!r} has nulls, but by its schema it is NOT NULL")
+    return batch
 
 
 def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
@@ -57,5 +73,38 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     if index < 0:
         return pa.nulls(batch.num_rows, field.type)
     column = batch.column(index)
-    # Spark's times are microseconds: it drops nanoseconds too
-    return column.cast(field.type, safe=not pa.types.is_timestamp(field.type))
+    try:
+        # Spark's times are microseconds: it drops nanoseconds too
+        return column.cast(field.type, safe=not pt.is_timestamp(field.type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise pa.ArrowInvalid(f"column {field.name!r} of type {column.type} is no {field.type}: {error}") from error
+
+
+def _has_forbidden(column: pa.Array, field: pa.Field) -> bool:
+    """Whether there is a null where a field, or one in it, is not nullable."""
+    if not field.nullable and column.null_count:
+        return True
+    inner = _inner(field.type)
+    if not any(_forbids(one) for one in inner):
+        return False
+    there = column.drop_null()
+    if pt.is_struct(field.type):
+        parts = [there.field(index) for index in range(len(inner))]
+    elif pt.is_map(field.type):
+        parts = [there.cast(pa.list_(pa.struct([field.type.key_field, field.type.item_field]))).flatten().field(1)]
+    else:
+        parts = [there.flatten()]
+    return any(_has_forbidden(part, one) for part, one in zip(parts, inner, strict=True))
+
+
+def _forbids(field: pa.Field) -> bool:
+    return not field.nullable or any(_forbids(one) for one in _inner(field.type))
+
+
+def _inner(kind: pa.DataType) -> list[pa.Field]:
+    """The fields in a type whose nulls are its own business; the keys of a map are none."""
+    if pt.is_struct(kind):
+        return list(kind)
+    if pt.is_map(kind):
+        return [kind.item_field]
+    return [kind.value_field] if pt.is_list(kind) else []

@@ -8,14 +8,16 @@ a restarted driver or by a slow twin of it, finds that its rows are there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError
-from rollingfs.spark.source.commits import Parts, Receipt, received
+from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, SegmentSealedError
+from rollingfs.spark.source.commits import QUERY_ID, Parts, Receipt, received
 from rollingfs.spark.source.options import Options
+from rollingfs.transitions import check_attrs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +27,9 @@ logger = logging.getLogger("pyspark_rollingfs")
 
 ATTRIBUTE_PREFIX = "spark/"
 TRIES_MAX = 16
+BATCH_ID = "streaming.sql.batchId"
+"""Where Spark tells tasks the number of the batch."""
+QUERIES_SHOWN_MAX = 8
 
 
 class RollingStreamWriter(DataSourceStreamArrowWriter):
@@ -32,10 +37,58 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self._parts = Parts(options, schema, overwrite=overwrite)
+        self._attrs: Mapping[str, str] = {}
+        """What the target had when the batch was planned."""
+        self._is_sealed = False
+
+    def check_target(self) -> None:
+        """Refuse, before any task, a target that the commit would refuse.
+
+        Raises
+        ------
+        OSError
+            See `Parts.check_target`. A target that is sealed, or full of attributes, is refused by `write`, which knows
+            the batch: it may be in it already.
+        """
+        header = self._parts.check_target(may_be_sealed=True)
+        if header is not None and not self._parts.overwrite:
+            self._attrs, self._is_sealed = dict(header.attrs), header.sealed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
-        """Stage the rows of one task."""
+        """Stage the rows of one task.
+
+        Raises
+        ------
+        SegmentSealedError, ValueError
+            The target takes no bytes, or no attribute, and the batch is not in it; nothing was staged.
+        """
+        context: Any = TaskContext.get()
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        if query is not None and batch is not None:
+            self._check_batch(f"{ATTRIBUTE_PREFIX}{query}", int(batch))
         return self._parts.stage(iterator)
+
+    def _check_batch(self, key: str, batch: int) -> None:
+        last = self._attrs.get(key)
+        if last is not None and int(last) >= batch:
+            return
+        if self._is_sealed:
+            raise SegmentSealedError(f"{self._parts.url} is sealed; it takes no more batches, and lacks this one")
+        self._check_full(self._attrs, key, batch)
+
+    def _check_full(self, attrs: Mapping[str, str], key: str, batch: int) -> None:
+        """Refuse a query that a target has no room to remember, with the way to make room."""
+        try:
+            check_attrs({**attrs, key: str(batch)})
+        except ValueError as error:
+            known = [f"{name} (batch {value})" for name, value in attrs.items() if name.startswith(ATTRIBUTE_PREFIX)]
+            more = f" and {len(known) - QUERIES_SHOWN_MAX} more" if len(known) > QUERIES_SHOWN_MAX else ""
+            shown = (", ".join(known[:QUERIES_SHOWN_MAX]) or "none") + more
+            raise ValueError(
+                f"{self._parts.url} has no room for attribute {key}, by which the sink knows its batches; nothing was "
+                "written. Remove those of queries whose checkpoints will never be used again, by "
+                f'fs.append(path, b"", attrs={{"{ATTRIBUTE_PREFIX}…": None}}). It has, the oldest query first: {shown}'
+            ) from error
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the batch, unless it is there.
@@ -51,24 +104,34 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
         if len(queries) != 1 or None in queries:
             raise RuntimeError(f"the tasks of batch {batchId} must name one query, but name {queries}")
         key = f"{ATTRIBUTE_PREFIX}{queries.pop()}"
+        failure: OSError | None = None
         for _ in range(TRIES_MAX):
-            last = self._last(key)
+            try:
+                attrs = self._look()
+            except OSError as error:
+                if failure is not None:
+                    raise failure from error  # what happened first is what matters
+                raise
+            last = attrs.get(key)
             if last is not None and int(last) >= batchId:
                 logger.info("%s: batch %d is committed already (%s)", self._parts.url, batchId, key)
                 return
+            if not self._parts.overwrite:
+                self._check_full(attrs, key, batchId)
             try:
                 self._parts.commit(messages, {key: str(batchId)}, {key: last})
             except (AttributeMismatchError, AppendOutcomeUnknown) as error:
                 failure = error  # somebody else was faster, or it may be there: look again
                 continue
             return
+        assert failure is not None
         raise failure
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Delete nothing, for the same reason as in a batch write."""
         self._parts.abort(messages)
 
-    def _last(self, key: str) -> str | None:
-        """The number of the last batch that the query committed."""
+    def _look(self) -> Mapping[str, str]:
+        """The attributes that the target has now: of each query, the number of the last batch that it committed."""
         view = self._parts.view()
-        return dict(view.header.attrs).get(key) if view is not None and view.header is not None else None
+        return view.header.attrs if view is not None and view.header is not None else {}

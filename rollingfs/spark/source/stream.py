@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from rollingfs.errors import SegmentTruncatedError
+from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
 from rollingfs.lookup import View
 from rollingfs.spark.source import ipc, partitions, places, progress, records
 from rollingfs.spark.source.opened import Opened
 from rollingfs.spark.source.options import ARROW, JSON, LATEST, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.progress import Mark
-from rollingfs.spark.source.read import Ranges, RowReader
+from rollingfs.spark.source.read import CORRUPT, Ranges, RowReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,8 @@ class DataLossError(SegmentTruncatedError):
 class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what is appended, in batches of whole records.
 
-    Lines end with a line feed, or where a sealed segment ends; of Arrow, whole IPC streams are taken.
+    Lines end with a line feed, or where a sealed segment ends; of Arrow, whole IPC streams are taken. What a look at
+    the store has shown is believed as long as a header is (``header_cache_s``): Spark asks a hundred times a second.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -47,6 +49,10 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For Trigger.AvailableNow: where everything ended when the query began."""
         self._aligned: dict[str, tuple[Any, int]] = {}
         """Ends that were looked for before: an idle stream reads nothing."""
+        self._found = places.Found({}, {})
+        self._looked_at_s: float | None = None
+        self._idle_at: dict[str, Any] | None = None
+        """Where the query stood when the last look showed nothing more to read."""
 
     # -- where it stands ---------------------------------------------------------------------------------------
 
@@ -54,14 +60,15 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins: the first retained bytes, or the present ends."""
         is_latest = self.options.starting_offset == LATEST
         marks = {}
-        for view in self._views():
+        for view in self._look().views.values():
             offset = self._end(view, view.start, view.length) if is_latest else view.start
             marks[view.path] = Mark(places.identity(view), offset)
         return progress.format_offset(marks)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where everything ends now."""
-        self._ends = {view.path: Mark(places.identity(view), view.length) for view in self._views()}
+        views = self._look(fresh=True).views
+        self._ends = {path: Mark(places.identity(view), view.length) for path, view in views.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """``maxBytesPerTrigger``."""
@@ -76,25 +83,43 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         DataLossError
             Unread bytes are gone, and the options do not say to go on without them.
         """
-        before = progress.parse(start)
-        views = {view.path: view for view in self._views()}
-        self._check_gone(before, views)
+        found = self._look()
+        if start == self._idle_at:
+            return start
+        before, views = progress.parse(start), found.views
+        self._check_gone(before, found)
         begins = {path: self._begin(view, before.get(path)) for path, view in views.items()}
         backlogs = {path: max(0, self._limit(path, view) - begins[path]) for path, view in views.items()}
         shares = backlogs
         if isinstance(limit, ReadMaxBytes):
             shares = partitions.share({path: size for path, size in backlogs.items() if size}, limit.max_bytes)
-        marks = {}
+        # what cannot be read now may be mended: it is gone on with where the query was
+        marks = {
+            path: Mark(known.identity, known.offset, None, known.sealed)
+            for path, known in before.items()
+            if path in found.corrupt
+        }
         for path, view in views.items():
             end = self._end(view, begins[path], begins[path] + shares[path]) if shares.get(path) else begins[path]
             known = before.get(path)
             is_next = known is not None and known.offset == begins[path] and places.is_same(view, known.identity)
             is_done = places.is_sealed(view) and end == view.length
             marks[path] = Mark(places.identity(view), end, None if is_next else begins[path], is_done)
-        return progress.format_offset(marks) if _has_moved(before, marks) else start
+        if _has_moved(before, marks):
+            return progress.format_offset(marks)
+        self._idle_at = start
+        return start
 
-    def _views(self) -> list[View]:
-        return places.find(places.filesystem(self.options), self.options.places)
+    def _look(self, *, fresh: bool = False) -> places.Found:
+        """What is there, as a look has shown that is no older than headers are believed."""
+        fs = places.filesystem(self.options)
+        now_s = time.monotonic()
+        if fresh or self._looked_at_s is None or now_s - self._looked_at_s >= fs._client.headers.cache_s:
+            before, self._found = self._found, places.find(fs, self.options)
+            self._looked_at_s, self._idle_at = now_s, None
+            if self._found.corrupt and self._found.corrupt.keys() != before.corrupt.keys():
+                logger.warning("%s; they are skipped until they can be read (onCorrupt=skip)", self._found)
+        return self._found
 
     def _limit(self, path: str, view: View) -> int:
         """How far a segment may be read: with Trigger.AvailableNow, not beyond where it ended at first."""
@@ -118,9 +143,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lose(f"{view.path}: bytes {known.offset} to {view.start} were truncated away before they were read")
         return max(known.offset, view.start)
 
-    def _check_gone(self, before: Mapping[str, Mark], views: Mapping[str, View]) -> None:
+    def _check_gone(self, before: Mapping[str, Mark], found: places.Found) -> None:
         for path, mark in before.items():
-            if path not in views and not mark.sealed:
+            if path not in found.views and path not in found.corrupt and not mark.sealed:
                 self._lose(f"{path}: the segment is gone, and it was not sealed when it was read up to {mark.offset}")
 
     def _lose(self, what: str) -> None:
@@ -134,7 +159,11 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         key = (places.identity(view), begin, min(upto, limit), limit, places.is_sealed(view))
         known, end = self._aligned.get(view.path, (None, begin))
         if known != key:
-            end = self._align(Opened(places.filesystem(self.options), view), begin, min(upto, limit), limit)
+            try:
+                end = self._align(Opened(places.filesystem(self.options), view), begin, min(upto, limit), limit)
+            except CORRUPT as error:
+                self.rows.skip(Extent(view.path, places.identity(view), begin, limit), error)
+                end = begin  # until it can be read
             self._aligned[view.path] = (key, end)
         return end
 
@@ -167,6 +196,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         views = places.views_now(fs, [extent.path for extent in wanted])
         cut: list[Range] = []
         for extent, view in zip(wanted, views, strict=True):
+            if isinstance(view, CorruptHeaderError):
+                self.rows.skip(extent, view)
+                continue
             left = self._left(extent, view)
             if view is not None and left is not None:
                 cut += self.rows.cut(Opened(fs, view), left)

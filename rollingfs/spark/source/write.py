@@ -21,6 +21,16 @@ class RollingWriter(DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self._parts = Parts(options, schema, overwrite=overwrite)
 
+    def check_target(self) -> None:
+        """Refuse, before any task, a target that the commit would refuse.
+
+        Raises
+        ------
+        OSError
+            See `Parts.check_target`.
+        """
+        self._parts.check_target()
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
         """Stage the rows of one task; what a failed or doubled one has staged, collection finds."""
         return self._parts.stage(iterator)

@@ -1,0 +1,98 @@
+"""What `doctor` says of the workers. The job that it runs there is run in another Python, with what Spark sends."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.servers import require_module
+
+require_module("pyspark")
+
+import py4j.protocol
+import pyspark
+from pyspark.cloudpickle import dumps
+
+from rollingfs.spark.doctor import _python
+
+WORKER = """
+import pickle, sys
+sys.path.append(sys.argv[1])
+function = pickle.loads(sys.stdin.buffer.read())
+sys.stdout.buffer.write(pickle.dumps(function(0)))
+"""
+
+
+def spark_of(collect: Callable[[Any], list[Any]]) -> Any:
+    """A session whose workers do that with a function."""
+
+    def mapped(function: Any) -> Any:
+        return SimpleNamespace(collect=lambda: collect(function))
+
+    context = SimpleNamespace(parallelize=lambda values, count: SimpleNamespace(map=mapped))
+    return SimpleNamespace(sparkContext=context)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Any:
+    """A session whose workers have no package but what Spark brings."""
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").touch()
+    shutil.copytree(Path(pyspark.__file__).parent / "cloudpickle", tmp_path / "pyspark" / "cloudpickle")
+
+    def collect(function: Any) -> list[Any]:
+        command = [sys.executable, "-I", "-S", "-c", WORKER, str(tmp_path)]
+        done = subprocess.run(command, input=dumps(function), capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return [pickle.loads(done.stdout)]
+
+    return spark_of(collect)
+
+
+def test_workers_without_the_packages_are_told_apart_and_what_to_set_is_said(bare):
+    found = list(_python(bare))
+    assert [sentence.split(" is not installed for ")[0] for sentence in found] == ["rollingfs", "pyarrow"]
+    assert all("pip install 'rollingfs[spark]'" in sentence for sentence in found)
+    assert all("bin/python" in sentence and "PYSPARK_PYTHON" in sentence for sentence in found)
+
+
+def test_workers_with_the_same_lack_nothing_and_others_are_named_by_their_versions():
+    assert list(_python(spark_of(lambda function: [function(0)]))) == []
+    old = {"Python": "2.7.1", "rollingfs": "0.0.1"}
+    [python, package] = _python(spark_of(lambda function: [function(0) | old]))
+    assert "Python is 2.7.1 on the workers" in python
+    assert "PYSPARK_PYTHON" in python
+    assert "rollingfs is 0.0.1 on the workers" in package
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "org.apache.spark.SparkException: Job aborted: PythonException: Traceback (most recent call last):\n"
+            '  File "worker.py", line 1, in main\n    check()\nPySparkRuntimeError: [PYTHON_VERSION_MISMATCH] 3.9\n\n'
+            "\tat org.apache.spark.api\n\nDriver stacktrace:\n",
+            "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] 3.9",
+        ),
+        ('java.io.IOException: Cannot run program "python9": error=2\n\tat java', "Cannot run program"),
+    ],
+)
+def test_a_job_that_fails_is_told_by_its_cause_and_what_to_set(monkeypatch, text, why):
+    class FailedError(Exception):
+        java_exception = text
+
+    def fail(function: Any) -> list[Any]:
+        raise FailedError
+
+    monkeypatch.setattr(py4j.protocol, "Py4JJavaError", FailedError)
+    [sentence] = _python(spark_of(fail))
+    assert why in sentence
+    assert "PYSPARK_PYTHON" in sentence

@@ -1,0 +1,248 @@
+"""One corrupt segment among others: it fails the read that meets it, or is skipped and named. No session of Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from tests.servers import require_module
+
+require_module("pyarrow")
+require_module("pyspark")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
+
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError
+from rollingfs.spark.source import places, records, stream
+from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.read import RollingReader, infer_schema
+from rollingfs.spark.source.stream import RollingStreamReader
+
+CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
+SCHEMA = StructType().add("value", "string")
+NUMBERS = StructType().add("n", "long")
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    return RollingFileSystem("file", sync=False, header_cache_s=0)
+
+
+@pytest.fixture
+def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
+    """Three segments and a plain file; the header of the second is damaged. A deleted one, and one that is hidden."""
+    for name in ("a", "b", "in/c", "gone", "a/hidden"):
+        fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())
+    fs.rm(f"{tmp_path}/f/gone")
+    (tmp_path / "f" / "plain").write_bytes(b"plain\n")
+    Path(f"{tmp_path}/f/b$header").write_bytes(b"rubbish")
+    return tmp_path / "f"
+
+
+def options_of(path: Any, cache_s: float = 0, **options: Any) -> Any:
+    storage = json.dumps({"rolling": {"header_cache_s": cache_s}})
+    return parse_options({"path": str(path), "storage_options": storage, **options})
+
+
+def read(path: Any, schema: StructType = SCHEMA, **options: Any) -> list[Any]:
+    reader = RollingReader(options_of(path, **options), schema)
+    return [
+        value for part in reader.partitions() for batch in reader.read(part) for value in batch.column(0).to_pylist()
+    ]
+
+
+# -- headers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["", "/*", "/[ab]*", "/b"])
+def test_a_corrupt_header_fails_the_read_by_its_name_and_says_how_to_go_on(folder, place):
+    with pytest.raises(CorruptHeaderError, match=r"^1 of \d segments cannot be read: .*/f/b \(.*onCorrupt=skip"):
+        read(f"{folder}{place}")
+
+
+@pytest.mark.parametrize(
+    ("place", "rows"), [("", ["a", "in/c", "plain"]), ("/*", ["a", "in/c", "plain"]), ("/[ab]", ["a"]), ("/b", [])]
+)
+def test_a_segment_with_a_corrupt_header_is_skipped_and_named_with_their_number(folder, caplog, place, rows):
+    assert read(f"{folder}{place}", onCorrupt="skip") == rows
+    [record] = [record for record in caplog.records if "onCorrupt" in record.getMessage()]
+    assert record.getMessage().startswith(f"1 of {len(rows) + 1} segments cannot be read: {folder}/b (")
+
+
+def test_columns_are_learnt_of_what_is_not_corrupt(fs, tmp_path):
+    def arrow(name: str) -> bytes:
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, (batch := pa.record_batch({name: [1]})).schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue()
+
+    for name in ("a", "b", "c"):
+        fs.create(f"{tmp_path}/f/{name}", CHUNKS)
+        fs.append(f"{tmp_path}/f/{name}", arrow(name) if name != "a" else arrow(name) * 9)
+    Path(f"{tmp_path}/f/a$header").write_bytes(b"rubbish")
+    damage(tmp_path / "f" / "b")
+    with pytest.raises(CorruptHeaderError):
+        infer_schema(options_of(tmp_path / "f", format="arrow"))
+    assert infer_schema(options_of(tmp_path / "f", format="arrow", onCorrupt="skip")).names == ["c"]
+    with pytest.raises(CorruptChunkError):
+        infer_schema(options_of(tmp_path / "f" / "b", format="json"))
+
+
+def test_what_is_to_be_done_with_corrupt_segments_is_fail_or_skip():
+    with pytest.raises(ValueError, match="option onCorrupt is 'ignore': it must be one of fail, skip"):
+        options_of("/x", onCorrupt="ignore")
+
+
+# -- chunks ------------------------------------------------------------------------------------------------------
+
+
+def damage(path: Path, nth: int = 0) -> None:
+    """Cut a chunk short."""
+    chunk = sorted(Path(f"{path}$chunks").glob("0*"))[nth]
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+
+
+def content(kind: str) -> bytes:
+    if kind == "parquet":
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"n": list(range(500))}), sink, row_group_size=50)
+        return sink.getvalue()
+    if kind == "arrow":
+        sink = io.BytesIO()
+        batch = pa.record_batch({"n": list(range(500))})
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return sink.getvalue()
+    return b"".join(b'{"n": %d}\n' % n for n in range(500))
+
+
+@pytest.mark.parametrize("kind", ["text", "json", "arrow", "parquet", "binary"])
+def test_corrupt_bytes_are_skipped_before_any_of_their_rows_is_given_out(fs, tmp_path, caplog, kind):
+    for name in ("bad", "good"):
+        fs.create(f"{tmp_path}/f/{name}", CHUNKS)
+        fs.append(f"{tmp_path}/f/{name}", content(kind))
+    damage(tmp_path / "f" / "bad")
+    schema = {"text": SCHEMA, "binary": StructType().add("length", "long")}.get(kind, NUMBERS)
+    with pytest.raises(CorruptChunkError):
+        read(tmp_path / "f", schema, format=kind)
+    found = read(tmp_path / "f", schema, format=kind, onCorrupt="skip")
+    assert found == read(tmp_path / "f" / "good", schema, format=kind)
+    assert found
+    assert f"{tmp_path}/f/bad: bytes 0 to " in caplog.text
+    assert "are skipped (onCorrupt=skip)" in caplog.text
+
+
+def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_error(fs, tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "LOCAL_BLOCK_BYTES", 1000)
+    path = tmp_path / "s"
+    fs.create(str(path), CHUNKS)
+    fs.append(str(path), content("json"))
+    damage(path, 3)
+    with pytest.raises(CorruptChunkError, match=r"/s: bytes 0 to \d+ cannot be skipped: rows of them were read before"):
+        read(path, onCorrupt="skip")
+
+
+def test_a_header_that_is_damaged_between_the_plan_and_the_task_is_treated_likewise(fs, tmp_path, caplog):
+    for option in ("fail", "skip"):
+        path = tmp_path / option
+        fs.overwrite(str(path), b"a\n")
+        reader = RollingReader(options_of(path, onCorrupt=option), SCHEMA)
+        [part] = reader.partitions()
+        Path(f"{path}$header").write_bytes(b"rubbish")
+        if option == "fail":
+            with pytest.raises(CorruptHeaderError):
+                list(reader.read(part))
+        else:
+            assert list(reader.read(part)) == []
+            assert "bytes 0 to 2 are skipped" in caplog.text
+
+
+# -- streams -----------------------------------------------------------------------------------------------------
+
+
+def streamed(path: Any, **options: Any) -> RollingStreamReader:
+    return RollingStreamReader(options_of(path, **options), SCHEMA)
+
+
+def step(source: RollingStreamReader, start: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    end = json.loads(json.dumps(source.latestOffset(json.loads(json.dumps(start)), ALL)))
+    parts = source.partitions(start, end)
+    return [value for part in parts for batch in source.read(part) for value in batch.column(0).to_pylist()], end
+
+
+def test_a_stream_leaves_a_segment_alone_while_its_header_is_corrupt_and_goes_on_where_it_was(fs, tmp_path, caplog):
+    for name in ("a", "b"):
+        fs.overwrite(f"{tmp_path}/f/{name}", f"{name} one\n".encode())
+    source = streamed(tmp_path / "f", onCorrupt="skip")
+    rows, at = step(source, source.initialOffset())
+    assert rows == ["a one", "b one"]
+    header = Path(f"{tmp_path}/f/b$header")
+    fs.append(f"{tmp_path}/f/b", b"b two\n")
+    sound = header.read_bytes()
+    header.write_bytes(b"rubbish")
+    fs.append(f"{tmp_path}/f/a", b"a two\n")
+    with pytest.raises(CorruptHeaderError):
+        step(streamed(tmp_path / "f"), at)
+    rows, at = step(source, at)
+    assert rows == ["a two"]
+    assert step(source, at) == ([], at)
+    assert caplog.text.count("1 of 2 segments cannot be read") == 1
+    header.write_bytes(sound)
+    assert step(source, at)[0] == ["b two"]
+
+
+def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_those_that_a_task_meets(
+    fs, tmp_path, caplog
+):
+    for name in ("a", "b"):
+        fs.create(f"{tmp_path}/f/{name}", CHUNKS)
+        fs.append(f"{tmp_path}/f/{name}", content("json"))
+    damage(tmp_path / "f" / "a", -1)
+    source = streamed(tmp_path / "f", onCorrupt="skip")
+    rows, at = step(source, source.initialOffset())
+    assert rows == read(tmp_path / "f" / "b")
+    assert at[f"{tmp_path}/f/a"]["offset"] == 0
+    fs.append(f"{tmp_path}/f/a", b"sound\n")
+    with pytest.raises(CorruptChunkError):
+        step(streamed(tmp_path / "f"), at)
+    assert step(source, at)[0] == []
+    assert f"{tmp_path}/f/a: bytes 0 to {len(content('json')) + 6} are skipped" in caplog.text
+
+
+def test_an_idle_stream_looks_at_the_store_as_seldom_as_headers_are_believed(fs, tmp_path, monkeypatch):
+    """Spark asks every 10 ms where there is no trigger: 683 requests in 10 s for one idle segment."""
+    path = str(tmp_path / "s")
+    fs.overwrite(path, b"one\ntwo\n")
+    clock, looks = SimpleNamespace(now=100.0), []
+    find = places.find
+    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(places, "find", lambda *args: looks.append(args) or find(*args))
+    source = streamed(path, cache_s=1)
+    start = source.initialOffset()
+    rows, at = step(source, start)
+    assert (rows, len(looks)) == (["one", "two"], 1)
+    fs.append(path, b"three\n")
+    for _ in range(100):
+        assert source.latestOffset(at, ALL) is at
+    assert len(looks) == 1
+    clock.now += 1
+    rows, at = step(source, at)
+    assert (rows, len(looks)) == (["three"], 2)
+    clock.now += 1
+    for _ in range(100):
+        assert source.latestOffset(at, ALL) is at
+        clock.now += 0.01
+    assert len(looks) == 3
+    fs.append(path, b"four\n")
+    source.prepareForTriggerAvailableNow()
+    assert step(source, at)[0] == ["four"]
