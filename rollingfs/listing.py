@@ -72,39 +72,6 @@ class Scan:
         return [folder for folder in self.folders if folder not in self.views]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sorted:
-    """The entries of a listing by what they are."""
-
-    headers: dict[str, str | None]
-    """The tokens of header files, by segment."""
-    files: tuple[FileInfo, ...]
-    folders: tuple[str, ...]
-    is_removed: bool
-
-    @staticmethod
-    def of(entries: Iterable[FileInfo]) -> _Sorted:
-        headers: dict[str, str | None] = {}
-        files, folders, is_removed = [], [], False
-        for entry in entries:
-            name = entry.path.rpartition("/")[2]
-            if entry.is_folder:
-                folders += [] if names.CHUNKS_SUFFIX in name else [entry.path]
-            elif name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
-                headers[names.segment_of_header(entry.path)] = entry.token
-            elif name == names.REMOVED_NAME:
-                is_removed = True
-            elif not names.is_hidden(name):
-                files.append(entry)
-        return _Sorted(headers, tuple(files), tuple(folders), is_removed)
-
-    def undecided(self, last: str) -> tuple[FileInfo, ...]:
-        """The files whose header, which may be a tombstone of theirs, would come after the `last` path of a page."""
-        return tuple(
-            file for file in self.files if file.path not in self.headers and names.header_path(file.path) > last
-        )
-
-
 class Listings:
     """Reads folders, and says what a path is.
 
@@ -146,87 +113,6 @@ class Listings:
         except FileNotFoundError:
             return False
         return True
-
-    async def is_folder(self, path: str) -> bool:
-        """Whether there is such a folder (a segment may have the same name)."""
-        if names.is_reserved(path):
-            return False
-        if (self.backend.has_folders or self.is_top(path)) and not await self.backend.is_folder(path):
-            return False
-        return await self._is_alive(path)
-
-    async def _is_alive(self, folder: str) -> bool:
-        """Whether a folder exists for users; where the backend has folders, one that it shows."""
-        if self.is_top(folder):
-            return True
-        if self.backend.has_folders and not await self.is_removed(folder):
-            return True
-        try:
-            return await self._has_content(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-
-    def is_top(self, folder: str) -> bool:
-        """Whether a folder is there without being made: the root, a bucket."""
-        return folder in ("", "/") or (not self.backend.has_folders and "/" not in folder)
-
-    async def is_removed(self, folder: str) -> bool:
-        """Whether a folder is marked as removed."""
-        try:
-            await self.backend.stat(removed_path(folder))
-        except FileNotFoundError:
-            return False
-        return True
-
-    async def _has_content(self, folder: str) -> bool:
-        """Whether anything lives in a folder; looks at no more pages and headers than it takes to find one alive."""
-        place, is_bare = None, True
-        undecided: Sequence[FileInfo] = ()
-        while True:
-            page = await self.backend.list_page(folder, place)
-            place, is_bare = page.next_place, is_bare and not page.entries
-            found = _Sorted.of((*undecided, *page.entries))
-            undecided = found.undecided(page.entries[-1].path if page.entries else "") if place is not None else ()
-            if await self._is_any_alive(found, undecided):
-                return True
-            if place is None:
-                # without entries it is there by itself, or by its marker, or the backend does not tell
-                return is_bare and await self.backend.is_folder(folder)
-
-    async def _is_any_alive(self, found: _Sorted, undecided: Sequence[FileInfo]) -> bool:
-        """Whether anything lives among the entries of a page."""
-        if any(file.path not in found.headers and file not in undecided for file in found.files):
-            return True
-        if await self._is_any_live(found.headers):
-            return True
-        for file in found.files:  # some lie beside a tombstone
-            if file.path in found.headers and not names.is_ledger(file.path):
-                loaded = await self._loaded(file.path, found.headers[file.path])
-                if loaded.live or await self._is_visible(file, loaded):
-                    return True
-        for folder in found.folders:
-            if await self._is_alive(folder):
-                return True
-        return False
-
-    async def _is_any_live(self, headers: Mapping[str, str | None]) -> bool:
-        """Whether one of these segments, given with its token, exists; ledgers do not count."""
-        unknown = []
-        for path, token in headers.items():
-            if names.is_ledger(path):
-                continue
-            loaded = self.client.headers.by_token(path, token)
-            if loaded is None:
-                unknown.append(path)
-            elif loaded.live:
-                return True
-        count = 1
-        while unknown:
-            batch, unknown = unknown[:count], unknown[count:]
-            if any(loaded.live for loaded in await self.gather([partial(self._loaded, path, None) for path in batch])):
-                return True
-            count = min(2 * count, self.backend.requests_max)
-        return False
 
     # -- one folder ----------------------------------------------------------------------------------------
 

@@ -82,6 +82,8 @@ class WriteFile(CommitsByClose):
     ------
     FileExistsError
         ``"xb"``: something is there.
+    IsADirectoryError
+        ``"xb"``, ``"ab"``: a folder with something in it is there; ``"wb"`` finds that out when it uploads or commits.
     SegmentSealedError
         ``"ab"``: the segment is sealed.
     FencedError
@@ -138,6 +140,7 @@ class WriteFile(CommitsByClose):
         try:
             await self._client.lookup.view(self.path, fresh=True)
         except FileNotFoundError:
+            await self._client.contents.check_no_folder(self.path)
             return
         raise FileExistsError(17, "A segment or a file is there already", self.path)
 
@@ -147,6 +150,7 @@ class WriteFile(CommitsByClose):
             view = await self._client.lookup.view(self.path, fresh=True)
         except FileNotFoundError:
             if owner is None:
+                await self._client.contents.check_no_folder(self.path)
                 return
             header = await self._created()
         else:
