@@ -100,18 +100,26 @@ class Contents:
             return False
         if (self.backend.has_folders or self.is_top(path)) and not await self.backend.is_folder(path):
             return False
-        return await self.is_alive(path)
+        # only what the store itself shows is there although we may not look into it
+        return await (self.is_alive(path) if self.backend.has_folders else self._is_alive(path))
 
-    async def is_alive(self, folder: str) -> bool:
-        """Whether a folder exists for users; where the backend has folders, one that it shows."""
+    async def _is_alive(self, folder: str) -> bool:
         if self.is_top(folder):
             return True
-        if self.backend.has_folders and not await self.is_removed(folder):
-            return True
         try:
+            if self.backend.has_folders and not await self.is_removed(folder):
+                return True
             return await self._has_content(folder)
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+    async def is_alive(self, folder: str) -> bool:
+        """Whether a folder that the backend shows exists for users; so does one that we may not look into."""
+        try:
+            return await self._is_alive(folder)
+        except PermissionError as error:
+            logger.info("%s: whether anything is in the folder is not known: %s", folder, error)
+            return True
 
     def is_top(self, folder: str) -> bool:
         """Whether a folder is there without being made: the root, a bucket."""
@@ -194,10 +202,10 @@ class Contents:
     # -- what is in the way --------------------------------------------------------------------------------
 
     async def room(self, path: str, loaded: Loaded) -> FileInfo | None:
-        """The plain file where there is no segment, for whoever wants to make one; where there is neither, `loaded`
-        being what was read of the header, no folder may be in the way.
+        """The plain file where no segment is (`loaded` is what was read of its header), for whoever wants to make one.
 
-        Over an async backend the folder is looked for beside the file, so that it costs no time.
+        Without a plain file no folder may be in the way. Over an async backend it is looked for beside the file, so
+        that it costs no time.
 
         Raises
         ------
