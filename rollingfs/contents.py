@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from rollingfs import names
 from rollingfs.backend.contract import Backend, FileInfo
-from rollingfs.errors import CorruptHeaderError, FolderOccupiedError
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError, FolderOccupiedError
 from rollingfs.headers import Headers, Loaded
 from rollingfs.lookup import Lookup, is_shadowed
 from rollingfs.runtime import Runtime
@@ -31,11 +31,11 @@ NAMES_COUNTED_MAX = 16
 
 
 def is_of_entry(error: OSError) -> bool:
-    """Whether an error says something of one file only: its header is damaged, too new, or not to be read by us.
+    """Whether an error says something of one file only: it is damaged, too new, or not to be read by us.
 
     Any other says that the store does not answer, and nothing of the file.
     """
-    return isinstance(error, CorruptHeaderError | PermissionError) or error.errno == errno.EINVAL
+    return isinstance(error, CorruptHeaderError | CorruptChunkError | PermissionError) or error.errno == errno.EINVAL
 
 
 def removed_path(folder: str) -> str:
