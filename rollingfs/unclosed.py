@@ -67,9 +67,9 @@ def _at_exit() -> None:
 
 def tell_lost(path: str, lost: int, *, at_exit: bool) -> None:
     """Warn that bytes are lost: a WARNING in the log, on standard error if no log is kept, and a `ResourceWarning`."""
-    when = "the program ends and the file is not closed" if at_exit else "the file was not closed"
+    when = "the program ends" if at_exit else "the file was let go"
     message = (
-        f"{path}: {when}; {lost:,} bytes that were written to it are not committed, and are lost. "
+        f"{path}: {when}, and {lost:,} bytes that were written to it were never committed: they are lost. "
         "Open it by `with`, or call close() or commit()"
     )
     if logger.isEnabledFor(logging.WARNING):

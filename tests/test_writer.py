@@ -323,16 +323,18 @@ def test_a_file_closed_while_another_exception_is_handled_is_committed(site):
 def test_a_forgotten_file_commits_nothing(site, data):
     file = site.open("wb")
     file.write(data)
-    del file
-    gc.collect()
+    with pytest.warns(ResourceWarning, match=f"{len(data):,} bytes"):
+        del file
+        gc.collect()
     assert not site.is_there()
 
 
 def test_a_forgotten_text_file_commits_nothing(site):
     file = TextFile(site.open("wb"), encoding="utf-8")
     file.write("text")
-    del file
-    gc.collect()
+    with pytest.warns(ResourceWarning, match="4 bytes"):
+        del file
+        gc.collect()
     assert not site.is_there()
 
 
