@@ -19,7 +19,7 @@ from rollingfs.transitions import missing
 logger = logging.getLogger("rollingfs")
 
 ERRORS_SHOWN_MAX = 3
-_HOW_TO_DELETE = "To delete such a segment all the same, whatever it holds: rm(path, damaged=True)"
+_HOW_TO_DELETE = "To delete such a segment all the same, whatever it holds: rm(path, damaged=True); rm --damaged"
 
 
 class Folders:
