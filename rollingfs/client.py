@@ -9,6 +9,7 @@ from rollingfs.chunks import Chunks
 from rollingfs.clock import Clock
 from rollingfs.commit import Committer
 from rollingfs.concat import Concats
+from rollingfs.contents import Contents
 from rollingfs.fetch import Fetcher
 from rollingfs.headers import Headers
 from rollingfs.lookup import Lookup
@@ -58,7 +59,8 @@ class Client:
         self.committer = Committer(
             backend, self.runtime, self.headers, self.chunks, self.pages, timeout_s=commit_timeout_s, clock=clock
         )
-        self.segments = Segments(self.committer, self.lookup, policy or RollingPolicy())
+        self.contents = Contents(backend, self.runtime, self.headers, self.lookup)
+        self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())
         self.merges = Merges(self.committer, self.headers)
         self.committer.resolve = self.merges.resolve
         self.plain_copies = PlainCopies(self.committer, self.fetcher)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs import layout, names, transitions, words
+from rollingfs.adoption import shadow
 from rollingfs.append import grow
 from rollingfs.attempt import Attempt, Step
 from rollingfs.commit import Committer
@@ -31,7 +32,6 @@ from rollingfs.errors import (
 from rollingfs.header import MARKS_MAX, Adopted, Header, Mark, Merge
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item
-from rollingfs.lookup import is_shadowed, modified_ms
 from rollingfs.merges import Merges, is_merging
 from rollingfs.pages import PageGoneError
 from rollingfs.pins import Pin, format_pin, pin_path
@@ -148,6 +148,8 @@ class Concats:
             loaded = await self.committer.headers.load(target)
             if not loaded.live and await self.segments.adopt(target):
                 continue
+            if not loaded.live and guard.segment is None:
+                await self.segments.contents.check_no_folder(target)
             try:
                 found = transitions.check(loaded.header, guard, target)
             except transitions.MergeFoundError as merge:
@@ -195,6 +197,8 @@ class Concats:
             Nothing is at `path`.
         FencedError
             An exclusive owner holds one of the two.
+        FolderOccupiedError
+            A folder with something in it has the new name.
         """
         names.check_segment_name(target)
         if path == target:
@@ -220,7 +224,7 @@ class Concats:
             (frozen,) = await self._frozen(base.header, [source])
             adopted = base.header.adopted if base.header else None
             if not base.live:
-                adopted = await self._shadowed(target, base) or adopted
+                adopted = shadow(await self.segments.contents.room(target, base)) or adopted
             renamed = self._renamed(source, frozen, base.header, incarnation, adopted)
             hints = await self.committer.pages.hints(target, base.header.entries) if base.header else []
             return with_hints(renamed, hints, self.committer.now_ms())
@@ -231,14 +235,6 @@ class Concats:
                 await self.committer.finish_drops(target, header)
         except OSError as error:
             logger.info("%s: renamed, but not all of what it replaced could be deleted yet: %s", target, error)
-
-    async def _shadowed(self, target: str, base: Loaded) -> Adopted | None:
-        """The plain file that the new name hides."""
-        try:
-            plain = await self.committer.backend.stat(target)
-        except FileNotFoundError:
-            return None
-        return None if is_shadowed(base.header, plain) else Adopted(plain.token or "", modified_ms(plain))
 
     def _renamed(
         self, source: Source, frozen: Header, base: Header | None, incarnation: str, adopted: Adopted | None

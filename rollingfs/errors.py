@@ -39,6 +39,10 @@ class FencedError(RollingError):
     """Another owner holds the segment exclusively, or this handle's epoch has passed."""
 
 
+class FolderOccupiedError(RollingError, IsADirectoryError):
+    """A folder has this name, and a segment would hide what lies in it. Nothing was written."""
+
+
 class BadOffsetError(RollingError, ValueError):
     """An offset is not what was expected, or lies outside the segment. Nothing was written."""
 

@@ -21,6 +21,7 @@ from rollingfs.bridge import Bridge
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.clock import Clock
 from rollingfs.handle import Segment
+from rollingfs.listing import REPORT, check_on_error
 from rollingfs.methods import Methods
 from rollingfs.options import Target, make_policy, refuse_unknown, take_target_options
 from rollingfs.policy import RollingPolicy
@@ -304,9 +305,17 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             raise missing(path)
         return await Segment.open(self._client, self._bridge, path, self._strip)
 
-    def stream(self, path: str) -> Stream:
-        """The segments directly in a folder, to be cut, trimmed and kept within bounds as one; asks nothing yet."""
-        return Stream(self._client, self._verbs.listings, self._bridge, self._strip(path))
+    def stream(self, path: str, on_error: str = REPORT) -> Stream:
+        """The segments directly in a folder, to be cut, trimmed and kept within bounds as one; asks nothing yet.
+
+        Parameters
+        ----------
+        on_error
+            What its methods do about segments that cannot be read: ``"report"`` them and go on with the others, or
+            ``"raise"``.
+        """
+        found = check_on_error(on_error)
+        return Stream(self._client, self._verbs.listings, self._bridge, self._strip(path), found)
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Forget the headers that were seen: of one segment, or of all where the path is no segment seen."""

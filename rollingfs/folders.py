@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 from collections.abc import Iterable
 from functools import partial
 
 from rollingfs import names
 from rollingfs.client import Client
-from rollingfs.listing import Listings, removed_path
+from rollingfs.codec import parse_header
+from rollingfs.contents import removed_path
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.listing import REPORT, Listings, Scan
 from rollingfs.transitions import missing
+
+logger = logging.getLogger("rollingfs")
+
+ERRORS_SHOWN_MAX = 3
+_HOW_TO_DELETE = "To delete such a segment all the same, whatever it holds: rm(path, damaged=True); rm --damaged"
 
 
 class Folders:
@@ -110,13 +119,17 @@ class Folders:
             with contextlib.suppress(FileExistsError):
                 await self.backend.write(removed_path(path), [b""])
 
-    async def delete(self, path: str, *, recursive: bool = False, depth_max: int | None = None) -> None:
+    async def delete(
+        self, path: str, *, recursive: bool = False, depth_max: int | None = None, damaged: bool = False
+    ) -> None:
         """Delete a segment or plain file; with `recursive`, also a folder and all that is in it.
 
         Parameters
         ----------
         depth_max
             How many levels of a folder to empty; then the folders stay. None for all.
+        damaged
+            Also segments whose header cannot be read.
 
         Raises
         ------
@@ -126,11 +139,13 @@ class Folders:
             It is a folder, and `recursive` is false.
         FencedError
             An exclusive owner holds a segment.
+        CorruptHeaderError
+            The header of a segment cannot be read, and `damaged` is false; nothing was deleted.
         """
         if names.is_reserved(path):
             raise missing(path)
         try:
-            await self.delete_file(path)
+            await self.delete_file(path, damaged=damaged)
         except FileNotFoundError:
             if not await self.listings.is_folder(path):
                 raise
@@ -138,25 +153,36 @@ class Folders:
             return
         if not recursive:
             raise IsADirectoryError(errno.EISDIR, "It is a folder: remove it with recursive=True", path)
-        await self._delete_tree(path, depth_max)
+        await self._delete_tree(path, depth_max, damaged)
 
-    async def delete_all(self, paths: Iterable[str], *, recursive: bool, depth_max: int | None) -> None:
+    async def delete_all(
+        self, paths: Iterable[str], *, recursive: bool, depth_max: int | None, damaged: bool = False
+    ) -> None:
         """`delete` of several paths at once; one that lies in another of them goes with it."""
         listed = sorted(set(paths))
         outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
         await self.listings.gather(
-            [partial(self.delete, path, recursive=recursive, depth_max=depth_max) for path in outer]
+            [partial(self.delete, path, recursive=recursive, depth_max=depth_max, damaged=damaged) for path in outer]
         )
 
-    async def delete_file(self, path: str) -> None:
+    async def delete_file(self, path: str, *, damaged: bool = False) -> None:
         """Delete a segment or plain file; the folder it lies in stays, perhaps empty."""
-        await self.client.segments.delete(path)
+        await self._delete_file(path, damaged)
         await self.unmark(self.above(path))
 
-    async def _delete_tree(self, path: str, depth_max: int | None) -> None:
-        scans = await self.listings.tree(path, depth_max, hidden=True)
-        files = [file for scan in scans.values() for file in scan.views]
-        await self.listings.gather([partial(self._delete_gone, file) for file in files])
+    async def _delete_file(self, path: str, damaged: bool) -> None:
+        try:
+            await self.client.segments.delete(path)
+        except CorruptHeaderError as error:
+            if not damaged:
+                raise CorruptHeaderError(f"{error}. {_HOW_TO_DELETE}") from error
+            await self._delete_damaged(path)
+
+    async def _delete_tree(self, path: str, depth_max: int | None, damaged: bool) -> None:
+        scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
+        _check_readable(path, scans.values(), "deleted", damaged=damaged)
+        files = [file for scan in scans.values() for file in (*scan.views, *scan.unreadable)]
+        await self.listings.gather([partial(self._delete_gone, file, damaged) for file in files])
         if depth_max is None:
             await self._remove_all(scans, path)
 
@@ -167,9 +193,35 @@ class Folders:
                 await self._remove(folder)
         await self.unmark(self.above(top))
 
-    async def _delete_gone(self, path: str) -> None:
+    async def _delete_gone(self, path: str, damaged: bool) -> None:
         with contextlib.suppress(FileNotFoundError):  # somebody else deleted it meanwhile
-            await self.client.segments.delete(path)
+            await self._delete_file(path, damaged)
+
+    async def _delete_damaged(self, path: str) -> None:
+        """Delete a header that cannot be read, as it is now, and a plain file of its name; chunks wait for collection.
+
+        A writer that has the header as it was before cannot commit any more: its condition fails.
+        """
+        header = names.header_path(path)
+        while True:
+            try:
+                blob = await self.backend.read(header)
+                parse_header(blob.data, header)
+            except CorruptHeaderError:
+                pass
+            except FileNotFoundError:
+                break
+            else:
+                await self.client.segments.delete(path)  # it has been repaired
+                return
+            if not (await self.client.committer.abilities(path)).delete_if:
+                await self.backend.delete([header])
+                break
+            if await self.backend.delete_if(header, blob.token):
+                break
+        self.client.headers.forget(path)
+        logger.warning("%s: deleted with its header unread; what it held is left to collect(recursive=True)", path)
+        await self.client.segments.adoption.remove(path)
 
     # -- moving --------------------------------------------------------------------------------------------
 
@@ -216,10 +268,38 @@ class Folders:
     async def _move_tree(self, source: str, target: str) -> None:
         if target.startswith(f"{source}/"):
             raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}")
-        scans = await self.listings.tree(source, hidden=True)
+        scans = await self.listings.tree(source, hidden=True, on_error=REPORT)
+        _check_readable(source, scans.values(), "moved")
         for folder in scans:
             await self.make_all(target + folder[len(source) :], exist_ok=True)
         files = [file for scan in scans.values() for file in scan.views]
-        renames = [partial(self.client.concats.rename, file, target + file[len(source) :]) for file in files]
+        for file in [file for file in files if file in scans]:
+            # a segment of a folder's name comes first: once the folder holds something, it would be refused
+            await self.client.concats.rename(file, target + file[len(source) :])
+        renames = [
+            partial(self.client.concats.rename, file, target + file[len(source) :])
+            for file in files
+            if file not in scans
+        ]
         await self.listings.gather(renames)
         await self._remove_all(scans, source)
+
+
+def _check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:
+    """Refuse to begin with a tree of which not everything can be read.
+
+    Raises
+    ------
+    CorruptHeaderError, PermissionError
+        Headers that are damaged, unless these are to go as well; headers and folders that we may not read.
+    """
+    found = [error for scan in scans for error in (scan.error, *scan.unreadable.values()) if error is not None]
+    bad = [error for error in found if not (damaged and isinstance(error, CorruptHeaderError))]
+    if not bad:
+        return
+    shown = "; ".join(str(error) for error in bad[:ERRORS_SHOWN_MAX])
+    rest = f"; and {len(bad) - ERRORS_SHOWN_MAX} more" if len(bad) > ERRORS_SHOWN_MAX else ""
+    said = f"{path}: nothing was {what}, because not all in the folder can be read: {shown}{rest}"
+    if all(isinstance(error, CorruptHeaderError) for error in bad):
+        raise CorruptHeaderError(f"{said}. {_HOW_TO_DELETE}") from bad[0]
+    raise PermissionError(errno.EACCES, said) from bad[0]

@@ -1,26 +1,48 @@
 """What lies in folders: segments, plain files and folders, as of the call.
 
-A listing shows headers with their tokens, so that those seen before are not read again.
+A listing shows headers with their tokens, so that those seen before are not read again. An entry that cannot be read
+does not fail the listing of its folder, if the caller asks to have it reported: then it is shown with its error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from rollingfs import names
-from rollingfs.backend.contract import FileInfo, Listing
+from rollingfs.backend.contract import Listing
 from rollingfs.client import Client
-from rollingfs.headers import Loaded
-from rollingfs.lookup import View, is_shadowed
+from rollingfs.contents import Sorted
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.lookup import View
 from rollingfs.transitions import missing
 
 T = TypeVar("T")
 
 Info = dict[str, Any]
 """What fsspec calls a file's or folder's info."""
+
+OnError = Literal["raise", "report"]
+"""What a listing does about an entry that cannot be read: fail, or show it with its error."""
+RAISE: OnError = "raise"
+REPORT: OnError = "report"
+
+
+def check_on_error(on_error: str) -> OnError:
+    """Refuse what a listing cannot do about an entry that cannot be read.
+
+    Raises
+    ------
+    ValueError
+        It is neither ``"raise"`` nor ``"report"``.
+    """
+    if on_error == RAISE:
+        return RAISE
+    if on_error == REPORT:
+        return REPORT
+    raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
 
 
 def info_of(view: View) -> Info:
@@ -49,6 +71,11 @@ def info_of_folder(path: str) -> Info:
     return {"name": path, "size": 0, "type": "directory"}
 
 
+def info_of_unreadable(path: str, error: OSError) -> Info:
+    """The info of a segment or plain file of which only the error is known."""
+    return {"name": path, "size": None, "type": "file", "error": str(error)}
+
+
 @dataclass(frozen=True, slots=True)
 class Scan:
     """A folder as it was listed."""
@@ -60,6 +87,21 @@ class Scan:
     """Folders in it; whether they exist is another question, for they may hold nothing but tombstones."""
     stays: bool
     """Whether it exists though nothing may be in it."""
+    unreadable: dict[str, OSError] = field(default_factory=dict)
+    """Why segments and plain files that are not among the views cannot be read, by path."""
+    error: OSError | None = None
+    """Why the folder itself cannot be listed, if so."""
+
+    @property
+    def infos(self) -> dict[str, Info]:
+        """The infos of all that listings show but folders, by path."""
+        found = {path: info_of(view) for path, view in self.listed.items()}
+        return found | {path: info_of_unreadable(path, error) for path, error in self.errors.items()}
+
+    @property
+    def errors(self) -> dict[str, OSError]:
+        """The segments and plain files that cannot be read and that listings show."""
+        return {path: error for path, error in self.unreadable.items() if not names.is_ledger(path)}
 
     @property
     def listed(self) -> dict[str, View]:
@@ -72,49 +114,15 @@ class Scan:
         return [folder for folder in self.folders if folder not in self.views]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sorted:
-    """The entries of a listing by what they are."""
-
-    headers: dict[str, str | None]
-    """The tokens of header files, by segment."""
-    files: tuple[FileInfo, ...]
-    folders: tuple[str, ...]
-    is_removed: bool
-
-    @staticmethod
-    def of(entries: Iterable[FileInfo]) -> _Sorted:
-        headers: dict[str, str | None] = {}
-        files, folders, is_removed = [], [], False
-        for entry in entries:
-            name = entry.path.rpartition("/")[2]
-            if entry.is_folder:
-                folders += [] if names.CHUNKS_SUFFIX in name else [entry.path]
-            elif name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
-                headers[names.segment_of_header(entry.path)] = entry.token
-            elif name == names.REMOVED_NAME:
-                is_removed = True
-            elif not names.is_hidden(name):
-                files.append(entry)
-        return _Sorted(headers, tuple(files), tuple(folders), is_removed)
-
-    def undecided(self, last: str) -> tuple[FileInfo, ...]:
-        """The files whose header, which may be a tombstone of theirs, would come after the `last` path of a page."""
-        return tuple(
-            file for file in self.files if file.path not in self.headers and names.header_path(file.path) > last
-        )
-
-
 class Listings:
-    """Reads folders, and says what a path is.
-
-    On a store without folders one exists as long as something is in it. On a disk one exists until it is removed;
-    where tombstones have to stay in it, a hidden file says that it was.
-    """
+    """Reads folders, and says what a path is."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.backend = client.backend
+        self.is_folder = client.contents.is_folder
+        self.is_removed = client.contents.is_removed
+        self.is_top = client.contents.is_top
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
         """Call several at a time, as many as the store likes."""
@@ -122,148 +130,84 @@ class Listings:
 
     # -- one path ------------------------------------------------------------------------------------------
 
-    async def info(self, path: str, *, fresh: bool = False) -> Info:
+    async def info(self, path: str, *, fresh: bool = False, on_error: OnError = RAISE) -> Info:
         """What is at a path: a segment, else a plain file, else a folder.
 
         Raises
         ------
         FileNotFoundError
             None of them.
+        CorruptHeaderError
+            It is a segment whose header is damaged, or too new.
         """
         if names.is_reserved(path):
             raise missing(path)
         try:
-            return info_of(await self.client.lookup.view(path, fresh=fresh))
+            return await self._info_of_file(path, on_error, fresh=fresh)
         except FileNotFoundError:
             if await self.is_folder(path):
                 return info_of_folder(path)
             raise
 
+    async def _info_of_file(self, path: str, on_error: OnError, *, fresh: bool = True) -> Info:
+        try:
+            return info_of(await self.client.lookup.view(path, fresh=fresh))
+        except CorruptHeaderError as error:
+            if on_error == RAISE:
+                raise
+            return info_of_unreadable(path, error)
+
     async def is_there(self, path: str) -> bool:
         """Whether there is a segment, a plain file or a folder of this name now."""
         try:
-            await self.info(path, fresh=True)
+            await self.info(path, fresh=True, on_error=REPORT)
         except FileNotFoundError:
             return False
         return True
-
-    async def is_folder(self, path: str) -> bool:
-        """Whether there is such a folder (a segment may have the same name)."""
-        if names.is_reserved(path):
-            return False
-        if (self.backend.has_folders or self.is_top(path)) and not await self.backend.is_folder(path):
-            return False
-        return await self._is_alive(path)
-
-    async def _is_alive(self, folder: str) -> bool:
-        """Whether a folder exists for users; where the backend has folders, one that it shows."""
-        if self.is_top(folder):
-            return True
-        if self.backend.has_folders and not await self.is_removed(folder):
-            return True
-        try:
-            return await self._has_content(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-
-    def is_top(self, folder: str) -> bool:
-        """Whether a folder is there without being made: the root, a bucket."""
-        return folder in ("", "/") or (not self.backend.has_folders and "/" not in folder)
-
-    async def is_removed(self, folder: str) -> bool:
-        """Whether a folder is marked as removed."""
-        try:
-            await self.backend.stat(removed_path(folder))
-        except FileNotFoundError:
-            return False
-        return True
-
-    async def _has_content(self, folder: str) -> bool:
-        """Whether anything lives in a folder; looks at no more pages and headers than it takes to find one alive."""
-        place, is_bare = None, True
-        undecided: Sequence[FileInfo] = ()
-        while True:
-            page = await self.backend.list_page(folder, place)
-            place, is_bare = page.next_place, is_bare and not page.entries
-            found = _Sorted.of((*undecided, *page.entries))
-            undecided = found.undecided(page.entries[-1].path if page.entries else "") if place is not None else ()
-            if await self._is_any_alive(found, undecided):
-                return True
-            if place is None:
-                # without entries it is there by itself, or by its marker, or the backend does not tell
-                return is_bare and await self.backend.is_folder(folder)
-
-    async def _is_any_alive(self, found: _Sorted, undecided: Sequence[FileInfo]) -> bool:
-        """Whether anything lives among the entries of a page."""
-        if any(file.path not in found.headers and file not in undecided for file in found.files):
-            return True
-        if await self._is_any_live(found.headers):
-            return True
-        for file in found.files:  # some lie beside a tombstone
-            if file.path in found.headers and not names.is_ledger(file.path):
-                loaded = await self._loaded(file.path, found.headers[file.path])
-                if loaded.live or await self._is_visible(file, loaded):
-                    return True
-        for folder in found.folders:
-            if await self._is_alive(folder):
-                return True
-        return False
-
-    async def _is_any_live(self, headers: Mapping[str, str | None]) -> bool:
-        """Whether one of these segments, given with its token, exists; ledgers do not count."""
-        unknown = []
-        for path, token in headers.items():
-            if names.is_ledger(path):
-                continue
-            loaded = self.client.headers.by_token(path, token)
-            if loaded is None:
-                unknown.append(path)
-            elif loaded.live:
-                return True
-        count = 1
-        while unknown:
-            batch, unknown = unknown[:count], unknown[count:]
-            if any(loaded.live for loaded in await self.gather([partial(self._loaded, path, None) for path in batch])):
-                return True
-            count = min(2 * count, self.backend.requests_max)
-        return False
 
     # -- one folder ----------------------------------------------------------------------------------------
 
-    async def scan(self, folder: str) -> Scan:
+    async def scan(self, folder: str, on_error: OnError = RAISE) -> Scan:
         """List a folder.
 
         Raises
         ------
         FileNotFoundError, NotADirectoryError
             The backend has no such folder.
+        CorruptHeaderError, PermissionError
+            An entry that listings show cannot be read, and errors are to be raised.
         """
         listing = await self.backend.list(folder)
-        return await self._complete(folder, listing, _Sorted.of(listing.entries))
+        scan = await self._complete(folder, listing, Sorted.of(listing.entries))
+        if on_error == RAISE and scan.errors:
+            raise scan.errors[min(scan.errors)]
+        return scan
 
-    async def _complete(self, folder: str, listing: Listing, found: _Sorted) -> Scan:
-        headers = await self.gather([partial(self._loaded, path, token) for path, token in found.headers.items()])
-        loaded = dict(zip(found.headers, headers, strict=True))
-        views = {path: View(path, seen.header, seen.token) for path, seen in loaded.items() if seen.live}
+    async def _complete(self, folder: str, listing: Listing, found: Sorted) -> Scan:
+        contents = self.client.contents
+        calls = [partial(contents.loaded_or_error, path, token) for path, token in found.headers.items()]
+        views: dict[str, View] = {}
+        unreadable: dict[str, OSError] = {}
+        dead = {}
+        for path, loaded in zip(found.headers, await self.gather(calls), strict=True):
+            if isinstance(loaded, OSError):
+                unreadable[path] = loaded
+            elif loaded.live:
+                views[path] = View(path, loaded.header, loaded.token)
+            else:
+                dead[path] = loaded
         for file in found.files:
-            if file.path not in views and await self._is_visible(file, loaded.get(file.path)):
+            if file.path in views or file.path in unreadable:
+                continue
+            visible = await contents.is_visible_or_error(file, dead.get(file.path))
+            if isinstance(visible, OSError):
+                unreadable[file.path] = visible
+            elif visible:
                 views[file.path] = View(file.path, None, file.token, file)
         stays = not found.is_removed if self.backend.has_folders else not listing.entries
-        return Scan(folder, views, found.folders, stays or self.is_top(folder))
+        return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable)
 
-    async def _loaded(self, path: str, token: str | None) -> Loaded:
-        return self.client.headers.by_token(path, token) or await self.client.headers.load(path)
-
-    async def _is_visible(self, file: FileInfo, loaded: Loaded | None) -> bool:
-        """Whether a plain file is there for users: not one that a tombstone says is dead."""
-        if loaded is None or loaded.header is None or loaded.header.adopted is None:
-            return True
-        if is_shadowed(loaded.header, file):
-            return False
-        # a listing may know no token, or another than `stat` does
-        return await self.client.lookup.plain(file.path, loaded) is not None
-
-    async def ls(self, path: str) -> list[Info]:
+    async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:
         """The infos of what lies in a folder, sorted by name; of a file, its own.
 
         Raises
@@ -271,25 +215,25 @@ class Listings:
         FileNotFoundError
             There is nothing of this name.
         """
-        view = await self._file_first(path)
-        if view is not None:
-            return [info_of(view)]
+        file = await self._file_first(path, on_error)
+        if file is not None:
+            return [file]
         try:
-            scan = await self.scan(path)
+            scan = await self.scan(path, on_error)
         except (FileNotFoundError, NotADirectoryError):
-            return [info_of(await self.client.lookup.view(path, fresh=True))]
-        found = {view.path: info_of(view) for view in scan.listed.values()}
+            return [await self._info_of_file(path, on_error)]
+        found = scan.infos
         for folder, is_alive in zip(scan.shown, await self._alive(scan.shown), strict=True):
             if is_alive:
-                found[folder] = info_of_folder(folder)
+                found.setdefault(folder, info_of_folder(folder))
         if not found and not scan.stays:
-            return [info_of(await self.client.lookup.view(path, fresh=True))]
+            return [await self._info_of_file(path, on_error)]
         return [found[name] for name in sorted(found)]
 
     async def _alive(self, folders: Iterable[str]) -> list[bool]:
-        return await self.gather([partial(self._is_alive, folder) for folder in folders])
+        return await self.gather([partial(self.client.contents.is_alive, folder) for folder in folders])
 
-    async def _file_first(self, path: str) -> View | None:
+    async def _file_first(self, path: str, on_error: OnError) -> Info | None:
         """The segment or plain file of a path that may be a folder as well: it wins.
 
         Where a folder is but a prefix, and no segment is known there, asking would double the cost of a listing.
@@ -300,13 +244,15 @@ class Listings:
         if not self.backend.has_folders and (seen is None or not seen.live):
             return None
         try:
-            return await self.client.lookup.view(path, fresh=True)
+            return await self._info_of_file(path, on_error)
         except FileNotFoundError:
             return None
 
     # -- trees ---------------------------------------------------------------------------------------------
 
-    async def tree(self, folder: str, depth_max: int | None = None, *, hidden: bool = False) -> dict[str, Scan]:
+    async def tree(
+        self, folder: str, depth_max: int | None = None, *, hidden: bool = False, on_error: OnError = RAISE
+    ) -> dict[str, Scan]:
         """List a folder and those below it, the upper ones first.
 
         Parameters
@@ -319,30 +265,45 @@ class Listings:
         scans: dict[str, Scan] = {}
         level = [folder]
         while level and (depth_max is None or depth_max > 0):
-            found = [scan for scan in await self.gather([partial(self._scan, path) for path in level]) if scan]
+            calls = [partial(self._scan, path, on_error, is_top=path == folder) for path in level]
+            found = [scan for scan in await self.gather(calls) if scan]
             scans.update({scan.path: scan for scan in found})
             level = [inner for scan in found for inner in (scan.folders if hidden else scan.shown)]
             depth_max = None if depth_max is None else depth_max - 1
         return scans
 
-    async def _scan(self, folder: str) -> Scan | None:
+    async def _scan(self, folder: str, on_error: OnError, *, is_top: bool) -> Scan | None:
         try:
-            return await self.scan(folder)
+            return await self.scan(folder, on_error)
         except (FileNotFoundError, NotADirectoryError):
             return None  # it went meanwhile
+        except PermissionError as error:
+            if is_top or on_error == RAISE:
+                raise
+            return Scan(folder, {}, (), stays=True, error=error)
 
-    async def find(self, path: str, depth_max: int | None = None, *, with_folders: bool = False) -> dict[str, Info]:
-        """The infos of everything below a path, by name; of a file, its own; of nothing, none."""
-        view = await self._file_first(path)
-        if view is not None:
-            return {path: info_of(view)}
-        scans = await self.tree(path, depth_max)
-        found = {view.path: info_of(view) for scan in scans.values() for view in scan.listed.values()}
+    async def find(
+        self, path: str, depth_max: int | None = None, *, with_folders: bool = False, on_error: OnError = REPORT
+    ) -> dict[str, Info]:
+        """The infos of everything below a path, by name; of a file, its own; of nothing, none.
+
+        Folders that cannot be listed are among them with their errors, also without `with_folders`.
+        """
+        file = await self._file_first(path, on_error)
+        if file is not None:
+            return {path: file}
+        scans = await self.tree(path, depth_max, on_error=on_error)
+        found: dict[str, Info] = {}
         if with_folders:
             found |= {folder: info_of_folder(folder) for folder in await self._alive_in(scans) if folder != ""}
+        for scan in scans.values():
+            if scan.error is not None:
+                found[scan.path] = {**info_of_folder(scan.path), "error": str(scan.error)}
+        for scan in scans.values():
+            found |= scan.infos
         if not found:
             try:
-                return {path: info_of(await self.client.lookup.view(path, fresh=True))}
+                return {path: await self._info_of_file(path, on_error)}
             except FileNotFoundError:
                 return {}
         return dict(sorted(found.items()))
@@ -352,11 +313,6 @@ class Listings:
         edge = [folder for scan in scans.values() for folder in scan.shown if folder not in scans]
         alive = {folder for folder, is_alive in zip(edge, await self._alive(edge), strict=True) if is_alive}
         for path, scan in reversed(scans.items()):
-            if scan.stays or scan.listed or any(folder in alive for folder in scan.folders):
+            if scan.stays or scan.listed or scan.errors or any(folder in alive for folder in scan.folders):
                 alive.add(path)
         return alive
-
-
-def removed_path(folder: str) -> str:
-    """The file that says that a folder was removed."""
-    return f"{folder.rstrip('/')}/{names.REMOVED_NAME}"

@@ -119,7 +119,13 @@ class Methods(AsyncFileSystem):
 
     # -- several paths, patterns ---------------------------------------------------------------------------
 
-    def rm(self, path: str | Sequence[str], recursive: bool = False, maxdepth: int | None = None) -> None:
+    def rm(
+        self,
+        path: str | Sequence[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        damaged: bool = False,
+    ) -> None:
         """Delete segments and plain files; with `recursive`, folders with all that is in them.
 
         Parameters
@@ -130,6 +136,9 @@ class Methods(AsyncFileSystem):
             Folders too.
         maxdepth
             How many levels of a folder to empty; then the folders stay.
+        damaged
+            Also segments whose header is damaged or too new, whatever they hold: the header goes, and with it all
+            that could be known of them; their chunks are left to `collect`.
 
         Raises
         ------
@@ -139,15 +148,23 @@ class Methods(AsyncFileSystem):
             One is a folder, and `recursive` is false.
         FencedError
             An exclusive owner holds one.
+        CorruptHeaderError
+            The header of one cannot be read, and `damaged` is false; nothing of its folder was deleted.
         """
         paths = self.expand_path(path) if _is_pattern(path) else self._listed(path)
-        self._bridge.run(self._verbs.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth))
+        verb = self._verbs.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
+        self._bridge.run(verb)
 
     async def _rm(
-        self, path: str | Sequence[str], recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
+        self,
+        path: str | Sequence[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        damaged: bool = False,
+        **kwargs: Any,
     ) -> None:
         paths = await self._expand_path(path) if _is_pattern(path) else self._listed(path)
-        verb = self._verbs.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth)
+        verb = self._verbs.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
         await self._bridge.arun(verb)
 
     def mv(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,10 +17,12 @@ from rollingfs import names
 from rollingfs.client import Client
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.folders import Folders
-from rollingfs.listing import Info, Listings
+from rollingfs.listing import RAISE, REPORT, Info, Listings, check_on_error
 from rollingfs.lookup import View
 from rollingfs.slicing import Range, clip, spread
 from rollingfs.transitions import missing
+
+logger = logging.getLogger("rollingfs")
 
 PIECE_BYTES = 32 * 1024 * 1024
 """So much of a file is held at once while it is copied or downloaded; it is read in several ranges at a time."""
@@ -42,8 +45,13 @@ class Reading:
 
     # -- what is there -------------------------------------------------------------------------------------
 
-    async def info(self, path: str, **kwargs: Any) -> Info:
+    async def info(self, path: str, on_error: str = RAISE, **kwargs: Any) -> Info:
         """What is at a path, as fsspec says it.
+
+        Parameters
+        ----------
+        on_error
+            For a segment whose header cannot be read: ``"raise"``, or ``"report"`` as `ls` does.
 
         Returns
         -------
@@ -56,8 +64,11 @@ class Reading:
         ------
         FileNotFoundError
             Nothing is there.
+        CorruptHeaderError
+            It is a segment whose header is damaged, or too new.
         """
-        return await self.listings.info(self.strip(path), fresh=bool(kwargs.get("refresh")))
+        found = check_on_error(on_error)
+        return await self.listings.info(self.strip(path), fresh=bool(kwargs.get("refresh")), on_error=found)
 
     async def exists(self, path: str, **kwargs: Any) -> bool:
         """Whether there is a segment, a plain file or a folder of this name now."""
@@ -73,29 +84,39 @@ class Reading:
 
     async def _type(self, path: str) -> str | None:
         try:
-            kind: str = (await self.info(path))["type"]
+            kind: str = (await self.info(path, REPORT))["type"]
         except FileNotFoundError:
             return None
         return kind
 
-    async def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Info] | list[str]:
+    async def ls(self, path: str, detail: bool = True, on_error: str = REPORT, **kwargs: Any) -> list[Info] | list[str]:
         """What lies in a folder, as of the call: segments, plain files and folders, sorted by name.
 
         Parameters
         ----------
         detail
             Give infos rather than names.
+        on_error
+            For segments that cannot be read (a header that is damaged, too new, or not permitted): ``"report"``
+            lists them with ``size`` None and their ``error`` as text, ``"raise"`` raises the first error. To read
+            such a segment raises it in any case.
 
         Raises
         ------
         FileNotFoundError
             Nothing of this name is there.
         """
-        infos = await self.listings.ls(self.strip(path))
+        infos = await self.listings.ls(self.strip(path), check_on_error(on_error))
         return infos if detail else [info["name"] for info in infos]
 
     async def find(
-        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        on_error: str = REPORT,
+        **kwargs: Any,
     ) -> dict[str, Info] | list[str]:
         """Everything below a path, as of the call: segments and plain files, on request folders too.
 
@@ -107,18 +128,40 @@ class Reading:
             Folders too.
         detail
             Give infos by name rather than names.
+        on_error
+            As for `ls`; a folder that may not be listed is reported, too.
         """
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
-        found = await self.listings.find(self.strip(path), maxdepth, with_folders=withdirs)
+        found = await self._find(path, maxdepth, withdirs, on_error)
         return found if detail else list(found)
 
+    async def _find(self, path: str, depth_max: int | None, with_folders: bool, on_error: str) -> dict[str, Info]:
+        return await self.listings.find(
+            self.strip(path), depth_max, with_folders=with_folders, on_error=check_on_error(on_error)
+        )
+
     async def du(
-        self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: Any
+        self,
+        path: str,
+        total: bool = True,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        on_error: str = REPORT,
+        **kwargs: Any,
     ) -> int | dict[str, int]:
-        """Bytes retained below a path: their sum, or by name."""
-        found = await self.listings.find(self.strip(path), maxdepth, with_folders=withdirs)
-        sizes = {name: int(info["size"]) for name, info in found.items()}
+        """Bytes retained below a path: their sum, or by name.
+
+        Parameters
+        ----------
+        on_error
+            As for `ls`: what is reported counts 0 bytes, and is named in a warning in the log.
+        """
+        found = await self._find(path, maxdepth, withdirs, on_error)
+        for name, info in found.items():
+            if "error" in info:
+                logger.warning("%s counts as 0 bytes, because it cannot be read: %s", name, info["error"])
+        sizes = {name: int(info["size"] or 0) for name, info in found.items()}
         return sum(sizes.values()) if total else sizes
 
     async def created(self, path: str) -> datetime:

@@ -15,6 +15,7 @@ from rollingfs.attempt import Attempt, Committed, Step
 from rollingfs.backend.contract import FileInfo
 from rollingfs.chunks import Staged, Stored
 from rollingfs.commit import Committer
+from rollingfs.contents import Contents
 from rollingfs.drops import drop_all, with_hints
 from rollingfs.errors import AttributeMismatchError, ConflictError, if_interrupted
 from rollingfs.header import Header, Page, Phase
@@ -36,11 +37,12 @@ Check = Callable[[Header | None, FileInfo | None], None]
 class Segments:
     """Changes segments, one commit each."""
 
-    def __init__(self, committer: Committer, lookup: Lookup, policy: RollingPolicy) -> None:
+    def __init__(self, committer: Committer, lookup: Lookup, contents: Contents, policy: RollingPolicy) -> None:
         self.committer = committer
         self.appender = Appender(committer)
         self.adoption = Adoption(committer, lookup, policy)
         self.lookup = lookup
+        self.contents = contents
         self.policy = policy
 
     async def adopt(self, path: str) -> bool:
@@ -56,13 +58,15 @@ class Segments:
         ------
         FileExistsError
             A segment or a plain file is there.
+        FolderOccupiedError
+            A folder with something in it is.
         """
         names.check_segment_name(path)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.header is not None and base.header.phase is Phase.MERGING:
                 raise transitions.MergeFoundError(path, base.header)  # it may be gone already, into its target
-            if base.live or await self.lookup.plain(path, base) is not None:
+            if base.live or await self.contents.room(path, base) is not None:
                 raise _exists(path)
             return self.adoption.new(base.header, policy or self.policy)
 
@@ -88,6 +92,8 @@ class Segments:
         ------
         FileExistsError
             With `create_only`: something is there.
+        FolderOccupiedError
+            A folder with something in it is there.
         FencedError
             An exclusive owner holds it.
         AttributeMismatchError
@@ -111,7 +117,7 @@ class Segments:
         uploads: Uploads,
     ) -> Header:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            plain = None if base.live else await self.lookup.plain(path, base)
+            plain = None if base.live else await self.contents.room(path, base)
             if create_only and (base.live or plain is not None):
                 raise _exists(path)
             if base.live:
@@ -226,7 +232,7 @@ class Segments:
         loaded = await self.committer.headers.load(path)
         header = loaded.header if loaded.live else None
         if check is not None and (header is None or header.phase is not Phase.MERGING):
-            check(header, None if loaded.live else await self.lookup.plain(path, loaded))
+            check(header, None if loaded.live else await self.contents.room(path, loaded))
         return Destination(header.policy, header.length) if header is not None else Destination(self.policy)
 
     async def stage(self, path: str, data: Data) -> Staged:
@@ -256,7 +262,7 @@ class Segments:
         ------
         FileNotFoundError
             Nothing is there.
-        SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError
+        SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, FolderOccupiedError
             Nothing was written.
         AppendOutcomeUnknown
             Whether it took place cannot be said.
@@ -299,6 +305,7 @@ class Segments:
                 if is_adopted:
                     continue
                 if not create:
+                    await self.contents.check_no_folder(path)
                     raise
             try:
                 header = await self._overwrite(path, data, attrs, guard, True, uploads)

@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
-from rollingfs.listing import Listings
+from rollingfs.listing import REPORT, Listings, OnError
 from rollingfs.retention import RetentionPolicy
 from rollingfs.streams import StreamVerbs
 
@@ -48,11 +48,17 @@ class Stream:
     ----------
     path
         The folder, as the backend names it.
+    on_error
+        What to do about segments whose header cannot be read: ``"report"`` goes on with the others and names them
+        (in what `trim` and `retain` return, in `infos`, in the log), ``"raise"`` raises the first error. None is ever
+        trimmed or deleted.
     """
 
-    def __init__(self, client: Client, listings: Listings, bridge: Bridge, path: str) -> None:
+    def __init__(
+        self, client: Client, listings: Listings, bridge: Bridge, path: str, on_error: OnError = REPORT
+    ) -> None:
         self._bridge = bridge
-        self._verbs = StreamVerbs(client, listings, path)
+        self._verbs = StreamVerbs(client, listings, path, on_error)
 
     def __repr__(self) -> str:
         return f"<Stream {self.path!r}>"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rollingfs import names, retention
 from rollingfs.client import Client
+from rollingfs.contents import is_of_entry
 from rollingfs.cuts import StreamCut
 from rollingfs.cutting import Cutter
 from rollingfs.ledger import Goal, Ledger, Ledgers, Published
-from rollingfs.listing import Info, Listings, info_of
+from rollingfs.listing import RAISE, REPORT, Info, Listings, OnError, info_of, info_of_unreadable
 from rollingfs.lookup import View
 from rollingfs.retention import Extent, KeptCut, RetentionPolicy
 from rollingfs.trimming import Trimmed, Trimmer
+
+logger = logging.getLogger("rollingfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,21 @@ class Retained:
     size: int
     """Bytes that are left."""
     dry_run: bool
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Segments that were left as they are because they cannot be read, or not be changed; and why, by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The segments of a stream, by name."""
+
+    views: dict[str, View]
+    unreadable: dict[str, OSError]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all that there are."""
+        return sorted([*self.views, *self.unreadable])
 
 
 class StreamVerbs:
@@ -42,15 +61,18 @@ class StreamVerbs:
     ----------
     path
         The folder, as the backend names it. Segments directly in it are the stream's.
+    on_error
+        What to do about segments that cannot be read: ``"report"`` them and go on with the others, or ``"raise"``.
     """
 
-    def __init__(self, client: Client, listings: Listings, path: str) -> None:
+    def __init__(self, client: Client, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
+        self.on_error = on_error
         self.client = client
         self.listings = listings
         self.path = path
         self.cutter = Cutter(client)
         self.ledgers = Ledgers(client)
-        self.trimmer = Trimmer(client, self.ledgers)
+        self.trimmer = Trimmer(client, self.ledgers, on_error)
 
     # -- the segments --------------------------------------------------------------------------------------
 
@@ -62,10 +84,12 @@ class StreamVerbs:
         FileNotFoundError
             There is no such folder.
         """
-        return sorted(view.path for view in (await self._views()).values())
+        return [self._path(name) for name in (await self._look()).names]
 
     async def infos(self, paths: Iterable[str] | None = None) -> dict[str, Info]:
         """The infos of many segments, in one batch, by path; by default of all.
+
+        Of those that cannot be read: the size None, and the error.
 
         Raises
         ------
@@ -73,32 +97,66 @@ class StreamVerbs:
             One is not there.
         """
         if paths is None:
-            return {view.path: info_of(view) for _, view in sorted((await self._views()).items())}
-        wanted = list(paths)
-        calls = [partial(self.client.lookup.view, self.client.backend.strip(path), fresh=True) for path in wanted]
-        found = await self.listings.gather(calls)
-        return {view.path: info_of(view) for view in found}
+            found = await self._look()
+            return {self._path(name): self._info(name, found) for name in found.names}
+        calls = [partial(self._info_now, self.client.backend.strip(path)) for path in paths]
+        return {info["name"]: info for info in await self.listings.gather(calls)}
+
+    def _info(self, name: str, found: _Found) -> Info:
+        if name in found.views:
+            return info_of(found.views[name])
+        return info_of_unreadable(self._path(name), found.unreadable[name])
+
+    async def _info_now(self, path: str) -> Info:
+        try:
+            return info_of(await self.client.lookup.view(path, fresh=True))
+        except OSError as error:
+            if self.on_error == RAISE or not is_of_entry(error):
+                raise
+            return info_of_unreadable(path, error)
 
     async def size(self) -> int:
         """Bytes that the stream holds."""
         return sum(view.size for view in (await self._views()).values())
 
     async def delete(self) -> None:
-        """Delete all segments of the stream, and what it remembers. One that was broken off may be called again."""
-        views = await self._views()
-        await self.listings.gather([partial(self._delete, view.path) for view in views.values()])
-        await self._delete(names.ledger_path(self.path))
+        """Delete all segments of the stream, and what it remembers. One that was broken off may be called again.
+
+        Raises
+        ------
+        CorruptHeaderError, PermissionError
+            A segment cannot be read; nothing was deleted. ``fs.rm(path, damaged=True)`` deletes such a segment.
+        """
+        found = await self._look()
+        if found.unreadable:
+            raise found.unreadable[min(found.unreadable)]
+        ledger = names.ledger_path(self.path)
+        await self.client.headers.load(ledger)  # if it cannot be read, that is said before anything is deleted
+        await self.listings.gather([partial(self._delete, view.path) for view in found.views.values()])
+        await self._delete(ledger)
 
     async def _delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # somebody else deleted it meanwhile
             await self.client.segments.delete(path)
 
+    async def _look(self) -> _Found:
+        """The segments as they are now."""
+        scan = await self.listings.scan(self.path, self.on_error)
+        views = {self._name(path): view for path, view in scan.listed.items()}
+        return _Found(views, {self._name(path): error for path, error in scan.errors.items()})
+
     async def _views(self) -> dict[str, View]:
-        """The segments as they are now, by name."""
-        scan = await self.listings.scan(self.path)
-        found = {self._name(path): view for path, view in scan.views.items()}
-        found.pop(names.LEDGER_NAME, None)
-        return found
+        """The segments as they are now, by name; those that cannot be read are left out and named in the log."""
+        found = await self._look()
+        self._warn(found.unreadable)
+        return found.views
+
+    def _warn(self, unreadable: Mapping[str, OSError]) -> None:
+        for name, error in unreadable.items():
+            logger.warning("%s: the segment %s is left out, because it cannot be read: %s", self.path, name, error)
+
+    def _said(self, unreadable: Mapping[str, OSError]) -> dict[str, str]:
+        return {self._path(name): str(error) for name, error in unreadable.items()}
 
     def _name(self, path: str) -> str:
         """A segment's name within the stream.
@@ -128,16 +186,33 @@ class StreamVerbs:
             the chunks' times tell.
         align
             Cut behind the last of these delimiters, so that no record is cut in two.
-        """
-        return (await self._cut(await self._views(), at, align)).renamed(self._path)
 
-    async def _cut(self, views: Mapping[str, View], at: float | None, align: bytes | None) -> StreamCut:
-        """A cut whose segments go by their names."""
-        calls = [partial(self.cutter.offset, view, at, align) for view in views.values()]
-        offsets = dict(zip(views, await self.listings.gather(calls), strict=True))
+        A segment that cannot be read is not in the cut, and is named in a warning in the log.
+        """
+        cut, _ = await self._cut(await self._views(), at, align)
+        return cut.renamed(self._path)
+
+    async def _cut(
+        self, views: Mapping[str, View], at: float | None, align: bytes | None
+    ) -> tuple[StreamCut, dict[str, OSError]]:
+        """A cut whose segments go by their names, and those that it leaves out because they cannot be read."""
+        calls = [partial(self._offset, view, at, align) for view in views.values()]
+        found = dict(zip(views, await self.listings.gather(calls), strict=True))
+        failed = {name: offset for name, offset in found.items() if isinstance(offset, OSError)}
+        self._warn(failed)
+        offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
         # the clock after the headers: all that lies before the cut had been written by then
         when = self.client.committer.clock() if at is None else at
-        return StreamCut(offsets, when, sum(view.size for view in views.values()))
+        return StreamCut(offsets, when, sum(views[name].size for name in offsets)), failed
+
+    async def _offset(self, view: View, at: float | None, align: bytes | None) -> int | OSError:
+        """Where to cut a segment; why it cannot be cut, if what says so (a page, a chunk) is damaged or gone."""
+        try:
+            return await self.cutter.offset(view, at, align)
+        except OSError as error:
+            if self.on_error == RAISE or not (is_of_entry(error) or isinstance(error, FileNotFoundError)):
+                raise
+            return error
 
     async def trim(self, cut: StreamCut) -> Trimmed:
         """Truncate every segment to its offset in a cut, and delete sealed ones that lie wholly before it.
@@ -153,10 +228,13 @@ class StreamVerbs:
             The cut is of another stream.
         """
         offsets = {self._name(path): offset for path, offset in cut.items()}
-        views = await self._views()
-        goals = self.trimmer.goals(views, offsets)
-        ledger = await self.ledgers.update(self.path, lambda found: found.trimmed(goals, views, self.path))
-        return await self.trimmer.finish(self.path, ledger)
+        found = await self._look()
+        unread = {name: error for name, error in found.unreadable.items() if name in offsets}
+        self._warn(unread)
+        goals = self.trimmer.goals(found.views, offsets)
+        ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, found.names, self.path))
+        did = await self.trimmer.finish(self.path, ledger)
+        return replace(did, failed={**self._said(unread), **did.failed})
 
     async def cuts(self) -> list[StreamCut]:
         """The cuts that retention has kept, oldest first."""
@@ -221,12 +299,15 @@ class StreamVerbs:
         if policy is None:
             raise ValueError(f"{self.path}: the stream has no retention policy; assign one to `retention`")
         before = Trimmed() if dry_run else await self.trimmer.finish(self.path, ledger)
-        views = await self._views()
+        there = await self._look()
+        self._warn(there.unreadable)
+        views, failed = there.views, dict(there.unreadable)
         now = self.client.committer.clock()
         taken = None
         if not ledger.cuts or now - ledger.cuts[-1].cut.at >= policy.every:
-            taken = await self._cut(views, None, policy.align)
-        plan = _Plan(policy, taken, views, now)
+            taken, uncut = await self._cut(views, None, policy.align)
+            failed |= uncut
+        plan = _Plan(policy, taken, views, there.names, now)
         goals: dict[str, Goal] = {}
 
         def change(found: Ledger) -> Ledger:
@@ -240,7 +321,8 @@ class StreamVerbs:
             did = self.trimmer.expected(views, goals)
         else:
             did = await self.trimmer.finish(self.path, await self.ledgers.update(self.path, change))
-        return self._report(plan, goals, [before, did], dry_run)
+        report = self._report(plan, goals, [before, did], dry_run)
+        return replace(report, failed={**self._said(failed), **report.failed})
 
     def _report(self, plan: _Plan, goals: Mapping[str, Goal], trims: Sequence[Trimmed], dry_run: bool) -> Retained:
         size = sum(view.size for view in plan.views.values()) - trims[-1].bytes
@@ -252,6 +334,7 @@ class StreamVerbs:
             tuple(path for trim in trims for path in trim.deleted),
             size,
             dry_run,
+            {path: error for trim in trims for path, error in trim.failed.items()},
         )
 
 
@@ -262,6 +345,8 @@ class _Plan:
     policy: RetentionPolicy
     taken: StreamCut | None
     views: Mapping[str, View]
+    extant: Sequence[str]
+    """The names of all segments that there are, also of those that cannot be read."""
     now: float
 
     def with_cut(self, ledger: Ledger) -> Ledger:
@@ -288,7 +373,7 @@ class _Plan:
             found: replace(extent, start=max(extent.start, goals[found].offset)) if found in goals else extent
             for found, extent in extents.items()
         }
-        return replace(ledger, cuts=retention.prune(ledger.cuts, left)).trimmed(goals, self.views, name)
+        return replace(ledger, cuts=retention.prune(ledger.cuts, left)).trimmed(goals, self.extant, name)
 
     def _extents(self) -> dict[str, Extent]:
         return {name: _extent(view) for name, view in self.views.items()}

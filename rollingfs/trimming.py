@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rollingfs.client import Client
+from rollingfs.contents import is_of_entry
 from rollingfs.errors import BadOffsetError
 from rollingfs.header import Header, Phase
 from rollingfs.ledger import Goal, Ledger, Ledgers, Trim
+from rollingfs.listing import RAISE, REPORT, OnError
 from rollingfs.lookup import View
 from rollingfs.transitions import Guard
+
+logger = logging.getLogger("rollingfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +28,23 @@ class Trimmed:
     """Sealed segments that lay wholly before the cut, by path."""
     waiting: int = 0
     """Bytes that wait for the collection of the folders they lie in."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Segments that were left as they are because they cannot be read, or not be changed; and why, by path."""
 
 
 class Trimmer:
-    """Trims the segments of streams."""
+    """Trims the segments of streams.
 
-    def __init__(self, client: Client, ledgers: Ledgers) -> None:
+    Parameters
+    ----------
+    on_error
+        Whether to go on with the others after a segment that cannot be read or changed.
+    """
+
+    def __init__(self, client: Client, ledgers: Ledgers, on_error: OnError = REPORT) -> None:
         self.client = client
         self.ledgers = ledgers
+        self.on_error = on_error
 
     @staticmethod
     def goals(views: Mapping[str, View], offsets: Mapping[str, int]) -> dict[str, Goal]:
@@ -72,6 +86,8 @@ class Trimmer:
     async def finish(self, folder: str, ledger: Ledger) -> Trimmed:
         """Do what is recorded; nothing, if it is done.
 
+        It stays recorded for segments that cannot be read or changed now: each run tries them again.
+
         Raises
         ------
         OSError
@@ -79,8 +95,13 @@ class Trimmer:
         """
         if ledger.trim.done:
             return Trimmed()
-        calls = [partial(self._trim, f"{folder.rstrip('/')}/{name}", goal) for name, goal in ledger.trim.goals.items()]
+        calls = [
+            partial(self._trim_or_report, f"{folder.rstrip('/')}/{name}", goal)
+            for name, goal in ledger.trim.goals.items()
+        ]
         result = _sum(await self.client.runtime.gather(calls, self.client.backend.requests_max))
+        if result.failed:
+            return result
         done = ledger.trim
 
         def finished(found: Ledger) -> Ledger:
@@ -89,6 +110,15 @@ class Trimmer:
 
         await self.ledgers.update(folder, finished)
         return result
+
+    async def _trim_or_report(self, path: str, goal: Goal) -> Trimmed:
+        try:
+            return await self._trim(path, goal)
+        except OSError as error:
+            if self.on_error == RAISE or not is_of_entry(error):
+                raise
+            logger.warning("%s is not trimmed: %s", path, error)
+            return Trimmed(failed={path: str(error)})
 
     async def _trim(self, path: str, goal: Goal) -> Trimmed:
         """Trim one segment, unless it is gone."""
@@ -136,4 +166,5 @@ def _sum(found: Iterable[Trimmed]) -> Trimmed:
         sum(one.bytes for one in several),
         tuple(path for one in several for path in one.deleted),
         sum(one.waiting for one in several),
+        {path: error for one in several for path, error in one.failed.items()},
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import abc
 import contextlib
-import io
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from fsspec.core import OpenFile
@@ -23,6 +21,7 @@ from rollingfs.header import Header, Phase
 from rollingfs.intake import PIECE_BYTES, Intake, as_bytes
 from rollingfs.runtime import drive
 from rollingfs.transitions import Guard
+from rollingfs.unclosed import CommitsByClose, tell_lost, watch
 
 logger = logging.getLogger("rollingfs")
 
@@ -30,34 +29,12 @@ MODES = ("wb", "xb", "ab")
 FRAMES_SEARCHED_MAX = 16
 
 
-class CommitsByClose(io.IOBase):
-    """The rule of all files for writing: `close` commits, an exception in ``with`` and garbage collection do not."""
-
-    @abc.abstractmethod
-    def discard(self) -> None:
-        """Give up; nothing is committed."""
-
-    @abc.abstractmethod
-    def forget(self) -> None:
-        """Close without committing and without waiting: for garbage collection, which may come at any moment."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
-
-    def __del__(self) -> None:
-        self.forget()
-
-
 class WriteFile(CommitsByClose):
     """A segment being written: from its beginning (``wb``, ``xb``) or from its end (``ab``).
 
     Nothing is visible before `commit` or `close`, and then all at once. Leaving a ``with`` block by an exception, or
-    forgetting the file, commits nothing.
+    forgetting the file, commits nothing; nor does the end of the program. A file that is forgotten with bytes that are
+    not committed warns of it.
 
     Parameters
     ----------
@@ -83,6 +60,8 @@ class WriteFile(CommitsByClose):
     ------
     FileExistsError
         ``"xb"``: something is there.
+    IsADirectoryError
+        ``"xb"``, ``"ab"``: a folder with something in it is there; ``"wb"`` finds that out when it uploads or commits.
     SegmentSealedError
         ``"ab"``: the segment is sealed.
     FencedError
@@ -125,6 +104,8 @@ class WriteFile(CommitsByClose):
         self._is_there = False
         self._is_broken = False
         self._is_discarded = False
+        self._is_held = False
+        self._is_told = False
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
         if mode == "xb":
@@ -132,6 +113,7 @@ class WriteFile(CommitsByClose):
         elif mode == "ab":
             bridge.run(self._find_end(owner))
         self._intake = self._new_intake()
+        watch(self)
 
     # -- opening -------------------------------------------------------------------------------------------
 
@@ -139,6 +121,7 @@ class WriteFile(CommitsByClose):
         try:
             await self._client.lookup.view(self.path, fresh=True)
         except FileNotFoundError:
+            await self._client.contents.check_no_folder(self.path)
             return
         raise FileExistsError(17, "A segment or a file is there already", self.path)
 
@@ -148,6 +131,7 @@ class WriteFile(CommitsByClose):
             view = await self._client.lookup.view(self.path, fresh=True)
         except FileNotFoundError:
             if owner is None:
+                await self._client.contents.check_no_folder(self.path)
                 return
             header = await self._created()
         else:
@@ -208,12 +192,13 @@ class WriteFile(CommitsByClose):
         OSError
             The store failed, or did before: nothing of what is not committed yet will be.
         """
-        self._check_usable()
+        if not self._is_held:
+            self._check_usable()
         view = as_bytes(data)
         if view is None:
             raise TypeError(f"cannot write {type(data).__name__}: give bytes")
         with self._or_broken():
-            if self._pieces_bytes + len(view) < PIECE_BYTES:
+            if self._is_held or self._pieces_bytes + len(view) < PIECE_BYTES:
                 self._pieces.append(frozen(view))
                 self._pieces_bytes += len(view)
             else:
@@ -297,6 +282,9 @@ class WriteFile(CommitsByClose):
         """
         if self.closed:
             return
+        if sys.is_finalizing():
+            self.forget()  # what closes it is the end of the program
+            return
         if self._is_unwinding():
             self.discard()
             return
@@ -317,7 +305,7 @@ class WriteFile(CommitsByClose):
         self._is_discarded = True
         self._pieces, self._pieces_bytes = [], 0
         try:
-            if self._intake is not None and self._process == os.getpid():
+            if self._intake is not None and self.is_mine:
                 self._bridge.run(self._intake.abort())
                 self._release()
         except OSError as error:
@@ -369,18 +357,55 @@ class WriteFile(CommitsByClose):
         """The full URL, as fsspec's file objects have it."""
         return str(self.fs.unstrip_protocol(self.path))
 
-    def forget(self) -> None:
-        """Close without committing and without waiting: for garbage collection, which may come at any moment."""
-        if self.closed:
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that were written, and are not committed."""
+        taken = self._intake.size if self._intake is not None else 0
+        return 0 if self._is_discarded else self._pieces_bytes + taken
+
+    def hold(self, is_held: bool = True) -> None:
+        """Keep in memory what is written, whatever it is: a wrapper that dies hands on what it has, to be counted."""
+        self._is_held = is_held
+
+    def forget(self, lost: int | None = None) -> None:
+        """Close without committing and without waiting: for garbage collection, which may come at any moment.
+
+        Parameters
+        ----------
+        lost
+            How many bytes are not committed, as what wraps this file knows it.
+        """
+        if self._intake is None:
             return
+        lost, is_closed = self.pending_bytes if lost is None else lost, self.closed
         intake, self._intake = self._intake, None
-        if intake is not None and self._process == os.getpid() and not sys.is_finalizing():
-            logger.info("%s: forgotten without close(); %d bytes are not committed", self.path, intake.size)
-            if not self._bridge.is_async:
-                drive(intake.abort_open())  # no more: the rest could take a lock that this very thread holds
-            elif not intake.is_empty:
-                self._bridge.start(intake.abort())
         super().close()
+        try:
+            self._tell(lost, is_closed, at_exit=sys.is_finalizing())
+        finally:
+            if self.is_mine and not is_closed and not sys.is_finalizing():
+                self._forget(intake)
+
+    def _forget(self, intake: Intake) -> None:
+        if not self._bridge.is_async:
+            drive(intake.abort_open())  # no more: the rest could take a lock that this very thread holds
+        elif not intake.is_empty:
+            self._bridge.start(intake.abort())
+
+    def _tell(self, lost: int, is_closed: bool, *, at_exit: bool) -> None:
+        """Say how many bytes are lost, if any are; once, and not what the error of a failed `close` has said."""
+        if lost and self.is_mine and not self._is_told and not (self._is_broken and is_closed):
+            self._is_told = True
+            tell_lost(self.path, lost, at_exit=at_exit)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this process opened it, rather than the one that it was forked from."""
+        return self._process == os.getpid()
+
+    def tell_at_exit(self, lost: int | None = None) -> None:
+        """Say how many bytes are lost, if any are: the program ends."""
+        self._tell(self.pending_bytes if lost is None else lost, self.closed, at_exit=True)
 
     def _is_unwinding(self) -> bool:
         """Whether ``with fsspec.open(…)`` closes this file because of an exception, of which it does not tell."""
@@ -400,7 +425,7 @@ class WriteFile(CommitsByClose):
         self._check_sound()
 
     def _check_sound(self) -> None:
-        if self._process != os.getpid():
+        if not self.is_mine:
             raise ValueError(f"{self.path} was opened for writing in another process; open it here")
         if self._is_broken:
             raise OSError(f"{self.path}: an earlier write or commit of this file failed; nothing after it is written")

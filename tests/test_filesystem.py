@@ -140,8 +140,8 @@ def test_ls_of_a_file_is_the_file_and_of_nothing_an_error(place):
 
 def test_a_segment_wins_over_a_folder_of_its_name(place):
     fs, root = place.fs, place.root
-    fs.pipe_file(f"{root}/both/inner", b"inner")
     fs.pipe_file(f"{root}/both", b"segment")
+    fs.pipe_file(f"{root}/both/inner", b"inner")
     assert fs.info(f"{root}/both")["type"] == "file"
     assert fs.isfile(f"{root}/both")
     assert not fs.isdir(f"{root}/both")

@@ -320,19 +320,25 @@ def test_a_file_closed_while_another_exception_is_handled_is_committed(site):
     assert site.content() == b"report"
 
 
-def test_a_forgotten_file_commits_nothing(site, data):
-    file = site.open("wb")
-    file.write(data)
-    del file
+def drop(held):
+    """Let go of the last reference to what a list holds."""
+    held.clear()
     gc.collect()
+
+
+def test_a_forgotten_file_commits_nothing(site, data):
+    held = [site.open("wb")]
+    held[0].write(data)
+    with pytest.warns(ResourceWarning, match=f"{len(data):,} bytes"):
+        drop(held)
     assert not site.is_there()
 
 
 def test_a_forgotten_text_file_commits_nothing(site):
-    file = TextFile(site.open("wb"), encoding="utf-8")
-    file.write("text")
-    del file
-    gc.collect()
+    held = [TextFile(site.open("wb"), encoding="utf-8")]
+    held[0].write("text")
+    with pytest.warns(ResourceWarning, match="4 bytes"):
+        drop(held)
     assert not site.is_there()
 
 

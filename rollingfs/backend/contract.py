@@ -211,6 +211,11 @@ class Backend(abc.ABC):
         """A part of `list`, for those who need not know all: the first page is short, and goes on at `next_place`.
 
         For stores that list by pages, with all paths of a page before those of the next; this one gives all at once.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError
+            As `list`, but which of the two it is may be left open.
         """
         return Page((await self.list(folder)).entries, None)
 

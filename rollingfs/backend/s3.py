@@ -169,7 +169,10 @@ class S3Backend(Backend):
         bucket, key = self._split(folder)
         if not bucket:
             return Page((await self._folders.buckets()).entries, None)
-        return await self._folders.list_page(bucket, key, place) or await self._no_folder(folder)
+        page = await self._folders.list_page(bucket, key, place)
+        if page is None:  # whether it is a file instead would cost a request, and nobody asks for it page by page
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)
+        return page
 
     async def _no_folder(self, path: str) -> NoReturn:
         await self.stat(path)  # raises FileNotFoundError, unless

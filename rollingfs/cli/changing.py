@@ -168,19 +168,22 @@ def rm(
     session: Session,
     path: Paths,
     recursive: Annotated[bool, typer.Option("-r", "--recursive", help="Folders too, with all in them.")] = False,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Also segments whose header cannot be read, whatever they hold.")
+    ] = False,
 ) -> None:
     """Delete segments and plain files; patterns are expanded."""
     session.interrupted = UNCHANGED
     for text in path:
         place = session.place(text)
         with session.progress(f"deleting {text}"):
-            _remove(place, recursive)
+            _remove(place, recursive, damaged)
         session.report({"name": place.fs._strip(place.path), "deleted": True}, f"{text}: deleted")
 
 
-def _remove(place: Place, recursive: bool) -> None:
+def _remove(place: Place, recursive: bool, damaged: bool) -> None:
     try:
-        place.fs.rm(place.path, recursive=recursive)
+        place.fs.rm(place.path, recursive=recursive, damaged=damaged)
     except IsADirectoryError as error:
         raise IsADirectoryError(
             error.errno, "It is a folder: give -r to delete it with all in it", place.path

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from rollingfs.cli import output
+from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
@@ -34,7 +34,8 @@ def ls(
 ) -> None:
     """List segments, plain files and folders.
 
-    With --json: an array of what fsspec calls infos.
+    What cannot be read is listed with its error; then the exit code is 3. With --json: an array of what fsspec calls
+    infos.
     """
     infos: list[Info] = []
     names: list[str] = []
@@ -52,6 +53,10 @@ def ls(
     else:
         for name in names:
             output.say(name)
+    for one in infos:
+        if "error" in one:
+            session.code = errors.DAMAGED
+            output.complain(f"{one['name']} cannot be read: {one['error']}")
 
 
 def _shown(info: Info, is_short: bool) -> str:

@@ -42,6 +42,9 @@ def listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
         if info["type"] == "directory":
             table.add_row("folder", "", "", "", "", Text(visible(name)))
             continue
+        if "error" in info:
+            table.add_row("unreadable", "", "", "", "", Text(visible(name)))
+            continue
         state = "sealed" if info["sealed"] else "open" if info["version"] else "plain"
         numbers = [f"{info[key]:,}" for key in ("chunks", "start_offset", "size")]
         table.add_row(state, *numbers, date_text(info["mtime"]), Text(visible(name)))

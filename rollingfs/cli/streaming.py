@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rollingfs.cli import output
+from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
@@ -73,7 +74,7 @@ def trim(
 ) -> None:
     """Truncate every segment of a stream to a cut, and delete sealed ones that lie wholly before it.
 
-    With --json: name, bytes, deleted, waiting.
+    With --json: name, bytes, deleted, waiting, failed.
     """
     place = session.place(stream)
     found = place.fs.stream(place.path)
@@ -83,9 +84,22 @@ def trim(
         did = found.trim(where)
     gone = "".join(f"; deleted {path}" for path in did.deleted)
     session.report(
-        {"name": found.path, "bytes": did.bytes, "deleted": did.deleted, "waiting": did.waiting},
+        {
+            "name": found.path,
+            "bytes": did.bytes,
+            "deleted": did.deleted,
+            "waiting": did.waiting,
+            "failed": dict(did.failed),
+        },
         f"{stream}: {did.bytes:,} bytes trimmed{gone}",
     )
+    _complain(session, did.failed)
+
+
+def _complain(session: Session, failed: Mapping[str, str]) -> None:
+    for path, error in failed.items():
+        session.code = errors.FAILED
+        output.complain(f"{path} was left as it is: {error}")
 
 
 def _cut_text(given: str) -> str:
@@ -138,10 +152,12 @@ def retain(
             "bytes": did.bytes,
             "deleted": did.deleted,
             "size": did.size,
+            "failed": dict(did.failed),
             "dry_run": did.dry_run,
         },
         f"{stream}: {taken}{done} {did.bytes:,} bytes, {did.size:,} left{gone}",
     )
+    _complain(session, did.failed)
 
 
 def _policy(

@@ -13,7 +13,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.looking import Paths
-from rollingfs.cli.session import Advance, Session
+from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.cli.text import count_text
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.maintenance import Collected
@@ -125,11 +125,23 @@ def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
     """
     for text in path:
         place = session.place(text)
-        found = list(_segments_below(place.fs, place.fs._strip(place.path))) if recursive else [place.path]
+        found = list(_segments_below(session, place)) if recursive else [place.path]
         total = sum(_size_of(place.fs, one) for one in found) if session.is_watched else 0
         with session.progress(f"verifying {text}", total, of_bytes=True) as advance:
             for one in found:
-                _verify_one(session, place.fs, one, advance)
+                try:
+                    _verify_one(session, place.fs, one, advance)
+                except (FileNotFoundError, PermissionError) as error:
+                    if not recursive:
+                        raise
+                    if isinstance(error, PermissionError):  # what was deleted meanwhile is no news
+                        _complain_of(session, one, error)
+
+
+def _complain_of(session: Session, path: str, error: OSError) -> None:
+    """Say that something cannot be verified, which is not the end of the others."""
+    session.code = max(session.code, errors.FAILED)
+    output.complain(f"{path} is not verified: {errors.in_one_line(error)}")
 
 
 def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Advance) -> None:
@@ -161,7 +173,7 @@ def _size_of(fs: RollingFileSystem, path: str) -> int:
     """Bytes to be read of a segment; none of one that cannot be read, which is said when it comes to it."""
     try:
         return fs.segment(path).size
-    except (CorruptHeaderError, FileNotFoundError):
+    except (CorruptHeaderError, FileNotFoundError, PermissionError):
         return 0
 
 
@@ -171,7 +183,7 @@ def _sizes(row: Verified) -> str:
     return f": {row.found_size:,} bytes rather than {row.size:,}"
 
 
-def _segments_below(fs: RollingFileSystem, path: str) -> Iterator[str]:
+def _segments_below(session: Session, place: Place) -> Iterator[str]:
     """The segments at or below a path, by their files: a header that cannot be read must not hide the others.
 
     Raises
@@ -179,13 +191,22 @@ def _segments_below(fs: RollingFileSystem, path: str) -> Iterator[str]:
     FileNotFoundError
         There is neither a segment nor a folder.
     """
+    fs, path = place.fs, place.fs._strip(place.path)
     headers = [path] if _has_header(fs, path) else []
     folders = [path] if fs._bridge.run(fs._backend.is_folder(path)) else []
     if not headers and not folders:
         fs.info(path)  # says so
         yield path
     while folders:
-        for entry in fs._bridge.run(fs._backend.list(folders.pop())).entries:
+        folder = folders.pop()
+        try:
+            entries = fs._bridge.run(fs._backend.list(folder)).entries
+        except PermissionError as error:
+            if folder == path:
+                raise
+            _complain_of(session, folder, error)
+            continue
+        for entry in entries:
             name = entry.path.rpartition("/")[2]
             if entry.is_folder and not name.endswith(names.CHUNKS_SUFFIX):
                 folders.append(entry.path)
@@ -205,6 +226,6 @@ def _has_header(fs: RollingFileSystem, path: str) -> bool:
 def _is_tombstone(fs: RollingFileSystem, path: str) -> bool:
     try:
         header: Any = fs._bridge.run(fs._client.headers.load(path)).header
-    except CorruptHeaderError:
+    except (CorruptHeaderError, PermissionError):
         return False
     return header is None or header.deleted

@@ -9,7 +9,7 @@ from functools import partial
 
 from rollingfs import names
 from rollingfs.client import Client
-from rollingfs.errors import RollingError
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.listing import Listings
 from rollingfs.maintenance.collected import Collected
 
@@ -23,7 +23,7 @@ Progress = Callable[[str, Collected], None]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A segment that could not be collected, and why; nothing of it was deleted."""
+    """A segment that could not be collected (or not to its end), or a folder that could not be listed; and why."""
 
     path: str
     reason: str
@@ -50,7 +50,8 @@ class TreeCollector:
     ) -> CollectedTree:
         """Collect every segment at or below a path, as `Collector.collect` does.
 
-        A segment that cannot be read (a damaged header, for one) is left alone, and the others go on.
+        A segment that fails (because of a damaged header, for one) is left alone, and so is a folder that we may not
+        list; they are named in the failures, and the others go on.
 
         Parameters
         ----------
@@ -66,14 +67,20 @@ class TreeCollector:
         FileNotFoundError
             There is neither a folder nor a segment of this name.
         """
-        found = await self.segments(path)
+        unlisted: list[Failure] = []
+        found = await self.segments(path, unlisted)
         seen: dict[str, int] = {}
         calls = [partial(self._one, segment, grace_s, dry_run, progress, seen) for segment in found]
         results = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
-        return _sum(found, results)
+        return _sum(found, [*unlisted, *results])
 
-    async def segments(self, path: str) -> list[str]:
+    async def segments(self, path: str, unlisted: list[Failure] | None = None) -> list[str]:
         """Paths of everything that has a header or a chunk folder, at or below a path; no header below it is read.
+
+        Parameters
+        ----------
+        unlisted
+            Takes the folders below it that we may not list; without it, the first is raised.
 
         Raises
         ------
@@ -84,7 +91,8 @@ class TreeCollector:
         level, is_there = [path], False
         while level:
             listings = await self.client.runtime.gather(
-                [partial(self._list, folder, found) for folder in level], self.client.backend.requests_max
+                [partial(self._list, folder, found, None if folder == path else unlisted) for folder in level],
+                self.client.backend.requests_max,
             )
             is_there = is_there or any(listing is not None for listing in listings)
             level = [folder for listing in listings for folder in listing or ()]
@@ -94,19 +102,27 @@ class TreeCollector:
 
     async def _is_segment(self, path: str, is_folder: bool) -> bool:
         """Whether there is a segment, or something left of one, at a path; of what is no folder, there must be."""
-        if (await self.client.headers.load(path)).header is not None:
-            return True
+        try:
+            if (await self.client.headers.load(path)).header is not None:
+                return True
+        except CorruptHeaderError:
+            return True  # its collection says so
         if await self.client.backend.is_folder(names.chunks_folder(path)):
             return True
         if not is_folder:
             await self.client.lookup.view(path, fresh=True)
         return not is_folder
 
-    async def _list(self, folder: str, found: set[str]) -> list[str] | None:
+    async def _list(self, folder: str, found: set[str], unlisted: list[Failure] | None) -> list[str] | None:
         """Note the segments in a folder; returns the folders in it, or None if there is no such folder."""
         try:
             listing = await self.client.backend.list(folder)
         except (FileNotFoundError, NotADirectoryError):
+            return None
+        except PermissionError as error:
+            if unlisted is None:
+                raise
+            unlisted.append(_failure(folder, error))
             return None
         folders = []
         for entry in listing.entries:
@@ -126,12 +142,16 @@ class TreeCollector:
             collected = await self.client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, seen=seen)
         except FileNotFoundError:
             collected = Collected()  # its last leftovers went meanwhile
-        except RollingError as error:
-            logger.warning("%s is not collected: %s", path, error)
-            return Failure(path, str(error))
+        except OSError as error:
+            return _failure(path, error)
         if progress is not None:
             progress(path, collected)
         return collected
+
+
+def _failure(path: str, error: OSError) -> Failure:
+    logger.warning("%s is not collected: %s", path, error)
+    return Failure(path, str(error))
 
 
 def _sum(paths: Iterable[str], results: Iterable[Collected | Failure]) -> CollectedTree:

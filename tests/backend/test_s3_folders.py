@@ -18,7 +18,7 @@ import fsspec
 from rollingfs import RollingPolicy
 from rollingfs.backend import s3_folders
 from tests.proxy import Proxy, proxy_to
-from tests.servers import new_bucket
+from tests.servers import count_requests, new_bucket
 
 HUGE_FILES = 2_200
 CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
@@ -161,8 +161,9 @@ def test_pages_together_are_the_listing(plain, folder, keys_max, monkeypatch: py
     assert sorted(entries, key=lambda entry: entry.path) == list(run(backend.list(folder)).entries)
     with pytest.raises(FileNotFoundError):
         run(backend.list_page(f"{folder}/absent"))
-    with pytest.raises(NotADirectoryError):
+    with count_requests(backend) as requests, pytest.raises(FileNotFoundError):  # a file
         run(backend.list_page(f"{folder}/z"))
+    assert requests == {"ListObjectsV2": 1}
 
 
 @pytest.mark.s3

@@ -276,6 +276,55 @@ def test_verify_of_a_tree_leaves_out_what_was_deleted(stream):
     assert [found["name"] for found in done("verify", "-r", stream, "--json").lines] == [f"{stream}/b"]
 
 
+# -- what cannot be read ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(stream) -> str:
+    """The stream with a third segment, whose header is damaged."""
+    done("append", f"{stream}/c", stdin=b"c")
+    Path(f"{stream}/c$header").write_bytes(b"rubbish")
+    return stream
+
+
+def test_ls_shows_what_cannot_be_read_with_its_error_and_ends_with_3(damaged):
+    found = Run("ls", damaged)
+    assert (found.code, found.text) == (3, "a\nb\nc\n")
+    assert found.err.startswith(f"rollingfs: {damaged}/c cannot be read: {damaged}/c$header")
+    assert found.err.count("\n") == 1
+    rows = [line.split() for line in Run("ls", "-l", damaged).text.splitlines()]
+    assert [(row[0], row[-1]) for row in rows[1:]] == [("open", "a"), ("open", "b"), ("unreadable", "c")]
+    infos = json.loads(Run("ls", damaged, "--json").out)
+    assert [info["size"] for info in infos] == [2050, 2050, None]
+    assert "c$header" in infos[2]["error"]
+    assert "c$header" in failed("info", f"{damaged}/c")
+
+
+def test_rm_takes_what_cannot_be_read_only_by_its_option(damaged):
+    assert "--damaged" in failed("rm", "-r", damaged)
+    assert "--damaged" in failed("rm", f"{damaged}/c")
+    assert len(json.loads(Run("ls", damaged, "--json").out)) == 3
+    done("rm", "-r", "--damaged", damaged)
+    assert "No such" in failed("ls", damaged)
+
+
+def test_trim_and_retain_go_on_without_what_cannot_be_read_and_name_it(damaged):
+    cut = done("cut", damaged).text
+    assert set(StreamCut.parse(cut)) == {f"{damaged}/a", f"{damaged}/b"}
+    ran = Run("retain", "--by-size", "0", damaged)
+    assert ran.code == 1
+    assert "4,100 bytes" in ran.text
+    assert ran.err.startswith(f"rollingfs: {damaged}/c was left as it is: ")
+    told = Run("retain", damaged, "--json")
+    assert list(json.loads(told.out)["failed"]) == [f"{damaged}/c"]
+
+
+def test_append_over_a_folder_says_what_is_in_it(stream):
+    said = failed("append", stream)
+    assert "It is a folder that holds a, b;" in said
+    assert stream in said
+
+
 # -- what all have in common -----------------------------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ def orphan(world, segment):
 
 def grow_tree(world):
     """Live segments, what a concat left, a tombstone, a chunk folder without a header; outside, more garbage."""
-    for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/outside/c"):
+    for path in ("/tree/a", "/tree/deep", "/tree/deep/er/b", "/outside/c"):
         world.create(path, [path.encode() * 4])
     world.create("/tree/source", [b"s" * 100])
     world.seal("/tree/source")

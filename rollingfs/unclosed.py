@@ -1,0 +1,96 @@
+"""Files for writing that nobody closed: their bytes are not committed, and somebody has to hear of it."""
+
+from __future__ import annotations
+
+import abc
+import atexit
+import io
+import logging
+import warnings
+import weakref
+from collections.abc import Iterator
+from types import TracebackType
+
+logger = logging.getLogger("rollingfs")
+
+
+class CommitsByClose(io.IOBase):
+    """The rule of all files for writing: `close` commits, an exception in ``with`` and garbage collection do not.
+
+    Nor does the end of the program. A file that goes uncommitted, in either way, says how much is lost.
+    """
+
+    _is_wrapped = False
+    """Whether another such file stands above it, and speaks for both."""
+
+    @abc.abstractmethod
+    def discard(self) -> None:
+        """Give up; nothing is committed."""
+
+    @abc.abstractmethod
+    def forget(self) -> None:
+        """Close without committing and without waiting: for garbage collection, which may come at any moment."""
+
+    @abc.abstractmethod
+    def tell_at_exit(self) -> None:
+        """Say what is lost, if anything is: the program ends."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def __del__(self) -> None:
+        if not self._is_wrapped:  # in a cycle of garbage either may come first
+            self.forget()
+
+
+_opened: weakref.WeakSet[CommitsByClose] = weakref.WeakSet()
+
+
+def watch(file: CommitsByClose, instead_of: CommitsByClose | None = None) -> None:
+    """Ask a file, when the program ends, to say what is lost; if it wraps another, that one is not asked."""
+    _opened.add(file)
+    if instead_of is not None:
+        _opened.discard(instead_of)
+        instead_of._is_wrapped = True
+
+
+@atexit.register
+def _at_exit() -> None:
+    for file in list(_opened):
+        file.tell_at_exit()
+
+
+def tell_lost(path: str, lost: int, *, at_exit: bool) -> None:
+    """Warn that bytes are lost: a WARNING in the log, on standard error if no log is kept, and a `ResourceWarning`."""
+    when = "the program ends" if at_exit else "the file was let go"
+    message = (
+        f"{path}: {when}, and {lost:,} bytes that were written to it were never committed: they are lost. "
+        "Open it by `with`, or call close() or commit()"
+    )
+    if logger.isEnabledFor(logging.WARNING):
+        logger.warning(message)
+        if logging.lastResort is not None and not any(_is_heard(handler, at_exit) for handler in _handlers()):
+            record = logger.makeRecord(logger.name, logging.WARNING, __file__, 0, message, (), None)
+            logging.lastResort.handle(record)
+    warnings.warn(message, ResourceWarning, stacklevel=3)
+
+
+def _handlers() -> Iterator[logging.Handler]:
+    """The handlers that get what this library logs."""
+    found: logging.Logger | None = logger
+    while found is not None:
+        yield from found.handlers
+        found = found.parent if found.propagate else None
+
+
+def _is_heard(handler: logging.Handler, at_exit: bool) -> bool:
+    """Whether anybody reads what a handler writes; nobody will, at the end, in a file that is not closed itself."""
+    if isinstance(handler, logging.NullHandler) or handler.level > logging.WARNING:
+        return False
+    stream = getattr(handler, "stream", None)
+    return not (at_exit and any(isinstance(one, CommitsByClose) for one in (stream, getattr(stream, "buffer", None))))
