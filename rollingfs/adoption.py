@@ -17,18 +17,13 @@ from rollingfs.chunks import Stored
 from rollingfs.clock import Moment
 from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
-from rollingfs.header import Adopted, Commit, Header, Origin
+from rollingfs.header import Commit, Header, Origin
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, is_shadowed, modified_ms
+from rollingfs.lookup import Lookup, is_shadowed, modified_ms, shadow
 from rollingfs.policy import RollingPolicy
 
 ADOPTIONS_MAX = 8
 """How often a file that others keep changing is tried again."""
-
-
-def shadow(plain: FileInfo | None) -> Adopted | None:
-    """The line by which a header hides this content of the plain file, and no other."""
-    return Adopted(plain.token or "", modified_ms(plain)) if plain is not None else None
 
 
 def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
@@ -127,7 +122,7 @@ class Adoption:
         return Stored(target, plain.size, None, modified_ms(plain), began)
 
     async def _check_unchanged(self, path: str, plain: FileInfo) -> None:
-        if (await self.committer.backend.stat(path)).token != plain.token:
+        if shadow(await self.committer.backend.stat(path)) != shadow(plain):
             raise ConflictError(f"{path} changed while it was copied")
 
     async def remove(self, path: str) -> bool:

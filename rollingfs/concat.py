@@ -24,7 +24,7 @@ from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingEr
 from rollingfs.header import MARKS_MAX, Adopted, Header, Mark, Merge
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item
-from rollingfs.lookup import is_shadowed, modified_ms
+from rollingfs.lookup import is_shadowed, shadow
 from rollingfs.merges import Merges, is_merging
 from rollingfs.pages import PageGoneError
 from rollingfs.pins import Pin, format_pin, pin_path
@@ -223,7 +223,7 @@ class Concats:
             plain = await self.committer.backend.stat(target)
         except FileNotFoundError:
             return None
-        return None if is_shadowed(base.header, plain) else Adopted(plain.token or "", modified_ms(plain))
+        return None if is_shadowed(base.header, plain) else shadow(plain)
 
     def _renamed(
         self, source: Source, frozen: Header, base: Header | None, incarnation: str, adopted: Adopted | None

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from rollingfs import transitions
 from rollingfs.backend.contract import Backend, FileInfo
-from rollingfs.header import Header
+from rollingfs.commit import Committer
+from rollingfs.header import Adopted, Header
 from rollingfs.headers import Headers, Loaded
 
 
@@ -84,11 +85,36 @@ class Lookup:
         return None if is_shadowed(loaded.header, info) else info
 
 
+def shadow(plain: FileInfo | None) -> Adopted | None:
+    """The line by which a header hides this plain file, and no other."""
+    return Adopted(plain.token or "", modified_ms(plain)) if plain is not None else None
+
+
 def is_shadowed(header: Header | None, info: FileInfo) -> bool:
-    """Whether a plain file is hidden by a header: by any live one, by a tombstone only if it names this content."""
+    """Whether a plain file is hidden by a header: by any live one, by a tombstone only if it names this file."""
     if header is None:
         return False
-    if not header.deleted:
-        return True
-    adopted = header.adopted
-    return adopted is not None and (adopted.token, adopted.modified_ms) == (info.token, modified_ms(info))
+    return not header.deleted or names_file(header, info)
+
+
+def names_file(header: Header, info: FileInfo) -> bool:
+    """Whether the header says that this plain file is the segment's: it was adopted, or it is the plain copy.
+
+    Token *and* date: on S3 the token is a hash of the bytes, so another tool's file of the same bytes has the same.
+    """
+    return header.adopted is not None and header.adopted == shadow(info)
+
+
+async def delete_shadowed(committer: Committer, path: str, adopted: Adopted | None) -> bool:
+    """Delete the plain file that a header names, where the store can, and only if it still is that file.
+
+    The date is looked at right before, because a store compares nothing but the token. What remains is the time of
+    one request, within which another tool would have to write the very same bytes.
+    """
+    if adopted is None or not (await committer.abilities(path)).delete_if:
+        return False
+    try:
+        info = await committer.backend.stat(path)
+    except FileNotFoundError:
+        return False
+    return adopted == shadow(info) and await committer.backend.delete_if(path, adopted.token)

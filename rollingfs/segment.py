@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rollingfs import names, transitions
-from rollingfs.adoption import ADOPTIONS_MAX, Adoption, shadow
+from rollingfs.adoption import ADOPTIONS_MAX, Adoption
 from rollingfs.append import Append, Appender, as_items, grow
 from rollingfs.attempt import Attempt, Committed, Step
 from rollingfs.backend.contract import FileInfo
@@ -20,7 +20,7 @@ from rollingfs.errors import AttributeMismatchError, ConflictError
 from rollingfs.header import Header, Page, Phase
 from rollingfs.headers import Loaded
 from rollingfs.intake import Data, Destination, Intake, new_receipt
-from rollingfs.lookup import Lookup
+from rollingfs.lookup import Lookup, delete_shadowed, shadow
 from rollingfs.policy import RollingPolicy
 from rollingfs.transitions import Guard
 
@@ -175,8 +175,7 @@ class Segments:
         header = _header(await self.committer.commit(path, step))
         await self.committer.backend.delete([names.resolve(path, file) for file in own])
         await self.committer.finish_drops(path, header)
-        if header.adopted is not None and (await self.committer.abilities(path)).delete_if:
-            await self.committer.backend.delete_if(path, header.adopted.token)
+        await delete_shadowed(self.committer, path, header.adopted)
 
     async def _own_files(self, path: str, header: Header) -> list[str]:
         """All files that a delete removes at once: own chunks that were not staged, own pages last."""

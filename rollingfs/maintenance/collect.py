@@ -21,7 +21,7 @@ from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
 from rollingfs.header import GRACE_S, Drop, Header, Phase
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, is_shadowed
+from rollingfs.lookup import Lookup, delete_shadowed, is_shadowed, names_file
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.maintenance.plain import PlainCopies
 from rollingfs.maintenance.survey import Survey, Surveyor
@@ -261,12 +261,10 @@ class Collector:
             info = await self.backend.stat(path)
         except FileNotFoundError:
             return Collected()
-        if info.token != header.adopted.token or not is_old(await self.backend.now(), info.modified, grace_s):
+        if not names_file(header, info) or not is_old(await self.backend.now(), info.modified, grace_s):
             return Collected()
-        if not dry_run:
-            abilities = await self.committer.abilities(path)
-            if not abilities.delete_if or not await self.backend.delete_if(path, header.adopted.token):
-                return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
+        if not dry_run and not await delete_shadowed(self.committer, path, header.adopted):
+            return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
         return report([info], PLAIN)
 
     async def _tombstone(self, path: str, grace_s: float, would_go: set[str] | None) -> Collected:
