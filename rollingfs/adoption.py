@@ -19,7 +19,7 @@ from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
 from rollingfs.header import Commit, Header, Origin
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, is_shadowed, modified_ms, shadow
+from rollingfs.lookup import Lookup, View, is_shadowed, modified_ms, shadow
 from rollingfs.policy import RollingPolicy
 
 ADOPTIONS_MAX = 8
@@ -43,8 +43,13 @@ class Adoption:
         """The header of a new incarnation, over whatever is there."""
         return transitions.create(base, str(uuid.uuid4()), policy, self.committer.now_ms(), shadow(plain))
 
-    async def adopt(self, path: str) -> bool:
+    async def adopt(self, path: str, incarnation: str | None = None) -> bool:
         """Give a plain file a header: copy it into a chunk, on condition that it is what was seen.
+
+        Parameters
+        ----------
+        incarnation
+            Only the plain file of this incarnation.
 
         Returns
         -------
@@ -56,7 +61,7 @@ class Adoption:
             if loaded.live:
                 return True
             plain = await self.lookup.plain(path, loaded)
-            if plain is None:
+            if plain is None or incarnation not in (None, *View(path, None, plain.token, plain).incarnations):
                 return False
             claim = await self._claimed(path)
             if is_shadowed(claim, plain):

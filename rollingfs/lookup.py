@@ -39,6 +39,17 @@ class View:
         """Bytes retained."""
         return self.length - self.start
 
+    @property
+    def incarnations(self) -> tuple[str, ...]:
+        """What tells it from whatever has its name later, its present name first; none where the store tells no token.
+
+        A plain file has one, too, by which the segment that it becomes is known as well.
+        """
+        if self.header is not None:
+            return self.header.incarnations
+        adopted = shadow(self.plain)
+        return (adopted.incarnation,) if adopted is not None and adopted.token else ()
+
 
 def modified_ms(info: FileInfo) -> int:
     """A file's date as headers write it: milliseconds since 1970."""

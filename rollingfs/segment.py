@@ -52,9 +52,9 @@ class Segments:
         self.lookup = lookup
         self.policy = policy
 
-    async def adopt(self, path: str) -> bool:
-        """Give a plain file a header; False if there is neither a plain file nor a segment."""
-        return await self.adoption.adopt(path)
+    async def adopt(self, path: str, incarnation: str | None = None) -> bool:
+        """Give a plain file (of this incarnation) a header; False if there is neither such a file nor a segment."""
+        return await self.adoption.adopt(path, incarnation)
 
     # -- existence -----------------------------------------------------------------------------------------
 
@@ -326,7 +326,7 @@ class Segments:
             found = transitions.check(base.header, guard or Guard(), path)
             return None if found.sealed else transitions.seal(found)
 
-        return _header(await self._commit(path, step)).length
+        return _header(await self._commit(path, step, guard)).length
 
     async def truncate(self, path: str, offset: int, guard: Guard | None = None) -> int:
         """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders.
@@ -346,7 +346,7 @@ class Segments:
             changed = transitions.truncate(found, offset, self.committer.now_ms(), pages, path)
             return None if changed is found else changed
 
-        header = _header(await self._commit(path, step))
+        header = _header(await self._commit(path, step, guard))
         await self.committer.finish_drops(path, header)
         return header.waiting_bytes
 
@@ -360,7 +360,7 @@ class Segments:
             transitions.check(found, replace(guard or Guard(), epoch=found.epoch if found.owner else None), path)
             return transitions.acquire(found, owner)
 
-        return _header(await self._commit(path, step))
+        return _header(await self._commit(path, step, guard))
 
     async def release(self, path: str, guard: Guard) -> None:
         """Give an exclusively held segment back."""
@@ -368,13 +368,13 @@ class Segments:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return transitions.release(transitions.check(base.header, guard, path))
 
-        await self._commit(path, step)
+        await self._commit(path, step, guard)
 
-    async def _commit(self, path: str, step: Step) -> Committed:
+    async def _commit(self, path: str, step: Step, guard: Guard | None) -> Committed:
         try:
             return await self.committer.commit(path, step)
         except FileNotFoundError:
-            if not await self.adopt(path):
+            if not await self.adopt(path, guard.segment if guard is not None else None):
                 raise
         return await self.committer.commit(path, step, fresh=True)
 

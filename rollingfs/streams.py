@@ -11,10 +11,11 @@ from rollingfs import names, retention
 from rollingfs.client import Client
 from rollingfs.cuts import StreamCut
 from rollingfs.cutting import Cutter
-from rollingfs.ledger import Goal, Ledger, Ledgers, Published
+from rollingfs.ledger import Ledgers
+from rollingfs.ledger_text import Goal, Ledger, Published
 from rollingfs.listing import Info, Listings, info_of
 from rollingfs.lookup import View
-from rollingfs.retention import Extent, KeptCut, RetentionPolicy
+from rollingfs.retention import Extent, RetentionPolicy
 from rollingfs.trimming import Trimmed, Trimmer
 
 
@@ -95,10 +96,30 @@ class StreamVerbs:
 
     async def _views(self) -> dict[str, View]:
         """The segments as they are now, by name."""
-        scan = await self.listings.scan(self.path)
+        try:
+            scan = await self.listings.scan(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            await self.ledgers.check(self.path)
+            raise
         found = {self._name(path): view for path, view in scan.views.items()}
         found.pop(names.LEDGER_NAME, None)
         return found
+
+    async def _views_to_cut(self) -> dict[str, View]:
+        """The segments as they are now, by name, each with its incarnation.
+
+        A listing may tell no token of a plain file, or another than a look at it does.
+        """
+        found = await self._views()
+        plain = [name for name, view in found.items() if view.header is None]
+        looked_at = await self.listings.gather([partial(self._view, found.pop(name).path) for name in plain])
+        return found | {name: view for name, view in zip(plain, looked_at, strict=True) if view is not None}
+
+    async def _view(self, path: str) -> View | None:
+        try:
+            return await self.client.lookup.view(path, fresh=True)
+        except FileNotFoundError:
+            return None  # it went meanwhile
 
     def _name(self, path: str) -> str:
         """A segment's name within the stream.
@@ -129,7 +150,7 @@ class StreamVerbs:
         align
             Cut behind the last of these delimiters, so that no record is cut in two.
         """
-        return (await self._cut(await self._views(), at, align)).renamed(self._path)
+        return (await self._cut(await self._views_to_cut(), at, align)).renamed(self._path)
 
     async def _cut(self, views: Mapping[str, View], at: float | None, align: bytes | None) -> StreamCut:
         """A cut whose segments go by their names."""
@@ -137,31 +158,34 @@ class StreamVerbs:
         offsets = dict(zip(views, await self.listings.gather(calls), strict=True))
         # the clock after the headers: all that lies before the cut had been written by then
         when = self.client.committer.clock() if at is None else at
-        return StreamCut(offsets, when, sum(view.size for view in views.values()))
+        incarnations = {name: view.incarnations[0] for name, view in views.items() if view.incarnations}
+        return StreamCut(offsets, when, sum(view.size for view in views.values()), incarnations)
 
     async def trim(self, cut: StreamCut) -> Trimmed:
         """Truncate every segment to its offset in a cut, and delete sealed ones that lie wholly before it.
 
         The trim is recorded first: one that is broken off is finished by the next, or by `retain`. Segments that the
-        cut does not name are left as they are.
+        cut does not name are left as they are, and so are those that got a name after the cut was taken.
 
         Raises
         ------
         BadOffsetError
             It would go back behind an earlier trim, or beyond the end of a segment; nothing was trimmed.
         ValueError
-            The cut is of another stream.
+            The cut is of another stream, or does not say which incarnations it means; nothing was trimmed.
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
         """
-        offsets = {self._name(path): offset for path, offset in cut.items()}
-        views = await self._views()
-        goals = self.trimmer.goals(views, offsets)
+        meant = cut.renamed(self._name)
+        views = await self._views_to_cut()
+        goals = self.trimmer.goals(views, meant)
         ledger = await self.ledgers.update(self.path, lambda found: found.trimmed(goals, views, self.path))
         return await self.trimmer.finish(self.path, ledger)
 
     async def cuts(self) -> list[StreamCut]:
         """The cuts that retention has kept, oldest first."""
         ledger = await self.ledgers.load(self.path)
-        return [kept.cut.renamed(self._path) for kept in ledger.cuts]
+        return [cut.renamed(self._path) for cut in ledger.cuts]
 
     # -- retention -----------------------------------------------------------------------------------------
 
@@ -170,16 +194,26 @@ class StreamVerbs:
         return (await self.ledgers.load(self.path)).retention
 
     async def set_retention(self, policy: RetentionPolicy | None) -> None:
-        """Store a policy with the stream, or remove it."""
+        """Store a policy with the stream, or remove it.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
+        """
         await self.ledgers.update(self.path, lambda found: replace(found, retention=policy))
 
     async def publish(self, subscriber: str, cut: StreamCut) -> None:
         """Say that a subscriber has read all that lies before a cut.
 
+        What the cut says no incarnation of counts as unread.
+
         Raises
         ------
         ValueError
             The subscriber has no name, or the cut is of another stream.
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
         """
         if not subscriber:
             raise ValueError("a subscriber needs a name")
@@ -215,16 +249,19 @@ class StreamVerbs:
         ------
         ValueError
             The stream has no policy.
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
         """
         ledger = await self.ledgers.load(self.path)
         policy = ledger.retention
         if policy is None:
+            await self._views()  # says so if there is no such folder
             raise ValueError(f"{self.path}: the stream has no retention policy; assign one to `retention`")
         before = Trimmed() if dry_run else await self.trimmer.finish(self.path, ledger)
-        views = await self._views()
+        views = await self._views_to_cut()
         now = self.client.committer.clock()
         taken = None
-        if not ledger.cuts or now - ledger.cuts[-1].cut.at >= policy.every:
+        if not ledger.cuts or now - ledger.cuts[-1].at >= policy.every:
             taken = await self._cut(views, None, policy.align)
         plan = _Plan(policy, taken, views, now)
         goals: dict[str, Goal] = {}
@@ -244,10 +281,11 @@ class StreamVerbs:
 
     def _report(self, plan: _Plan, goals: Mapping[str, Goal], trims: Sequence[Trimmed], dry_run: bool) -> Retained:
         size = sum(view.size for view in plan.views.values()) - trims[-1].bytes
-        offsets = {self._path(name): goal.offset for name, goal in goals.items()}
+        offsets = {name: goal.offset for name, goal in goals.items()}
+        incarnations = {name: goal.segment for name, goal in goals.items() if goal.segment is not None}
         return Retained(
             None if plan.taken is None else plan.taken.renamed(self._path),
-            StreamCut(offsets, plan.now, size) if offsets else None,
+            StreamCut(offsets, plan.now, size, incarnations).renamed(self._path) if offsets else None,
             sum(trim.bytes for trim in trims),
             tuple(path for trim in trims for path in trim.deleted),
             size,
@@ -266,18 +304,20 @@ class _Plan:
 
     def with_cut(self, ledger: Ledger) -> Ledger:
         """The ledger with the cut that was taken."""
-        if self.taken is None:
+        if self.taken is None or self.taken in ledger.cuts:
             return ledger
-        kept = KeptCut(self.taken, {name: _incarnation(self.views[name]) for name in self.taken})
-        return ledger if kept in ledger.cuts else replace(ledger, cuts=(*ledger.cuts, kept))
+        return replace(ledger, cuts=(*ledger.cuts, self.taken))
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:
         """What there is to trim; never back behind what is recorded."""
         extents = self._extents()
-        read = [(found.cut, found.at) for found in ledger.subscribers.values()]
+        read = [found.cut for found in ledger.subscribers.values()]
         target = retention.choose(self.policy, ledger.cuts, read, extents, self.now)
-        wanted = {name: offset for name, offset in target.items() if _is_due(extents[name], offset)}
-        goals = Trimmer.goals(self.views, wanted)
+        goals = {
+            name: Goal(offset, extents[name].incarnations[0])
+            for name, offset in target.items()
+            if extents[name].incarnations and _is_due(extents[name], offset)
+        }
         last = ledger.trim.goals
         return {name: goal for name, goal in goals.items() if name not in last or not goal.is_behind(last[name])}
 
@@ -299,16 +339,4 @@ def _is_due(extent: Extent, offset: int) -> bool:
 
 
 def _extent(view: View) -> Extent:
-    header = view.header
-    if header is None:
-        assert view.plain is not None
-        return Extent(0, view.length, _incarnation(view), created_at=view.plain.modified)
-    created_at = (header.created_ms - 1) / 1000  # it is rounded: what came right after is not to seem earlier
-    return Extent(view.start, view.length, header.segment, header.sealed, created_at)
-
-
-def _incarnation(view: View) -> str:
-    if view.header is not None:
-        return view.header.segment
-    assert view.plain is not None
-    return f"plain file {view.plain.token}"
+    return Extent(view.start, view.length, view.incarnations, view.header is not None and view.header.sealed)
