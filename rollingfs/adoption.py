@@ -119,11 +119,12 @@ class Adoption:
             await backend.copy(path, target, plain.token)
         else:
             await self.committer.chunks.copy_through(path, target)
-            try:
-                await self._check_unchanged(path, plain)
-            except (ConflictError, FileNotFoundError):
-                await backend.delete([target])
-                raise
+        try:
+            # the copy's condition is the token alone: a file of the same bytes that came since is another
+            await self._check_unchanged(path, plain)
+        except (ConflictError, FileNotFoundError):
+            await backend.delete([target])
+            raise
         return Stored(target, plain.size, None, modified_ms(plain), began)
 
     async def _check_unchanged(self, path: str, plain: FileInfo) -> None:

@@ -86,6 +86,17 @@ def test_a_plain_file_needs_no_care(fs):
     assert list(segment.tail(follow=False)) == [b"12345"]
 
 
+def test_a_plain_file_is_cut_and_trimmed_and_one_that_was_written_anew_is_not(fs):
+    for name in ("log", "other"):
+        fs.target.pipe_file(f"{fs.home}/{name}", b"0123456789")
+    stream = fs.stream(fs.home)
+    cut = stream.cut()
+    fs.target.pipe_file(f"{fs.home}/other", b"abcdefghij")
+    assert stream.trim(StreamCut(dict.fromkeys(cut, 4), cut.at, cut.size, cut.incarnations)).bytes == 4
+    assert fs.cat_file(f"{fs.home}/log") == b"456789"
+    assert fs.cat_file(f"{fs.home}/other") == b"abcdefghij"
+
+
 def test_a_tree_is_collected_with_progress(fs):
     fs.create(f"{fs.home}/deep/a")
     fs.stage(f"{fs.home}/deep/a", b"never committed")
