@@ -73,7 +73,7 @@ class Collector:
         grace_s = GRACE_S if grace_s is None else grace_s
         if grace_s < 0:
             raise ValueError(f"grace is {grace_s} s: it must be at least 0")
-        header, lies_in, result = await self._settled_map(path, dry_run)
+        header, lies_in, results = await self._settled_map(path, dry_run)
         own = names.chunks_folder(path)
         hints = {names.climb(names.parent(path), drop.file[:-1]): drop for drop in _foreign_hints(header)}
         seen = {} if seen is None else seen
@@ -85,27 +85,29 @@ class Collector:
             seen[folder] = 1  # until it is known: others may ask meanwhile
             found = await self._folder(folder, grace_s, dry_run)
             seen[folder] = found.young
-            result = result.plus(found)
+            results.append(found)
+        result = Collected.of(results)
         if header is None and not result.folders:
             await self.lookup.view(path, fresh=True)
         if header is not None:
             header = await self._without_old_attempt(path, header, grace_s, dry_run)
-            result = result.plus(await self._plain_file(path, header, grace_s, dry_run))
+            result = Collected.of([result, await self._plain_file(path, header, grace_s, dry_run)])
         if not dry_run and header is not None:
             await self._clear_hints(path, header, hints, result.young + young)
         if header is not None and header.deleted:
-            result = result.plus(await self._tombstone(path, grace_s, set(result.files) if dry_run else None))
+            grave = await self._tombstone(path, grace_s, set(result.files) if dry_run else None)
+            result = Collected.of([result, grave])
         return result
 
-    async def _settled_map(self, path: str, dry_run: bool) -> tuple[Header | None, set[str], Collected]:
+    async def _settled_map(self, path: str, dry_run: bool) -> tuple[Header | None, set[str], list[Collected]]:
         """The settled header, the chunk folders that its entries lie in, and what settling it deleted."""
-        result = Collected()
+        results: list[Collected] = []
         for count in range(1, LOOKS_MAX + 1):
             header, dropped = await self._settled(path, dry_run)
-            result = result.plus(dropped)
+            results.append(dropped)
             try:
                 lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
-                return header, lies_in, result
+                return header, lies_in, results
             except PageGoneError:  # it went with the header that named it
                 await self.committer.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{path}: its map changed {LOOKS_MAX} times; nothing was deleted, try again")
@@ -136,7 +138,7 @@ class Collector:
                 dropped = await self._to_drop(survey) if dry_run else []
                 garbage = survey.garbage(grace_s, uploads)
                 if dry_run:
-                    return garbage.without(dropped).report(folder).plus(report(dropped, DROPPED))
+                    return Collected.of([garbage.without(dropped).report(folder), report(dropped, DROPPED)])
                 if not garbage:
                     return garbage.report(folder)
                 agrees = survey.agrees_with(await self.surveyor.look(folder))
@@ -239,9 +241,8 @@ class Collector:
             survey = await self.surveyor.look(folder)
         except FileNotFoundError:
             return await self.backend.is_folder(folder)
-        return any(path in (found.pin.source, found.pin.target) for found in survey.pins) and path not in {
-            referrer.path for referrer in survey.referrers if referrer.files
-        }
+        is_pinned = any(path in (found.pin.source, found.pin.target) for found in survey.pins)
+        return is_pinned and path not in {referrer.path for referrer in survey.referrers if referrer.files}
 
     async def _without_old_attempt(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Header:
         """The header, after a plain copy that somebody died at was given up: what is left of it is garbage then."""
