@@ -10,6 +10,9 @@ from rollingfs.commit import Committer
 from rollingfs.header import Adopted, Header
 from rollingfs.headers import Headers, Loaded
 
+CLOCKS_APART_MS_MAX = 24 * 3600 * 1000
+"""Of files older than this, by the client's clock, the store's clock is not asked."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -114,6 +117,18 @@ def names_file(header: Header, info: FileInfo) -> bool:
     Token *and* date: on S3 the token is a hash of the bytes, so another tool's file of the same bytes has the same.
     """
     return header.adopted is not None and header.adopted == shadow(info)
+
+
+async def let_pass(committer: Committer, adopted: Adopted | None) -> None:
+    """Wait until the store gives new files another date than that of a plain file which a tombstone is to name.
+
+    Else one of the same bytes and the same second that comes after the tombstone would be hidden, and collected.
+    """
+    step_s = committer.backend.date_step_s
+    if adopted is None or not step_s or committer.now_ms() - adopted.modified_ms > CLOCKS_APART_MS_MAX:
+        return
+    while (left_s := adopted.modified_ms / 1000 + step_s - await committer.backend.now()) > 0:
+        await committer.runtime.sleep(min(left_s, step_s))
 
 
 async def delete_shadowed(committer: Committer, path: str, adopted: Adopted | None) -> bool:

@@ -16,7 +16,7 @@ from rollingfs.commit import Committer
 from rollingfs.drops import with_hints
 from rollingfs.header import Header, Mark, Phase
 from rollingfs.headers import Headers, Loaded
-from rollingfs.lookup import delete_shadowed
+from rollingfs.lookup import delete_shadowed, let_pass
 from rollingfs.pages import PageGoneError
 
 logger = logging.getLogger("rollingfs")
@@ -110,6 +110,7 @@ class Merges:
             if found is None or not is_merging(found, txn):
                 return None
             hints = await self.committer.pages.hints(source, found.entries)
+            await let_pass(self.committer, found.adopted)
             return with_hints(transitions.bury(found, txn), hints, self.committer.now_ms())
 
         header = (await self.committer.commit(source, step)).header

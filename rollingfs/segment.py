@@ -20,7 +20,7 @@ from rollingfs.errors import AttributeMismatchError, ConflictError
 from rollingfs.header import Header, Page, Phase
 from rollingfs.headers import Loaded
 from rollingfs.intake import Data, Destination, Intake, new_receipt
-from rollingfs.lookup import Lookup, delete_shadowed, shadow
+from rollingfs.lookup import Lookup, delete_shadowed, let_pass, shadow
 from rollingfs.policy import RollingPolicy
 from rollingfs.transitions import Guard
 
@@ -170,6 +170,7 @@ class Segments:
             drops = drop_all(found, self.committer.now_ms())
             hints = await self.committer.pages.hints(path, found.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
+            await let_pass(self.committer, grave.adopted)
             return with_hints(grave, hints, self.committer.now_ms())
 
         header = _header(await self.committer.commit(path, step))

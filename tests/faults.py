@@ -122,6 +122,8 @@ class Store(MemoryBackend):
 class HashingStore(Store):
     """As S3 is: a token is a hash of the bytes, and dates are whole seconds."""
 
+    date_step_s = 1.0
+
     def _put(self, path: str, content: bytes) -> str:
         super()._put(path, content)
         file = self.fs.store[path]

@@ -234,7 +234,6 @@ class Rules:
         data = self.data(choose, 12) if choose.often(50) else b"as ever"
 
         async def start(client: Client) -> None:
-            CLOCK.sleep(1.0)  # two files of the same bytes and second are one to S3
             await self.world.store.delete([path])
             await self.world.store.write(path, [data])
 

@@ -115,6 +115,20 @@ def test_a_file_of_the_same_bytes_that_a_live_segment_hides_is_not_taken_for_the
     assert is_visible(store)
 
 
+@pytest.mark.parametrize("end", [rename, delete])
+def test_a_file_of_the_same_bytes_that_comes_at_once_after_the_segment_went_is_not_taken_for_its_own(end: Verb) -> None:
+    """Within the second of the file that was adopted: the tombstone waits until that is over."""
+    store = HashingStore()
+    CLOCK.now_s = float(int(CLOCK.now_s)) + 1
+    drive(store.write(LOG, [DATA]))
+    seal(client(store))
+    end(client(store))
+    drive(store.write(LOG, [DATA]))
+    assert is_visible(store)
+    collect(client(store))
+    assert is_visible(store)
+
+
 def test_the_file_that_was_adopted_goes_with_the_segment_and_by_collection() -> None:
     for verb in (rename, delete, collect):
         store = HashingStore()

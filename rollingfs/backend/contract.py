@@ -150,6 +150,8 @@ class Backend(abc.ABC):
     """Whether `list_uploads` finds what others left unfinished."""
     requests_max: int = 32
     """How many requests at once make sense."""
+    date_step_s: float = 0.0
+    """How much later a file must come to have another date than one of the same token; 0 where tokens never repeat."""
     finishes_aside: bool = False
     """Without `is_async`: whether the end of one upload may be waited for in a thread while another is written."""
 

@@ -26,7 +26,7 @@ from rollingfs.errors import (
 from rollingfs.fetch import Fetcher
 from rollingfs.header import Adopted, Chunk, Header, Phase, PlainCopy
 from rollingfs.headers import Loaded
-from rollingfs.lookup import View, delete_shadowed, names_file, shadow
+from rollingfs.lookup import View, delete_shadowed, let_pass, names_file, shadow
 from rollingfs.maintenance.pieces import Piece, plan_pieces
 from rollingfs.maintenance.plain_files import READ_BYTES_MAX, Judged, PlainFiles
 from rollingfs.maintenance.steps import Progress, Steps
@@ -222,6 +222,7 @@ class PlainCopies:
             copy = await self.files.stat(path)
             if base.header is None or copy is None or shadow(copy) != file or names_file(base.header, copy):
                 return None
+            await let_pass(self.committer, file)
             return replace(base.header, adopted=file)
 
         await self.committer.commit(path, step, fresh=True)
