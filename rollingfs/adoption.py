@@ -17,19 +17,14 @@ from rollingfs.chunks import Stored
 from rollingfs.clock import Moment
 from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
-from rollingfs.header import Adopted, Commit, Header, Origin
+from rollingfs.header import Commit, Header, Origin
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, is_shadowed, modified_ms
+from rollingfs.lookup import Lookup, View, is_shadowed, modified_ms, shadow
 from rollingfs.policy import RollingPolicy
 from rollingfs.uploads import Uploads
 
 ADOPTIONS_MAX = 8
 """How often a file that others keep changing is tried again."""
-
-
-def shadow(plain: FileInfo | None) -> Adopted | None:
-    """The line by which a header hides this content of the plain file, and no other."""
-    return Adopted(plain.token or "", modified_ms(plain)) if plain is not None else None
 
 
 def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
@@ -49,8 +44,13 @@ class Adoption:
         """The header of a new incarnation, over whatever is there."""
         return transitions.create(base, str(uuid.uuid4()), policy, self.committer.now_ms(), shadow(plain))
 
-    async def adopt(self, path: str) -> bool:
+    async def adopt(self, path: str, incarnation: str | None = None) -> bool:
         """Give a plain file a header: copy it into a chunk, on condition that it is what was seen.
+
+        Parameters
+        ----------
+        incarnation
+            Only the plain file of this incarnation.
 
         Returns
         -------
@@ -62,7 +62,7 @@ class Adoption:
             if loaded.live:
                 return True
             plain = await self.lookup.plain(path, loaded)
-            if plain is None:
+            if plain is None or incarnation not in (None, *View(path, None, plain.token, plain).incarnations):
                 return False
             claim = await self._claimed(path)
             if is_shadowed(claim, plain):
@@ -115,15 +115,16 @@ class Adoption:
             await backend.copy(path, target, plain.token)
         else:
             await self.committer.chunks.copy_through(path, target)
-            try:
-                await self._check_unchanged(path, plain)
-            except (ConflictError, FileNotFoundError):
-                await backend.delete([target])
-                raise
+        try:
+            # the copy's condition is the token alone: a file of the same bytes that came since is another
+            await self._check_unchanged(path, plain)
+        except (ConflictError, FileNotFoundError):
+            await backend.delete([target])
+            raise
         return Stored(target, plain.size, None, modified_ms(plain), began)
 
     async def _check_unchanged(self, path: str, plain: FileInfo) -> None:
-        if (await self.committer.backend.stat(path)).token != plain.token:
+        if shadow(await self.committer.backend.stat(path)) != shadow(plain):
             raise ConflictError(f"{path} changed while it was copied")
 
     async def remove(self, path: str) -> bool:

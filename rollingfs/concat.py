@@ -16,7 +16,6 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs import layout, names, transitions, words
-from rollingfs.adoption import shadow
 from rollingfs.append import grow
 from rollingfs.attempt import Attempt, Step
 from rollingfs.commit import Committer
@@ -32,6 +31,7 @@ from rollingfs.errors import (
 from rollingfs.header import MARKS_MAX, Adopted, Header, Mark, Merge
 from rollingfs.headers import Loaded
 from rollingfs.layout import Item
+from rollingfs.lookup import shadow
 from rollingfs.merges import Merges, is_merging
 from rollingfs.pages import PageGoneError
 from rollingfs.pins import Pin, format_pin, pin_path

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from rollingfs.header import OFFSET_MAX
 
 CUT_FORMAT = "rollingfs-cut"
-CUT_VERSION = 1
 _FIELDS = {CUT_FORMAT, "at", "size", "segments"}
+_FIELDS_OF = {1: _FIELDS, 2: _FIELDS | {"incarnations"}}
+"""By version: 1 is that of cuts that say no incarnation."""
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class StreamCut(Mapping[str, int]):
     """A position in a stream: a mapping from segment paths to segment offsets, which cannot be changed.
 
+    It also says of which incarnation of a segment each offset is: another that gets the name later is not meant.
     ``str(cut)`` is a line of text, and `StreamCut.parse` its inverse.
 
     Parameters
@@ -29,26 +32,41 @@ class StreamCut(Mapping[str, int]):
         When it was taken, seconds since 1970: what lies before the cut was written by then.
     size
         Bytes that the stream held then.
+    incarnations
+        Incarnation by segment, as a cut that `Stream.cut` has taken says it. An offset without one is no reason to
+        drop anything; those of other segments are left out.
 
     Raises
     ------
     ValueError
-        An offset, the time or the size is out of range.
+        An offset, the time or the size is out of range, or an incarnation is no text.
     """
 
     _offsets: dict[str, int]
     at: float
     size: int
+    _incarnations: dict[str, str]
 
-    def __init__(self, offsets: Mapping[str, int], at: float, size: int) -> None:
+    def __init__(
+        self, offsets: Mapping[str, int], at: float, size: int, incarnations: Mapping[str, str] | None = None
+    ) -> None:
         for path, offset in offsets.items():
             _check_path(path)
             _check_number(f"the offset of {path!r}", offset)
         _check_number("the size of a stream cut", size)
         _check_time(at)
+        known = {path: incarnation for path, incarnation in (incarnations or {}).items() if path in offsets}
+        for path, incarnation in known.items():
+            _check_incarnation(path, incarnation)
         object.__setattr__(self, "_offsets", dict(sorted(offsets.items())))
         object.__setattr__(self, "at", float(at))
         object.__setattr__(self, "size", size)
+        object.__setattr__(self, "_incarnations", dict(sorted(known.items())))
+
+    @property
+    def incarnations(self) -> Mapping[str, str]:
+        """The incarnation of each segment that it is known of."""
+        return MappingProxyType(self._incarnations)
 
     @staticmethod
     def parse(text: str) -> StreamCut:
@@ -63,18 +81,27 @@ class StreamCut(Mapping[str, int]):
             found = json.loads(text)
         except ValueError as error:
             raise ValueError(f"{_shortened(text)} is no stream cut: it is no JSON ({error})") from error
-        if not isinstance(found, dict) or set(found) != _FIELDS or not isinstance(found["segments"], dict):
-            raise ValueError(f"{_shortened(text)} is no stream cut: it has not the fields {sorted(_FIELDS)}")
-        if found[CUT_FORMAT] != CUT_VERSION:
-            raise ValueError(f"a stream cut of format {found[CUT_FORMAT]!r} is too new: upgrade rollingfs to read it")
-        return StreamCut(found["segments"], found["at"], found["size"])
+        version = found.get(CUT_FORMAT, 1) if isinstance(found, dict) else 1
+        if not isinstance(version, int) or version not in _FIELDS_OF:
+            raise ValueError(f"a stream cut of format {version!r} is too new: upgrade rollingfs to read it")
+        fields = _FIELDS_OF[version]
+        if not isinstance(found, dict) or set(found) != fields:
+            raise ValueError(f"{_shortened(text)} is no stream cut: it has not the fields {sorted(fields)}")
+        incarnations = found.get("incarnations", {})
+        if not isinstance(found["segments"], dict) or not isinstance(incarnations, dict):
+            raise ValueError(f"{_shortened(text)} is no stream cut: its segments have no names")
+        return StreamCut(found["segments"], found["at"], found["size"], incarnations)
 
     def __str__(self) -> str:
-        fields: dict[str, Any] = {CUT_FORMAT: CUT_VERSION, "at": self.at, "size": self.size, "segments": self._offsets}
+        version = 2 if self._incarnations else 1
+        fields: dict[str, Any] = {CUT_FORMAT: version, "at": self.at, "size": self.size, "segments": self._offsets}
+        if self._incarnations:
+            fields["incarnations"] = self._incarnations
         return json.dumps(fields, ensure_ascii=False)
 
     def __repr__(self) -> str:
-        return f"StreamCut({self._offsets!r}, at={self.at!r}, size={self.size!r})"
+        said = f", incarnations={self._incarnations!r}" if self._incarnations else ""
+        return f"StreamCut({self._offsets!r}, at={self.at!r}, size={self.size!r}{said})"
 
     def __getitem__(self, path: str) -> int:
         return self._offsets[path]
@@ -87,20 +114,36 @@ class StreamCut(Mapping[str, int]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, StreamCut):
-            return (self._offsets, self.at, self.size) == (other._offsets, other.at, other.size)
+            return self._values() == other._values()
         return self._offsets == dict(other.items()) if isinstance(other, Mapping) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self._offsets.items()))
 
+    def _values(self) -> tuple[object, ...]:
+        return self._offsets, self.at, self.size, self._incarnations
+
     def renamed(self, rename: Callable[[str], str]) -> StreamCut:
         """The same cut with other names for its segments."""
-        return StreamCut({rename(path): offset for path, offset in self._offsets.items()}, self.at, self.size)
+        offsets = {rename(path): offset for path, offset in self._offsets.items()}
+        incarnations = {rename(path): incarnation for path, incarnation in self._incarnations.items()}
+        return StreamCut(offsets, self.at, self.size, incarnations)
+
+    def only(self, paths: Iterable[str]) -> StreamCut:
+        """The same cut of some of its segments alone."""
+        kept = set(paths)
+        offsets = {path: offset for path, offset in self._offsets.items() if path in kept}
+        return StreamCut(offsets, self.at, self.size, self._incarnations)
 
 
 def _check_path(path: object) -> None:
     if not isinstance(path, str) or not path:
         raise ValueError(f"{path!r} is no segment of a stream cut: it must be a path")
+
+
+def _check_incarnation(path: str, incarnation: object) -> None:
+    if not isinstance(incarnation, str) or not incarnation:
+        raise ValueError(f"the incarnation of {path!r} is {incarnation!r}: it must be a text")
 
 
 def _check_time(at: object) -> None:

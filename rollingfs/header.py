@@ -149,6 +149,14 @@ class Adopted:
     token: str
     modified_ms: int
 
+    @property
+    def incarnation(self) -> str:
+        """What tells it from any other file that has its name later.
+
+        Of the date whole seconds: of one store, a listing may know milliseconds, and a look at the file not.
+        """
+        return f"plain {self.modified_ms // 1000} {self.token}"
+
 
 @dataclass(frozen=True, slots=True)
 class PlainCopy:
@@ -264,6 +272,14 @@ class Header:
     def origin_ms(self) -> int | None:
         """When the plain file was modified that the segment was adopted from; None if it was none."""
         return self.origin.modified_ms if self.origin is not None and self.origin.segment == self.segment else None
+
+    @property
+    def incarnations(self) -> tuple[str, ...]:
+        """What it is known by: its own, and that of the plain file it was adopted from, whose offsets mean the same."""
+        adopted = self.adopted
+        if adopted is None or adopted.modified_ms != self.origin_ms:
+            return (self.segment,)
+        return (self.segment, adopted.incarnation)
 
     @property
     def is_copying(self) -> bool:

@@ -16,6 +16,7 @@ from rollingfs.commit import Committer
 from rollingfs.drops import with_hints
 from rollingfs.header import Header, Mark, Phase
 from rollingfs.headers import Headers, Loaded
+from rollingfs.lookup import delete_shadowed, let_pass
 from rollingfs.pages import PageGoneError
 
 logger = logging.getLogger("rollingfs")
@@ -109,12 +110,12 @@ class Merges:
             if found is None or not is_merging(found, txn):
                 return None
             hints = await self.committer.pages.hints(source, found.entries)
+            await let_pass(self.committer, found.adopted)
             return with_hints(transitions.bury(found, txn), hints, self.committer.now_ms())
 
         header = (await self.committer.commit(source, step)).header
-        shadowed = header.adopted if header is not None and header.merged == txn else None
-        if shadowed is not None and (await self.committer.abilities(source)).delete_if:
-            await self.committer.backend.delete_if(source, shadowed.token)
+        if header is not None and header.merged == txn:
+            await delete_shadowed(self.committer, source, header.adopted)
 
     async def settle(self, target: str) -> None:
         """Resolve the sources of all marks that a segment has, so that the next commit may drop the lines."""

@@ -123,19 +123,9 @@ class Extent:
 
     start: int
     end: int
-    segment: str
-    """Its incarnation: another that gets its name has other offsets."""
+    incarnations: tuple[str, ...]
+    """What it is known by; offsets of anything else mean nothing here."""
     sealed: bool = False
-    created_at: float = 0.0
-    """Seconds since 1970."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptCut:
-    """A cut that retention keeps, with the incarnations that its offsets mean."""
-
-    cut: StreamCut
-    segments: Mapping[str, str]
 
 
 Extents = Mapping[str, Extent]
@@ -143,25 +133,15 @@ Positions = dict[str, int]
 """An offset within its extent for every segment of a stream."""
 
 
-def positions(kept: KeptCut, extents: Extents) -> Positions:
-    """Where a cut lies now: at the start of segments that it does not know."""
-    return {name: _position(kept, name, extent) for name, extent in extents.items()}
+def positions(cut: StreamCut, extents: Extents) -> Positions:
+    """Where a cut lies now: at the start of segments that it does not know, or not by their incarnation."""
+    return {name: _position(cut, name, extent) for name, extent in extents.items()}
 
 
-def _position(kept: KeptCut, name: str, extent: Extent) -> int:
-    offset = kept.cut.get(name, 0)
-    is_known = kept.segments.get(name) == extent.segment and offset <= extent.end
+def _position(cut: StreamCut, name: str, extent: Extent) -> int:
+    offset = cut.get(name, 0)
+    is_known = cut.incarnations.get(name) in extent.incarnations and offset <= extent.end
     return max(offset, extent.start) if is_known else extent.start
-
-
-def positions_read(cut: StreamCut, published_at: float, extents: Extents) -> Positions:
-    """Where a subscriber is: at the start of segments that it does not know, or that are younger than its word."""
-    found = {}
-    for name, extent in extents.items():
-        offset = cut.get(name, 0)
-        is_known = extent.created_at <= published_at and offset <= extent.end
-        found[name] = max(offset, extent.start) if is_known else extent.start
-    return found
 
 
 def least(several: Sequence[Positions]) -> Positions:
@@ -181,8 +161,8 @@ def bytes_left(at: Positions, extents: Extents) -> int:
 
 def choose(
     policy: RetentionPolicy,
-    cuts: Iterable[KeptCut],
-    subscribers: Iterable[tuple[StreamCut, float]],
+    cuts: Iterable[StreamCut],
+    subscribers: Iterable[StreamCut],
     extents: Extents,
     now: float,
 ) -> Positions:
@@ -193,16 +173,16 @@ def choose(
     cuts
         Those that are kept.
     subscribers
-        What each has published, and when.
+        What each has published.
     now
         Seconds since 1970.
     """
-    kept = [(found.cut.at, positions(found, extents)) for found in sorted(cuts, key=lambda found: found.cut.at)]
+    kept = [(cut.at, positions(cut, extents)) for cut in sorted(cuts, key=lambda cut: cut.at)]
     allowed = [(at, place) for at, place in kept if _left(policy, at, place, extents, now) >= policy.min]
     if not allowed:
         return {name: extent.start for name, extent in extents.items()}
     newest = allowed[-1][1]
-    read = [positions_read(cut, published_at, extents) for cut, published_at in subscribers]
+    read = [positions(cut, extents) for cut in subscribers]
     if not read:
         return newest
     target = least([*read, newest])
@@ -232,17 +212,17 @@ def _is_over(
     return any(place[name] > target[name] for place in old for name in target)
 
 
-def prune(cuts: Iterable[KeptCut], extents: Extents) -> tuple[KeptCut, ...]:
-    """The cuts worth keeping: the newest, and those before which there are still bytes; not too many."""
-    ordered = sorted(cuts, key=lambda found: found.cut.at)
-    kept = [found for found in ordered[:-1] if _is_inside(found, extents)] + ordered[-1:]
-    while len(kept) > CUTS_KEPT_MIN and (
-        len(kept) > CUTS_KEPT_MAX or sum(len(found.cut) for found in kept) > OFFSETS_KEPT_MAX
-    ):
+def prune(cuts: Iterable[StreamCut], extents: Extents) -> tuple[StreamCut, ...]:
+    """What is worth keeping: the newest cut, and the offsets of others before which there are bytes; not too many."""
+    ordered = sorted(cuts, key=lambda cut: cut.at)
+    kept = [left for cut in ordered[:-1] if (left := _inside(cut, extents))] + ordered[-1:]
+    while len(kept) > CUTS_KEPT_MIN and (len(kept) > CUTS_KEPT_MAX or sum(len(cut) for cut in kept) > OFFSETS_KEPT_MAX):
         half = len(kept) // 2
         kept = kept[:half:2] + kept[half:]
     return tuple(kept)
 
 
-def _is_inside(kept: KeptCut, extents: Extents) -> bool:
-    return any(_position(kept, name, extent) > extent.start for name, extent in extents.items())
+def _inside(cut: StreamCut, extents: Extents) -> StreamCut:
+    """The part of a cut before which there are still bytes; all else is as if it were not in it."""
+    kept = [name for name in cut if name in extents and _position(cut, name, extents[name]) > extents[name].start]
+    return cut if len(kept) == len(cut) else cut.only(kept)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rollingfs import names, transitions
-from rollingfs.adoption import ADOPTIONS_MAX, Adoption, shadow
+from rollingfs.adoption import ADOPTIONS_MAX, Adoption
 from rollingfs.append import Append, Appender, Written, as_items, grow
 from rollingfs.attempt import Attempt, Committed, Step
 from rollingfs.backend.contract import FileInfo
@@ -21,7 +21,7 @@ from rollingfs.errors import AttributeMismatchError, ConflictError, if_interrupt
 from rollingfs.header import Header, Page, Phase
 from rollingfs.headers import Loaded
 from rollingfs.intake import Data, Destination, Intake, new_receipt
-from rollingfs.lookup import Lookup
+from rollingfs.lookup import Lookup, delete_shadowed, let_pass, shadow
 from rollingfs.policy import RollingPolicy
 from rollingfs.transitions import Guard
 from rollingfs.uploads import Uploads
@@ -45,9 +45,9 @@ class Segments:
         self.contents = contents
         self.policy = policy
 
-    async def adopt(self, path: str) -> bool:
-        """Give a plain file a header; False if there is neither a plain file nor a segment."""
-        return await self.adoption.adopt(path)
+    async def adopt(self, path: str, incarnation: str | None = None) -> bool:
+        """Give a plain file (of this incarnation) a header; False if there is neither such a file nor a segment."""
+        return await self.adoption.adopt(path, incarnation)
 
     # -- existence -----------------------------------------------------------------------------------------
 
@@ -173,14 +173,14 @@ class Segments:
             drops = drop_all(found, self.committer.now_ms())
             hints = await self.committer.pages.hints(path, found.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
+            await let_pass(self.committer, grave.adopted)
             return with_hints(grave, hints, self.committer.now_ms())
 
         header = _header(await self.committer.commit(path, step))
         with if_interrupted(path, "committed"):
             await self.committer.backend.delete([names.resolve(path, file) for file in own])
             await self.committer.finish_drops(path, header)
-            if header.adopted is not None and (await self.committer.abilities(path)).delete_if:
-                await self.committer.backend.delete_if(path, header.adopted.token)
+            await delete_shadowed(self.committer, path, header.adopted)
 
     async def _own_files(self, path: str, header: Header) -> list[str]:
         """All files that a delete removes at once: own chunks that were not staged, own pages last."""
@@ -331,7 +331,7 @@ class Segments:
             found = transitions.check(base.header, guard or Guard(), path)
             return None if found.sealed else transitions.seal(found)
 
-        return _header(await self._commit(path, step)).length
+        return _header(await self._commit(path, step, guard)).length
 
     async def truncate(self, path: str, offset: int, guard: Guard | None = None) -> int:
         """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders.
@@ -351,7 +351,7 @@ class Segments:
             changed = transitions.truncate(found, offset, self.committer.now_ms(), pages, path)
             return None if changed is found else changed
 
-        header = _header(await self._commit(path, step))
+        header = _header(await self._commit(path, step, guard))
         with if_interrupted(path, "committed"):
             await self.committer.finish_drops(path, header)
         return header.waiting_bytes
@@ -366,7 +366,7 @@ class Segments:
             transitions.check(found, replace(guard or Guard(), epoch=found.epoch if found.owner else None), path)
             return transitions.acquire(found, owner)
 
-        return _header(await self._commit(path, step))
+        return _header(await self._commit(path, step, guard))
 
     async def release(self, path: str, guard: Guard) -> None:
         """Give an exclusively held segment back."""
@@ -374,14 +374,14 @@ class Segments:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return transitions.release(transitions.check(base.header, guard, path))
 
-        await self._commit(path, step)
+        await self._commit(path, step, guard)
 
-    async def _commit(self, path: str, step: Step) -> Committed:
+    async def _commit(self, path: str, step: Step, guard: Guard | None) -> Committed:
         try:
             return await self.committer.commit(path, step)
         except FileNotFoundError:
             with if_interrupted(path, "not committed"):
-                is_adopted = await self.adopt(path)
+                is_adopted = await self.adopt(path, guard.segment if guard is not None else None)
             if not is_adopted:
                 raise
         return await self.committer.commit(path, step, fresh=True)

@@ -13,10 +13,11 @@ from rollingfs.client import Client
 from rollingfs.contents import is_of_entry
 from rollingfs.cuts import StreamCut
 from rollingfs.cutting import Cutter
-from rollingfs.ledger import Goal, Ledger, Ledgers, Published
+from rollingfs.ledger import Ledgers
+from rollingfs.ledger_text import Goal, Ledger, Published
 from rollingfs.listing import RAISE, REPORT, Info, Listings, OnError, info_of, info_of_unreadable
 from rollingfs.lookup import View
-from rollingfs.retention import Extent, KeptCut, RetentionPolicy
+from rollingfs.retention import Extent, RetentionPolicy
 from rollingfs.trimming import Trimmed, Trimmer
 
 logger = logging.getLogger("rollingfs")
@@ -141,7 +142,11 @@ class StreamVerbs:
 
     async def _look(self) -> _Found:
         """The segments as they are now."""
-        scan = await self.listings.scan(self.path, self.on_error)
+        try:
+            scan = await self.listings.scan(self.path, self.on_error)
+        except (FileNotFoundError, NotADirectoryError):
+            await self.ledgers.check(self.path)
+            raise
         views = {self._name(path): view for path, view in scan.listed.items()}
         return _Found(views, {self._name(path): error for path, error in scan.errors.items()})
 
@@ -157,6 +162,23 @@ class StreamVerbs:
 
     def _said(self, unreadable: Mapping[str, OSError]) -> dict[str, str]:
         return {self._path(name): str(error) for name, error in unreadable.items()}
+
+    async def _look_to_cut(self) -> _Found:
+        """The segments as they are now, each with its incarnation.
+
+        A listing may tell no token of a plain file, or another than a look at it does.
+        """
+        found = await self._look()
+        plain = [name for name, view in found.views.items() if view.header is None]
+        looked_at = await self.listings.gather([partial(self._view, found.views.pop(name).path) for name in plain])
+        now = {name: view for name, view in zip(plain, looked_at, strict=True) if view is not None}
+        return _Found(found.views | now, found.unreadable)
+
+    async def _view(self, path: str) -> View | None:
+        try:
+            return await self.client.lookup.view(path, fresh=True)
+        except FileNotFoundError:
+            return None  # it went meanwhile
 
     def _name(self, path: str) -> str:
         """A segment's name within the stream.
@@ -189,7 +211,9 @@ class StreamVerbs:
 
         A segment that cannot be read is not in the cut, and is named in a warning in the log.
         """
-        cut, _ = await self._cut(await self._views(), at, align)
+        found = await self._look_to_cut()
+        self._warn(found.unreadable)
+        cut, _ = await self._cut(found.views, at, align)
         return cut.renamed(self._path)
 
     async def _cut(
@@ -203,7 +227,8 @@ class StreamVerbs:
         offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
         # the clock after the headers: all that lies before the cut had been written by then
         when = self.client.committer.clock() if at is None else at
-        return StreamCut(offsets, when, sum(views[name].size for name in offsets)), failed
+        incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
+        return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
     async def _offset(self, view: View, at: float | None, align: bytes | None) -> int | OSError:
         """Where to cut a segment; why it cannot be cut, if what says so (a page, a chunk) is damaged or gone."""
@@ -218,20 +243,22 @@ class StreamVerbs:
         """Truncate every segment to its offset in a cut, and delete sealed ones that lie wholly before it.
 
         The trim is recorded first: one that is broken off is finished by the next, or by `retain`. Segments that the
-        cut does not name are left as they are.
+        cut does not name are left as they are, and so are those that got a name after the cut was taken.
 
         Raises
         ------
         BadOffsetError
             It would go back behind an earlier trim, or beyond the end of a segment; nothing was trimmed.
         ValueError
-            The cut is of another stream.
+            The cut is of another stream, or does not say which incarnations it means; nothing was trimmed.
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
         """
-        offsets = {self._name(path): offset for path, offset in cut.items()}
-        found = await self._look()
-        unread = {name: error for name, error in found.unreadable.items() if name in offsets}
+        meant = cut.renamed(self._name)
+        found = await self._look_to_cut()
+        unread = {name: error for name, error in found.unreadable.items() if name in meant}
         self._warn(unread)
-        goals = self.trimmer.goals(found.views, offsets)
+        goals = self.trimmer.goals(found.views, meant)
         ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, found.names, self.path))
         did = await self.trimmer.finish(self.path, ledger)
         return replace(did, failed={**self._said(unread), **did.failed})
@@ -239,7 +266,7 @@ class StreamVerbs:
     async def cuts(self) -> list[StreamCut]:
         """The cuts that retention has kept, oldest first."""
         ledger = await self.ledgers.load(self.path)
-        return [kept.cut.renamed(self._path) for kept in ledger.cuts]
+        return [cut.renamed(self._path) for cut in ledger.cuts]
 
     # -- retention -----------------------------------------------------------------------------------------
 
@@ -248,16 +275,26 @@ class StreamVerbs:
         return (await self.ledgers.load(self.path)).retention
 
     async def set_retention(self, policy: RetentionPolicy | None) -> None:
-        """Store a policy with the stream, or remove it."""
+        """Store a policy with the stream, or remove it.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
+        """
         await self.ledgers.update(self.path, lambda found: replace(found, retention=policy))
 
     async def publish(self, subscriber: str, cut: StreamCut) -> None:
         """Say that a subscriber has read all that lies before a cut.
 
+        What the cut says no incarnation of counts as unread.
+
         Raises
         ------
         ValueError
             The subscriber has no name, or the cut is of another stream.
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
         """
         if not subscriber:
             raise ValueError("a subscriber needs a name")
@@ -293,18 +330,21 @@ class StreamVerbs:
         ------
         ValueError
             The stream has no policy.
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
         """
         ledger = await self.ledgers.load(self.path)
         policy = ledger.retention
         if policy is None:
+            await self._views()  # says so if there is no such folder
             raise ValueError(f"{self.path}: the stream has no retention policy; assign one to `retention`")
         before = Trimmed() if dry_run else await self.trimmer.finish(self.path, ledger)
-        there = await self._look()
+        there = await self._look_to_cut()
         self._warn(there.unreadable)
         views, failed = there.views, dict(there.unreadable)
         now = self.client.committer.clock()
         taken = None
-        if not ledger.cuts or now - ledger.cuts[-1].cut.at >= policy.every:
+        if not ledger.cuts or now - ledger.cuts[-1].at >= policy.every:
             taken, uncut = await self._cut(views, None, policy.align)
             failed |= uncut
         plan = _Plan(policy, taken, views, there.names, now)
@@ -326,10 +366,11 @@ class StreamVerbs:
 
     def _report(self, plan: _Plan, goals: Mapping[str, Goal], trims: Sequence[Trimmed], dry_run: bool) -> Retained:
         size = sum(view.size for view in plan.views.values()) - trims[-1].bytes
-        offsets = {self._path(name): goal.offset for name, goal in goals.items()}
+        offsets = {name: goal.offset for name, goal in goals.items()}
+        incarnations = {name: goal.segment for name, goal in goals.items() if goal.segment is not None}
         return Retained(
             None if plan.taken is None else plan.taken.renamed(self._path),
-            StreamCut(offsets, plan.now, size) if offsets else None,
+            StreamCut(offsets, plan.now, size, incarnations).renamed(self._path) if offsets else None,
             sum(trim.bytes for trim in trims),
             tuple(path for trim in trims for path in trim.deleted),
             size,
@@ -351,18 +392,20 @@ class _Plan:
 
     def with_cut(self, ledger: Ledger) -> Ledger:
         """The ledger with the cut that was taken."""
-        if self.taken is None:
+        if self.taken is None or self.taken in ledger.cuts:
             return ledger
-        kept = KeptCut(self.taken, {name: _incarnation(self.views[name]) for name in self.taken})
-        return ledger if kept in ledger.cuts else replace(ledger, cuts=(*ledger.cuts, kept))
+        return replace(ledger, cuts=(*ledger.cuts, self.taken))
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:
         """What there is to trim; never back behind what is recorded."""
         extents = self._extents()
-        read = [(found.cut, found.at) for found in ledger.subscribers.values()]
+        read = [found.cut for found in ledger.subscribers.values()]
         target = retention.choose(self.policy, ledger.cuts, read, extents, self.now)
-        wanted = {name: offset for name, offset in target.items() if _is_due(extents[name], offset)}
-        goals = Trimmer.goals(self.views, wanted)
+        goals = {
+            name: Goal(offset, extents[name].incarnations[0])
+            for name, offset in target.items()
+            if extents[name].incarnations and _is_due(extents[name], offset)
+        }
         last = ledger.trim.goals
         return {name: goal for name, goal in goals.items() if name not in last or not goal.is_behind(last[name])}
 
@@ -384,16 +427,4 @@ def _is_due(extent: Extent, offset: int) -> bool:
 
 
 def _extent(view: View) -> Extent:
-    header = view.header
-    if header is None:
-        assert view.plain is not None
-        return Extent(0, view.length, _incarnation(view), created_at=view.plain.modified)
-    created_at = (header.created_ms - 1) / 1000  # it is rounded: what came right after is not to seem earlier
-    return Extent(view.start, view.length, header.segment, header.sealed, created_at)
-
-
-def _incarnation(view: View) -> str:
-    if view.header is not None:
-        return view.header.segment
-    assert view.plain is not None
-    return f"plain file {view.plain.token}"
+    return Extent(view.start, view.length, view.incarnations, view.header is not None and view.header.sealed)

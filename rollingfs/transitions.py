@@ -43,7 +43,7 @@ class Guard:
     """What an operation insists on; checked again in every attempt."""
 
     segment: str | None = None
-    """The incarnation a handle is bound to; None for a verb by path."""
+    """The incarnation a handle is bound to, perhaps that of a plain file; None for a verb by path."""
     epoch: int | None = None
     """The epoch of an exclusive handle."""
     expected_offset: int | None = None
@@ -160,7 +160,7 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
         The length is not the expected offset.
     """
     found = live(header, name)
-    if guard.segment is not None and found.segment != guard.segment:
+    if guard.segment is not None and guard.segment not in found.incarnations:
         raise FileNotFoundError(2, "The segment that this handle was opened on is gone; another has its name", name)
     if found.phase is Phase.MERGING:
         raise MergeFoundError(name, found)

@@ -9,9 +9,11 @@ from functools import partial
 
 from rollingfs.client import Client
 from rollingfs.contents import is_of_entry
+from rollingfs.cuts import StreamCut
 from rollingfs.errors import BadOffsetError
 from rollingfs.header import Header, Phase
-from rollingfs.ledger import Goal, Ledger, Ledgers, Trim
+from rollingfs.ledger import Ledgers
+from rollingfs.ledger_text import Goal, Ledger, Trim
 from rollingfs.listing import RAISE, REPORT, OnError
 from rollingfs.lookup import View
 from rollingfs.transitions import Guard
@@ -47,31 +49,42 @@ class Trimmer:
         self.on_error = on_error
 
     @staticmethod
-    def goals(views: Mapping[str, View], offsets: Mapping[str, int]) -> dict[str, Goal]:
-        """What a trim to these offsets has to do.
+    def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
+        """What a trim to a cut has to do.
 
         Parameters
         ----------
         views
             The segments, by name.
-        offsets
-            By name; of segments that are not there, they mean nothing.
+        cut
+            By name. Of segments that are not there, and of those that only have the name of the one that it means, it
+            says nothing.
 
         Raises
         ------
         BadOffsetError
-            One lies beyond the end of its segment.
+            An offset lies beyond the end of its segment.
+        ValueError
+            The cut does not say of which incarnation an offset is that would drop bytes.
         """
         goals = {}
-        for name, offset in offsets.items():
+        for name, offset in cut.items():
             view = views.get(name)
             if view is None:
+                continue
+            meant = cut.incarnations.get(name)
+            if meant is None and _drops(view, offset):
+                raise ValueError(
+                    f"{view.path}: the cut does not say which incarnation of the segment it means, as cuts of older "
+                    "releases do not, so that could be one that was replaced since; nothing was trimmed: take a new cut"
+                )
+            if meant not in view.incarnations:
                 continue
             if offset > view.length:
                 raise BadOffsetError(
                     f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}"
                 )
-            goals[name] = Goal(offset, view.header.segment if view.header else None)
+            goals[name] = Goal(offset, view.incarnations[0])
         return goals
 
     @staticmethod
@@ -121,13 +134,13 @@ class Trimmer:
             return Trimmed(failed={path: str(error)})
 
     async def _trim(self, path: str, goal: Goal) -> Trimmed:
-        """Trim one segment, unless it is gone."""
+        """Trim one segment, unless it is gone, or another has its name."""
         view = await self._view(path)
-        if view is None or (view.header and goal.segment is not None and view.header.segment != goal.segment):
+        if view is None or goal.segment not in view.incarnations:
             return Trimmed()
         offset = min(goal.offset, view.length)
         dropped = max(0, offset - view.start)
-        guard = _guard(view.header)
+        guard = _guard(goal, view.header)
         try:
             if view.header is not None and is_over(view.header, offset):
                 await self.client.segments.delete(path, guard)
@@ -153,11 +166,14 @@ def is_over(header: Header, offset: int) -> bool:
     return header.sealed and offset >= header.length
 
 
-def _guard(header: Header | None) -> Guard:
+def _drops(view: View, offset: int) -> bool:
+    """Whether a trim to this offset leaves less than there is."""
+    return offset > view.start or (view.header is not None and is_over(view.header, offset))
+
+
+def _guard(goal: Goal, header: Header | None) -> Guard:
     """Trimming is the stream's right, whoever writes exclusively: so it acts in the epoch that it finds."""
-    if header is None:
-        return Guard()
-    return Guard(header.segment, header.epoch if header.owner is not None else None)
+    return Guard(goal.segment, header.epoch if header is not None and header.owner is not None else None)
 
 
 def _sum(found: Iterable[Trimmed]) -> Trimmed:

@@ -6,6 +6,7 @@ Time is virtual: a pause costs none, and hours can pass within a call.
 from __future__ import annotations
 
 import errno
+import hashlib
 import sys
 import time
 from collections import Counter
@@ -116,6 +117,19 @@ class Store(MemoryBackend):
         """Let time pass. What was sent before arrives before, because G - D is longer than any request lives."""
         self.land()
         CLOCK.sleep(seconds)
+
+
+class HashingStore(Store):
+    """As S3 is: a token is a hash of the bytes, and dates are whole seconds."""
+
+    date_step_s = 1.0
+
+    def _put(self, path: str, content: bytes) -> str:
+        super()._put(path, content)
+        file = self.fs.store[path]
+        file._rollingfs_generation = hashlib.md5(content).hexdigest()
+        file.modified = file.modified.replace(microsecond=0)
+        return f"{file._rollingfs_generation}-{len(content)}"
 
 
 class FaultBackend(BackendWrapper):

@@ -14,7 +14,7 @@ from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.policy import RollingPolicy
 from rollingfs.transitions import Guard
 from tests import model
-from tests.faults import CLOCK, NAPS_S, Fault
+from tests.faults import CLOCK, NAPS_S, Fault, Store
 from tests.model import Call, Seg, State, Who
 from tests.world import PATHS, Handle, Op, World
 
@@ -233,7 +233,7 @@ class Rules:
         header = self.world.header(path)
         if (seg is not None and not seg.plain) or (header is not None and not header.deleted):
             return None
-        data = self.data(choose, 12)
+        data = self.data(choose, 12) if choose.often(50) else b"as ever"
 
         async def start(client: Client) -> None:
             await self.world.store.delete([path])
@@ -351,8 +351,10 @@ WEIGHTS: Mapping[str, int] = {
 class Driver:
     """Runs operations in a world, with faults and with others within them."""
 
-    def __init__(self, policy: RollingPolicy, *, append_bytes_max: int = 9, size_max: int = 120) -> None:
-        self.world = World(policy)
+    def __init__(
+        self, policy: RollingPolicy, *, append_bytes_max: int = 9, size_max: int = 120, store: Store | None = None
+    ) -> None:
+        self.world = World(policy, store=store)
         self.rules = Rules(self.world, append_bytes_max, size_max)
 
     def act(self, verb: str, choose: Chooser) -> None:

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from rollingfs import layout
 from rollingfs.policy import RollingPolicy
-from tests.faults import Fault, hurry
+from tests.faults import Fault, HashingStore, Store, hurry
 from tests.rules import WEIGHTS, Chooser, Driver
 
 OPERATIONS_MIN = 50_000
@@ -40,11 +40,13 @@ class Kind:
     size_max: int = 120
     small_pages: bool = False
     """Index pages of a few chunks, which the format allows, so that there are many."""
+    store: Callable[[], Store] = Store
 
 
 KINDS = {
     "small chunks": Kind(190, lambda choose: RollingPolicy(max_bytes=5, inline_bytes=choose.number(0, 8))),
     "small pages": Kind(70, lambda choose: RollingPolicy(2, inline_bytes=choose.number(0, 2)), small_pages=True),
+    "as on S3": Kind(40, lambda choose: RollingPolicy(5, inline_bytes=choose.number(0, 8)), store=HashingStore),
     "many chunks": Kind(8, lambda choose: RollingPolicy(1, inline_bytes=0), append_bytes_max=60, size_max=700),
 }
 
@@ -76,7 +78,8 @@ def run_world(kind: Kind, seed: int, steps: int = STEPS) -> tuple[Counter[str], 
     """One world's life, by chance; the counts of what happened."""
     random.seed(seed)  # the pauses between attempts
     choose = Chooser(Seeded(seed))
-    driver = Driver(kind.policy(choose), append_bytes_max=kind.append_bytes_max, size_max=kind.size_max)
+    policy = kind.policy(choose)
+    driver = Driver(policy, append_bytes_max=kind.append_bytes_max, size_max=kind.size_max, store=kind.store())
     for _ in range(steps):
         driver.act(choose.pick(VERBS), choose)
         if choose.often(3):

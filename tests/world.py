@@ -71,9 +71,9 @@ class Handle:
 class World:
     """A store, its clients, and the states that the model holds possible."""
 
-    def __init__(self, policy: RollingPolicy, clients: int = 3) -> None:
+    def __init__(self, policy: RollingPolicy, clients: int = 3, store: Store | None = None) -> None:
         self.policy = policy
-        self.store = Store()
+        self.store = store or Store()
         self.possible = Possible()
         self.counts: Counter[str] = Counter(worlds=1)
         self.faults: Counter[Fault] = Counter()

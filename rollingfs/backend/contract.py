@@ -152,6 +152,8 @@ class Backend(abc.ABC):
     """How many requests at once make sense."""
     conflicts_are_final: bool = False
     """Whether a `ConflictError` of `replace` says for certain that nothing was written: no request can come twice."""
+    date_step_s: float = 0.0
+    """How much later a file must come to have another date than one of the same token; 0 where tokens never repeat."""
     finishes_aside: bool = False
     """Without `is_async`: whether the end of one upload may be waited for in a thread while another is written."""
 

@@ -67,6 +67,7 @@ class S3Backend(Backend):
     can_list_uploads = True
     has_folders = False
     join_part_bytes_min = JOIN_PART_BYTES_MIN
+    date_step_s = 1.0  # an ETag is a hash of the bytes, and dates are whole seconds
 
     def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None) -> None:
         self._client = S3Client(fs, max_concurrency)

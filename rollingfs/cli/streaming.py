@@ -139,6 +139,7 @@ def retain(
         if policy is not None:
             found.retention = policy
         elif found.retention is None:
+            found.segments()  # says so if there is no such folder
             raise ValueError(f"{stream}: the stream has no retention policy; store one by --by-size or --by-time")
         did = found.retain(dry_run=dry_run)
     done = "would drop" if dry_run else "dropped"

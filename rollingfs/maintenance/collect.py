@@ -21,7 +21,7 @@ from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError
 from rollingfs.header import GRACE_S, Drop, Header, Phase
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, is_shadowed
+from rollingfs.lookup import Lookup, delete_shadowed, is_shadowed, names_file
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.maintenance.plain import PlainCopies
 from rollingfs.maintenance.survey import Survey, Surveyor
@@ -73,7 +73,7 @@ class Collector:
         grace_s = GRACE_S if grace_s is None else grace_s
         if grace_s < 0:
             raise ValueError(f"grace is {grace_s} s: it must be at least 0")
-        header, lies_in, result = await self._settled_map(path, dry_run)
+        header, lies_in, results = await self._settled_map(path, dry_run)
         own = names.chunks_folder(path)
         hints = {names.climb(names.parent(path), drop.file[:-1]): drop for drop in _foreign_hints(header)}
         seen = {} if seen is None else seen
@@ -85,27 +85,29 @@ class Collector:
             seen[folder] = 1  # until it is known: others may ask meanwhile
             found = await self._folder(folder, grace_s, dry_run)
             seen[folder] = found.young
-            result = result.plus(found)
+            results.append(found)
+        result = Collected.of(results)
         if header is None and not result.folders:
             await self.lookup.view(path, fresh=True)
         if header is not None:
             header = await self._without_old_attempt(path, header, grace_s, dry_run)
-            result = result.plus(await self._plain_file(path, header, grace_s, dry_run))
+            result = Collected.of([result, await self._plain_file(path, header, grace_s, dry_run)])
         if not dry_run and header is not None:
             await self._clear_hints(path, header, hints, result.young + young)
         if header is not None and header.deleted:
-            result = result.plus(await self._tombstone(path, grace_s, set(result.files) if dry_run else None))
+            grave = await self._tombstone(path, grace_s, set(result.files) if dry_run else None)
+            result = Collected.of([result, grave])
         return result
 
-    async def _settled_map(self, path: str, dry_run: bool) -> tuple[Header | None, set[str], Collected]:
+    async def _settled_map(self, path: str, dry_run: bool) -> tuple[Header | None, set[str], list[Collected]]:
         """The settled header, the chunk folders that its entries lie in, and what settling it deleted."""
-        result = Collected()
+        results: list[Collected] = []
         for count in range(1, LOOKS_MAX + 1):
             header, dropped = await self._settled(path, dry_run)
-            result = result.plus(dropped)
+            results.append(dropped)
             try:
                 lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
-                return header, lies_in, result
+                return header, lies_in, results
             except PageGoneError:  # it went with the header that named it
                 await self.committer.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{path}: its map changed {LOOKS_MAX} times; nothing was deleted, try again")
@@ -136,7 +138,7 @@ class Collector:
                 dropped = await self._to_drop(survey) if dry_run else []
                 garbage = survey.garbage(grace_s, uploads)
                 if dry_run:
-                    return garbage.without(dropped).report(folder).plus(report(dropped, DROPPED))
+                    return Collected.of([garbage.without(dropped).report(folder), report(dropped, DROPPED)])
                 if not garbage:
                     return garbage.report(folder)
                 agrees = survey.agrees_with(await self.surveyor.look(folder))
@@ -239,9 +241,8 @@ class Collector:
             survey = await self.surveyor.look(folder)
         except FileNotFoundError:
             return await self.backend.is_folder(folder)
-        return any(path in (found.pin.source, found.pin.target) for found in survey.pins) and path not in {
-            referrer.path for referrer in survey.referrers if referrer.files
-        }
+        is_pinned = any(path in (found.pin.source, found.pin.target) for found in survey.pins)
+        return is_pinned and path not in {referrer.path for referrer in survey.referrers if referrer.files}
 
     async def _without_old_attempt(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Header:
         """The header, after a plain copy that somebody died at was given up: what is left of it is garbage then."""
@@ -261,12 +262,10 @@ class Collector:
             info = await self.backend.stat(path)
         except FileNotFoundError:
             return Collected()
-        if info.token != header.adopted.token or not is_old(await self.backend.now(), info.modified, grace_s):
+        if not names_file(header, info) or not is_old(await self.backend.now(), info.modified, grace_s):
             return Collected()
-        if not dry_run:
-            abilities = await self.committer.abilities(path)
-            if not abilities.delete_if or not await self.backend.delete_if(path, header.adopted.token):
-                return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
+        if not dry_run and not await delete_shadowed(self.committer, path, header.adopted):
+            return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
         return report([info], PLAIN)
 
     async def _tombstone(self, path: str, grace_s: float, would_go: set[str] | None) -> Collected:

@@ -57,14 +57,16 @@ class Collected:
     reasons: Mapping[str, str] = field(default_factory=dict)
     """For each of the files, why it goes: ``"unreferenced chunk"``, ``"dropped"``, ``"stale pin"``, ..."""
 
-    def plus(self, other: Collected) -> Collected:
-        """Both together."""
+    @staticmethod
+    def of(several: Iterable[Collected]) -> Collected:
+        """All together."""
+        found = tuple(several)
         return Collected(
-            self.files + other.files,
-            self.bytes + other.bytes,
-            self.young + other.young,
-            self.folders + other.folders,
-            {**self.reasons, **other.reasons},
+            tuple(file for one in found for file in one.files),
+            sum(one.bytes for one in found),
+            sum(one.young for one in found),
+            tuple(folder for one in found for folder in one.folders),
+            {file: reason for one in found for file, reason in one.reasons.items()},
         )
 
 

@@ -13,7 +13,6 @@ import logging
 from dataclasses import dataclass, replace
 
 from rollingfs import layout, names, transitions
-from rollingfs.adoption import shadow
 from rollingfs.attempt import Attempt
 from rollingfs.backend.contract import ABSENT, FileInfo, Part
 from rollingfs.commit import Committer
@@ -25,11 +24,11 @@ from rollingfs.errors import (
     UnsafeBackendError,
 )
 from rollingfs.fetch import Fetcher
-from rollingfs.header import Chunk, Header, Phase, PlainCopy
+from rollingfs.header import Adopted, Chunk, Header, Phase, PlainCopy
 from rollingfs.headers import Loaded
-from rollingfs.lookup import View
+from rollingfs.lookup import View, delete_shadowed, let_pass, names_file, shadow
 from rollingfs.maintenance.pieces import Piece, plan_pieces
-from rollingfs.maintenance.plain_files import READ_BYTES_MAX, Judged, PlainFiles, names_file
+from rollingfs.maintenance.plain_files import READ_BYTES_MAX, Judged, PlainFiles
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.runtime import backoff_s
 
@@ -70,7 +69,8 @@ class _Begun:
 @dataclass(frozen=True, slots=True)
 class _Written:
     copied: Copied
-    token: str | None
+    file: Adopted | None
+    """Token and date, seen right after it was written; None if another was there by then."""
 
 
 class PlainCopies:
@@ -140,7 +140,7 @@ class PlainCopies:
         except (FileNotFoundError, FileExistsError, ConflictError, SegmentTruncatedError) as error:
             await self._check_changed(path, begun.header, error)
             return None
-        if written is None or not await self._confirm(path, begun.header, written.token):
+        if written is None or not await self._confirm(path, begun.header, written.file):
             return None
         return written.copied
 
@@ -186,7 +186,7 @@ class PlainCopies:
                 "seen, so the older file of this name stays; delete it with another tool, then try again"
             )
 
-    async def _confirm(self, path: str, header: Header, token: str | None) -> bool:
+    async def _confirm(self, path: str, header: Header, file: Adopted | None) -> bool:
         """Commit that the copy is whole; False if it is not a copy of what is there now, or not there any more."""
         is_whole = False
 
@@ -199,30 +199,31 @@ class PlainCopies:
             # also of a source that is merging, whose tombstone is then to name the copy. Looked at after the header was
             # read: of several writers, whoever commits last has seen the last file
             copy = await self.files.stat(path)
-            if copy is None or copy.size != header.size or copy.token != token:
+            if copy is None or copy.size != header.size or shadow(copy) != file:
                 return None
             is_whole = True
-            return replace(found, adopted=shadow(copy), plain_copy=PlainCopy(found.segment, found.start))
+            return replace(found, adopted=file, plain_copy=PlainCopy(found.segment, found.start))
 
         committed = await self.committer.commit(path, step, fresh=True)
         if not is_whole and not _is_live(committed.header, header.segment):
-            await self._withdraw(path, token)
+            await self._withdraw(path, file)
         return is_whole
 
-    async def _withdraw(self, path: str, token: str | None) -> None:
+    async def _withdraw(self, path: str, file: Adopted | None) -> None:
         """Take away a copy that came too late: the segment was deleted, moved or replaced before.
 
         Where the store has no conditional delete, it is hidden as one that came in time is.
         """
-        if token is not None and await self.files.deletes(path):
-            await self.backend.delete_if(path, token)
+        if await self.files.deletes(path):
+            await delete_shadowed(self.committer, path, file)
             return
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             copy = await self.files.stat(path)
-            if base.header is None or copy is None or copy.token != token or names_file(base.header, copy):
+            if base.header is None or copy is None or shadow(copy) != file or names_file(base.header, copy):
                 return None
-            return replace(base.header, adopted=shadow(copy))
+            await let_pass(self.committer, file)
+            return replace(base.header, adopted=file)
 
         await self.committer.commit(path, step, fresh=True)
 
@@ -275,7 +276,7 @@ class PlainCopies:
             if over is None:
                 return None
             token = await self._through(path, header, Piece(header.start, header.length), path, steps, over)
-            return _Written(Copied(header.size, 0, header.size), token)
+            return _Written(Copied(header.size, 0, header.size), await self.files.seen(path, token))
         made: list[str] = []
         try:
             parts = [await self._part(path, header, piece, made, steps) for piece in pieces]
@@ -289,7 +290,7 @@ class PlainCopies:
                 await self.backend.delete(made)
         joined = sum(piece.end - piece.start for piece in pieces if piece.chunk is not None)
         steps.add(joined)
-        return _Written(Copied(header.size, joined, header.size - joined), token)
+        return _Written(Copied(header.size, joined, header.size - joined), await self.files.seen(path, token))
 
     async def _over(self, path: str, begun: _Begun) -> str | None:
         """What the file may be written over, not long before that; None if it is not wanted any more."""
@@ -300,8 +301,8 @@ class PlainCopies:
         if begun.old is None or begun.old.token is None:
             return ABSENT
         if await self.files.replaces(path):
-            return begun.old.token
-        return ABSENT if await self.backend.delete_if(path, begun.old.token) else None
+            return begun.old.token if shadow(await self.files.stat(path)) == shadow(begun.old) else None
+        return ABSENT if await delete_shadowed(self.committer, path, shadow(begun.old)) else None
 
     async def _pieces(self, path: str, header: Header) -> list[Piece]:
         if not self.backend.can_join:
@@ -383,7 +384,7 @@ def _is_ours(header: Header, file: FileInfo | None, judged: Judged | None) -> bo
     """Whether there is no file, or one that the segment may replace."""
     if file is None or names_file(header, file):
         return True
-    if judged is None or judged.token != file.token:
+    if judged is None or judged.file != shadow(file):
         raise _UnjudgedError
     return judged.is_copy
 
@@ -392,7 +393,7 @@ def _is_whole(header: Header, file: FileInfo | None, judged: Judged | None) -> b
     """Whether a file that the header does not name is a copy of what is retained now."""
     if file is None or judged is None:
         return False
-    return judged.is_copy and judged.token == file.token and file.size == header.size
+    return judged.is_copy and judged.file == shadow(file) and file.size == header.size
 
 
 def _is_live(header: Header | None, segment: str) -> bool:

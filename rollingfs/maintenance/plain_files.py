@@ -6,14 +6,13 @@ import logging
 from dataclasses import dataclass
 
 from rollingfs import names
-from rollingfs.adoption import shadow
 from rollingfs.backend.contract import FileInfo, PendingUpload
 from rollingfs.backend.probe import probe_over
 from rollingfs.commit import Committer
 from rollingfs.errors import CorruptChunkError, SegmentTruncatedError
 from rollingfs.fetch import Fetcher
-from rollingfs.header import Header
-from rollingfs.lookup import View
+from rollingfs.header import Adopted, Header
+from rollingfs.lookup import View, names_file, shadow
 
 logger = logging.getLogger("rollingfs")
 
@@ -24,7 +23,8 @@ READ_BYTES_MAX = 16 * 1024 * 1024
 class Judged:
     """A file under the plain name that the header does not name."""
 
-    token: str | None
+    file: Adopted | None
+    """Its token and date."""
     is_copy: bool
     """Whether it is a plain copy, which its writer has not committed (yet); else it is somebody else's."""
 
@@ -63,6 +63,11 @@ class PlainFiles:
         except FileNotFoundError:
             return None
 
+    async def seen(self, path: str, token: str | None) -> Adopted | None:
+        """Token and date of a file that was just written: the answer to the request that wrote it has no date."""
+        file = await self.stat(path)
+        return shadow(file) if file is not None and file.token == token else None
+
     async def judge(self, path: str) -> Judged | None:
         """Whose the file is that the header does not name; None if there is none, or if others were at it meanwhile."""
         loaded = await self.committer.headers.load(path)
@@ -72,7 +77,7 @@ class PlainFiles:
         is_copy = loaded.header.is_copying and await self._holds(path, loaded.header, info)
         if (await self.committer.headers.load(path)).token != loaded.token:
             return None
-        return Judged(info.token, is_copy)
+        return Judged(shadow(info), is_copy)
 
     async def _holds(self, path: str, header: Header, info: FileInfo) -> bool:
         """Whether a file has the very bytes that whoever is, or was, writing the copy would write.
@@ -95,7 +100,7 @@ class PlainFiles:
             logger.info("%s: whether the file of this name is its plain copy cannot be said: %s", path, error)
             return False
         now = await self.stat(path)
-        return now is not None and now.token == info.token
+        return shadow(now) == shadow(info)
 
     async def uploads(self, path: str) -> list[PendingUpload]:
         """The unfinished uploads under the plain name, as far as the store lets us know."""
@@ -107,8 +112,3 @@ class PlainFiles:
             logger.info("%s: whether its plain copy is being uploaded is not known: %s", path, error)
             return []
         return [upload for upload in uploads if upload.path == path]
-
-
-def names_file(header: Header, info: FileInfo) -> bool:
-    """Whether the header says that this file is the segment's: one that it was adopted from, or its plain copy."""
-    return header.adopted == shadow(info)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rollingfs import names
@@ -12,6 +12,7 @@ from rollingfs.backend.contract import Backend, FileInfo, PendingUpload
 from rollingfs.header import Drop, Header, Phase
 from rollingfs.headers import Headers, Loaded
 from rollingfs.maintenance.collected import Garbage, is_old
+from rollingfs.maintenance.references import References
 from rollingfs.pages import Pages
 from rollingfs.pins import Pin, parse_pin
 
@@ -97,8 +98,8 @@ class Survey:
 
     def garbage(self, grace_s: float, uploads: Sequence[PendingUpload] = ()) -> Garbage:
         """What nobody refers to and is older than the grace; of unfinished uploads, those as old."""
-        blocked = self.blocked_until()
-        loose = [info for info in self.files if info.path not in self.named and info.modified > blocked]
+        blocked, named = self.blocked_until(), self.named
+        loose = [info for info in self.files if info.path not in named and info.modified > blocked]
         loose += self.discharged()
         old = tuple(info for info in loose if is_old(self.now, info.modified, grace_s))
         abandoned = tuple(upload for upload in uploads if is_old(self.now, upload.began, grace_s))
@@ -119,6 +120,7 @@ class Surveyor:
         self.backend = backend
         self.headers = headers
         self.pages = pages
+        self.references = References(pages)
 
     async def look(self, folder: str) -> Survey:
         """List a folder, then read its own header, its pins, and the headers that they name, sources first.
@@ -178,24 +180,8 @@ class Surveyor:
         if header is None:
             return Referrer(path, None, None, None, frozenset())
         txn = header.merge.txn if header.merge else None
-        files = frozenset(await self._references(folder, path, header))
+        files = await self.references.of(path, header, folder)
         return Referrer(path, header.segment, header.phase, txn, files)
-
-    async def _references(self, folder: str, path: str, header: Header) -> Iterable[str]:
-        waiting = await self._waiting(path, header)
-        chunks = await self.pages.unfold(path, header.entries)
-        retained = (chunk.file for chunk in chunks if chunk.end > header.start)  # a page may begin before the start
-        references = {*waiting, *retained, *(entry.file for entry in header.entries)}
-        resolved = (names.resolve(path, reference) for reference in references)
-        return (file for file in resolved if names.parent(file) == folder)
-
-    async def _waiting(self, path: str, header: Header) -> list[str]:
-        """What is dropped, but stays for a while for readers with older snapshots."""
-        found: list[str] = []
-        for drop in header.drops:
-            if drop.after_ms and not drop.is_hint:
-                found += [drop.file, *(await self._listed(path, drop) if drop.is_page else [])]
-        return found
 
     async def _listed(self, path: str, drop: Drop) -> list[str]:
         try:

@@ -155,13 +155,9 @@ def _failure(path: str, error: OSError) -> Failure:
 
 
 def _sum(paths: Iterable[str], results: Iterable[Collected | Failure]) -> CollectedTree:
-    total = Collected()
-    failures: list[Failure] = []
-    for result in results:
-        if isinstance(result, Failure):
-            failures.append(result)
-        else:
-            total = total.plus(result)
+    several = tuple(results)
+    total = Collected.of(result for result in several if isinstance(result, Collected))
+    failures = tuple(result for result in several if isinstance(result, Failure))
     return CollectedTree(
         total.files,
         total.bytes,
@@ -169,5 +165,5 @@ def _sum(paths: Iterable[str], results: Iterable[Collected | Failure]) -> Collec
         total.folders,
         total.reasons,
         segments=tuple(paths),
-        failures=tuple(failures),
+        failures=failures,
     )

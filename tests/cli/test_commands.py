@@ -195,6 +195,19 @@ def test_retain_stores_a_policy_and_runs_it(stream, store):
         failed("retain", stream, *words, code=2)
 
 
+def test_what_is_no_stream_is_an_error_and_nothing_is_written(stream, store):
+    for words in (["retain", "--by-size", "1kB"], ["retain"], ["retain", "--dry-run"], ["cut"], ["trim", "{cut}"]):
+        text = str(store.stream(stream).cut(at=0.0))
+        for path, said in ((f"{stream}/nothing", "no such folder"), (f"{stream}/a", "a stream is a folder")):
+            given = [word.replace("{cut}", text.replace(stream, path)) for word in words[1:]]
+            found = failed(words[0], path, *given)
+            assert said in found
+            assert path in found
+            assert found.count("\n") == 1
+    assert store.find(stream) == [f"{stream}/a", f"{stream}/b"]
+    assert not [name for name in store.find(stream, withdirs=True) if name.endswith("nothing")]
+
+
 # -- upkeep ----------------------------------------------------------------------------------------------------
 
 

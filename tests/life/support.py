@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -11,6 +11,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
+from rollingfs.cuts import StreamCut
 from rollingfs.header import Header
 from rollingfs.listing import Listings
 from rollingfs.maintenance.consolidate import Consolidated, Consolidator
@@ -80,6 +81,11 @@ class World:
         except FileNotFoundError:
             return []
         return [entry.path.rpartition("/")[2] for entry in listing.entries]
+
+
+def cut_of(stream: Stream, offsets: Mapping[str, int]) -> StreamCut:
+    """A cut at these offsets, of the segments that have these names now."""
+    return StreamCut(offsets, NOON_S, 0, stream.cut().incarnations)
 
 
 def private_store() -> MemoryBackend:

@@ -5,14 +5,13 @@ import contextlib
 import pytest
 
 from rollingfs import RollingPolicy, names
-from rollingfs.cuts import StreamCut
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.tree import TreeCollector
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.retention import RetentionPolicy
 from rollingfs.runtime import drive
 from tests.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
-from tests.life.support import World
+from tests.life.support import World, cut_of
 
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
 A, B, C = "/stream/a", "/stream/b", "/stream/c"
@@ -47,7 +46,8 @@ def fill(store):
 
 
 def trim(world):
-    world.stream().trim(StreamCut({A: 500, B: 600, C: 504}, 0.0, 0))
+    stream = world.stream()
+    stream.trim(cut_of(stream, {A: 500, B: 600, C: 504}))
 
 
 def retain(world):

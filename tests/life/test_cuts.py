@@ -11,8 +11,10 @@ from rollingfs.header import OFFSET_MAX
 from rollingfs.policy import RollingPolicy
 from tests.life.support import CHUNKS, NOON_S, World
 
-offsets = st.dictionaries(st.text(min_size=1), st.integers(0, OFFSET_MAX), max_size=5)
-cuts = st.builds(StreamCut, offsets, st.floats(0, 4e9), st.integers(0, OFFSET_MAX))
+paths = st.text(min_size=1, max_size=3)
+offsets = st.dictionaries(paths, st.integers(0, OFFSET_MAX), max_size=5)
+incarnations = st.none() | st.dictionaries(paths, st.text(min_size=1), max_size=5)
+cuts = st.builds(StreamCut, offsets, st.floats(0, 4e9), st.integers(0, OFFSET_MAX), incarnations)
 
 
 @settings(max_examples=50, deadline=None)
@@ -29,6 +31,9 @@ def test_a_cut_is_a_mapping_that_cannot_be_changed():
     assert dict(cut) == {"/s/a": 1, "/s/b": 2}
     assert cut == {"/s/a": 1, "/s/b": 2}
     assert cut != StreamCut(cut, 6.0, 3)
+    assert cut != StreamCut(cut, 5.0, 3, {"/s/a": "one"})
+    with pytest.raises(TypeError):
+        cut.incarnations["/s/a"] = "another"
     with pytest.raises(TypeError):
         cut["/s/a"] = 7
     with pytest.raises(AttributeError):
@@ -47,11 +52,28 @@ def test_a_cut_is_a_mapping_that_cannot_be_changed():
         '{"rollingfs-cut": 1, "at": NaN, "size": 0, "segments": {}}',
         '{"rollingfs-cut": 1, "at": 1, "size": true, "segments": {}}',
         '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}, "more": 1}',
+        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}, "incarnations": {}}',
+        '{"rollingfs-cut": 2, "at": 1, "size": 0, "segments": {}, "incarnations": []}',
+        '{"rollingfs-cut": 2, "at": 1, "size": 0, "segments": {"a": 1}, "incarnations": {"a": 7}}',
+        '{"rollingfs-cut": 3, "at": 1, "size": 0, "segments": {}, "incarnations": {}}',
     ],
 )
 def test_what_is_no_cut_is_refused(text):
-    with pytest.raises(ValueError, match=r"stream cut|offset|size"):
+    with pytest.raises(ValueError, match=r"stream cut|offset|size|incarnation"):
         StreamCut.parse(text)
+
+
+def test_the_text_of_a_cut_of_an_older_release_is_read_and_says_no_incarnations():
+    cut = StreamCut.parse('{"rollingfs-cut": 1, "at": 5.5, "size": 7, "segments": {"/s/a": 3}}')
+    assert (dict(cut), cut.at, cut.size, dict(cut.incarnations)) == ({"/s/a": 3}, 5.5, 7, {})
+    assert str(cut) == '{"rollingfs-cut": 1, "at": 5.5, "size": 7, "segments": {"/s/a": 3}}'
+
+
+def test_a_cut_of_some_of_its_segments_or_under_other_names_keeps_their_incarnations():
+    cut = StreamCut({"a": 1, "b": 2}, 5.0, 3, {"a": "one", "b": "two", "c": "three"})
+    assert dict(cut.incarnations) == {"a": "one", "b": "two"}
+    assert cut.only(["b", "c"]) == StreamCut({"b": 2}, 5.0, 3, {"b": "two"})
+    assert cut.renamed(str.upper) == StreamCut({"A": 1, "B": 2}, 5.0, 3, {"A": "one", "B": "two"})
 
 
 def test_a_cut_has_every_segment_its_time_and_the_stream_size():

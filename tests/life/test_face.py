@@ -46,6 +46,40 @@ def test_a_stream_is_cut_trimmed_and_retained_and_its_memory_is_hidden(fs):
     assert asyncio.run(fs.stream(home)._get_retention()) == stream.retention
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda stream: setattr(stream, "retention", RetentionPolicy.by_size(1)),
+        lambda stream: setattr(stream, "retention", None),
+        lambda stream: stream.publish("reader", StreamCut({}, 0.0, 0)),
+        lambda stream: stream.unsubscribe("reader"),
+        lambda stream: stream.trim(StreamCut({}, 0.0, 0)),
+        lambda stream: stream.retain(),
+        lambda stream: stream.retain(dry_run=True),
+        lambda stream: stream.cut(),
+    ],
+)
+def test_what_is_no_folder_is_no_stream_and_nothing_is_written(fs, write):
+    fs.create(f"{fs.home}/segment")
+    fs.target.pipe_file(f"{fs.home}/plain", b"12345")
+    before = sorted(fs.target.find(fs.home))
+    for name, error in (("nothing", FileNotFoundError), ("segment", NotADirectoryError), ("plain", NotADirectoryError)):
+        with pytest.raises(error, match="stream") as raised:
+            write(fs.stream(f"{fs.home}/{name}"))
+        assert raised.value.filename == f"{fs.home}/{name}"
+    assert sorted(fs.target.find(fs.home)) == before
+
+
+def test_a_stream_without_segments_is_one_as_long_as_its_folder_is_there(fs):
+    fs.mkdir(f"{fs.home}/stream")
+    stream = fs.stream(f"{fs.home}/stream")
+    stream.retention = RetentionPolicy.by_size(1)
+    assert stream.retain().bytes == 0
+    fs.rm(f"{fs.home}/stream", recursive=True)
+    with pytest.raises(FileNotFoundError, match="stream"):
+        stream.retention = RetentionPolicy.by_size(1)
+
+
 def test_removing_or_moving_a_folder_takes_the_memory_of_its_stream_along(fs):
     fs.create(f"{fs.home}/stream/a")
     fs.stream(f"{fs.home}/stream").retention = RetentionPolicy.by_time("1d")
@@ -84,6 +118,17 @@ def test_a_plain_file_needs_no_care(fs):
     assert segment.consolidate().written == 0
     assert [row.ok for row in segment.verify()] == [True]
     assert list(segment.tail(follow=False)) == [b"12345"]
+
+
+def test_a_plain_file_is_cut_and_trimmed_and_one_that_was_written_anew_is_not(fs):
+    for name in ("log", "other"):
+        fs.target.pipe_file(f"{fs.home}/{name}", b"0123456789")
+    stream = fs.stream(fs.home)
+    cut = stream.cut()
+    fs.target.pipe_file(f"{fs.home}/other", b"abcdefghij")
+    assert stream.trim(StreamCut(dict.fromkeys(cut, 4), cut.at, cut.size, cut.incarnations)).bytes == 4
+    assert fs.cat_file(f"{fs.home}/log") == b"456789"
+    assert fs.cat_file(f"{fs.home}/other") == b"abcdefghij"
 
 
 def test_a_tree_is_collected_with_progress(fs):

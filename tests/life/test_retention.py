@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from rollingfs.cuts import StreamCut
 from rollingfs.policy import RollingPolicy
-from rollingfs.retention import Extent, KeptCut, RetentionPolicy, bytes_left, choose, prune
+from rollingfs.retention import Extent, RetentionPolicy, bytes_left, choose, prune
 from tests.life.support import CHUNKS, NOON_S, World
 
 DAY_S = 86_400
 HALF_HOUR_S = 1800
+FIRST = {"a": "1", "b": "1"}
+"""Incarnations."""
 
 
 # -- policies ------------------------------------------------------------------------------------------------
@@ -54,10 +56,10 @@ def situations(draw):
     for more_a, more_b in steps:
         a, b = a + more_a, b + more_b
         places.append((a, b))
-    cuts = [KeptCut(StreamCut({"a": x, "b": y}, 10.0 * i, 0), {"a": "1", "b": "1"}) for i, (x, y) in enumerate(places)]
-    extents = {"a": Extent(draw(st.integers(0, a)), a, "1"), "b": Extent(draw(st.integers(0, b)), b, "1")}
+    cuts = [StreamCut({"a": x, "b": y}, 10.0 * i, 0, FIRST) for i, (x, y) in enumerate(places)]
+    extents = {"a": Extent(draw(st.integers(0, a)), a, ("1",)), "b": Extent(draw(st.integers(0, b)), b, ("1",))}
     reads = draw(st.lists(st.tuples(st.integers(0, a), st.integers(0, b)), max_size=2))
-    subscribers = [(StreamCut({"a": x, "b": y}, 0.0, 0), 1e9) for x, y in reads]
+    subscribers = [StreamCut({"a": x, "b": y}, 0.0, 0, FIRST) for x, y in reads]
     least = draw(st.integers(0, 120))
     most = draw(st.none() | st.integers(least, 240))
     make = draw(st.sampled_from([RetentionPolicy.by_size, RetentionPolicy.by_time]))
@@ -76,48 +78,65 @@ def test_a_choice_keeps_the_least_and_the_unread_and_no_more_than_the_most(situa
         return {name: max(cut[name], extents[name].start) for name in extents}
 
     def left(kept):
-        return bytes_left(place(kept.cut), extents) if policy.by == "size" else now - kept.cut.at
+        return bytes_left(place(kept), extents) if policy.by == "size" else now - kept.at
 
     allowed = [kept for kept in cuts if left(kept) >= policy.min]
-    newest = place(allowed[-1].cut) if allowed else nowhere
+    newest = place(allowed[-1]) if allowed else nowhere
     assert all(nowhere[name] <= target[name] <= newest[name] for name in extents)
     if not subscribers:
         assert target == newest
         return
-    unread = {name: min(place(cut)[name] for cut, _ in subscribers) for name in extents}
+    unread = {name: min(place(cut)[name] for cut in subscribers) for name in extents}
     if any(target[name] > unread[name] for name in extents):  # unread bytes go
         assert policy.max is not None
         kept_anyway = {name: min(unread[name], newest[name]) for name in extents}
         if policy.by == "size":
             assert bytes_left(kept_anyway, extents) > policy.max
         else:
-            old = [kept.cut for kept in cuts if now - kept.cut.at > policy.max]
+            old = [kept for kept in cuts if now - kept.at > policy.max]
             assert any(place(cut)[name] > kept_anyway[name] for cut in old for name in extents)
     elif policy.max is not None and policy.by == "size" and bytes_left(target, extents) > policy.max:
         assert target == newest  # a step further would leave less than the least
 
 
-def test_a_cut_of_an_earlier_incarnation_says_nothing_about_the_next():
-    kept = KeptCut(StreamCut({"a": 10}, 5.0, 0), {"a": "old"})
+def test_a_cut_of_an_earlier_incarnation_or_of_none_says_nothing_about_what_is_there():
     policy = RetentionPolicy.by_size(0)
-    assert choose(policy, [kept], [], {"a": Extent(0, 20, "old")}, 9.0) == {"a": 10}
-    assert choose(policy, [kept], [], {"a": Extent(0, 20, "new")}, 9.0) == {"a": 0}
-    read = [(StreamCut({"a": 10}, 5.0, 0), 6.0)]
-    newer = KeptCut(StreamCut({"a": 20}, 8.0, 0), {"a": "new"})
-    assert choose(policy, [newer], read, {"a": Extent(0, 20, "new", created_at=7.0)}, 9.0) == {"a": 0}
+
+    def chosen(kept, read, *incarnations):
+        cuts = [StreamCut({"a": offset}, 5.0, 0, said) for offset, said in [kept]]
+        readers = [StreamCut({"a": offset}, 5.0, 0, said) for offset, said in [read]] if read else []
+        return choose(policy, cuts, readers, {"a": Extent(0, 20, incarnations)}, 9.0)["a"]
+
+    assert chosen((10, {"a": "old"}), None, "old") == 10
+    assert chosen((10, {"a": "old"}), None, "new") == 0
+    assert chosen((10, None), None, "new") == 0
+    assert chosen((10, {"a": "plain"}), None, "new", "plain") == 10  # it was adopted since
+    assert chosen((10, {"a": "old"}), None) == 0  # the store tells no token of a plain file
+    assert chosen((10, None), None) == 0
+    assert chosen((20, {"a": "new"}), (15, {"a": "new"}), "new") == 15
+    assert chosen((20, {"a": "new"}), (15, {"a": "old"}), "new") == 0
+    assert chosen((20, {"a": "new"}), (15, None), "new") == 0
 
 
 def test_cuts_with_nothing_before_them_are_forgotten_and_many_are_thinned():
     def kept(offset):
-        return KeptCut(StreamCut({"a": offset}, float(offset), 0), {"a": "1"})
+        return StreamCut({"a": offset}, float(offset), 0, {"a": "1"})
 
-    extents = {"a": Extent(10, 10**6, "1")}
-    assert [found.cut["a"] for found in prune(map(kept, (5, 10, 11, 12)), extents)] == [11, 12]
-    assert [found.cut["a"] for found in prune(map(kept, (5, 9)), extents)] == [9]
-    many = [found.cut["a"] for found in prune(map(kept, range(11, 5011)), extents)]
+    extents = {"a": Extent(10, 10**6, ("1",))}
+    assert [found["a"] for found in prune(map(kept, (5, 10, 11, 12)), extents)] == [11, 12]
+    assert [found["a"] for found in prune(map(kept, (5, 9)), extents)] == [9]
+    many = [found["a"] for found in prune(map(kept, range(11, 5011)), extents)]
     assert len(many) <= 2048
     assert many[-1000:] == list(range(4011, 5011))
     assert max(after - before for before, after in itertools.pairwise(many)) <= 5000 / 256
+
+
+def test_of_a_cut_only_the_offsets_before_which_there_are_bytes_are_kept():
+    extents = {"a": Extent(10, 100, ("1",)), "b": Extent(0, 100, ("2",)), "c": Extent(0, 100, ("3",))}
+    said = {"a": "1", "b": "2", "c": "replaced", "gone": "4"}
+    older = StreamCut({"a": 10, "b": 5, "c": 7, "gone": 9}, 1.0, 7, said)
+    newest = StreamCut({"a": 10, "b": 6, "c": 7, "gone": 9}, 2.0, 7, said)
+    assert prune([newest, older], extents) == (StreamCut({"b": 5}, 1.0, 7, {"b": "2"}), newest)
 
 
 # -- thirty days ---------------------------------------------------------------------------------------------

@@ -142,6 +142,62 @@ def test_a_stream_is_looked_at_in_one_batch_and_retained(fs, bucket):
     assert fs.collect(bucket, recursive=True, grace=0).failures == ()
 
 
+def write_later(fs, path, data):
+    """As another tool does; not before the second of the store's clock has passed in which the file was written."""
+    before = fs.info(path)["mtime"] if fs.exists(path) else 0.0
+    fs._bridge.run(fs._backend.delete([path]))
+    while fs._bridge.run(fs._backend.now()) <= before:
+        time.sleep(0.05)
+    fs._bridge.run(fs._backend.write(path, [data]))
+
+
+@pytest.mark.parametrize("end", ["mv", "rm"])
+def test_a_marker_file_that_another_tool_writes_again_is_not_taken_for_the_one_that_was_adopted(fs, bucket, end):
+    path = f"{bucket}/job/_SUCCESS"
+    write_later(fs, path, b"")
+    seen = fs._bridge.run(fs._backend.stat(path))
+    fs.seal(path)
+    fs.mv(path, f"{bucket}/moved") if end == "mv" else fs.rm(path)
+    assert not fs.exists(path)
+    while fs._bridge.run(fs._backend.now()) <= seen.modified + 1:
+        time.sleep(0.05)
+    fs._bridge.run(fs._backend.write(path, [b""]))
+    again = fs._bridge.run(fs._backend.stat(path))
+    assert again.token == seen.token
+    assert again.modified > seen.modified
+    fs.collect(path, grace=0)
+    assert fs.exists(path)
+
+
+def test_a_plain_file_of_a_stream_is_cut_trimmed_and_known_again(fs, bucket):
+    """A listing of some stores tells milliseconds, a look at the file does not."""
+    path = f"{bucket}/stream/plain"
+    write_later(fs, path, b"0123456789")
+    stream = fs.stream(f"{bucket}/stream")
+    early, late = stream.cut(), stream.cut()
+    fs.append(path, b"more")
+    assert stream.trim(early).bytes == 10
+    assert fs.cat_file(path) == b"more"
+    assert stream.trim(late).bytes == 0
+    fs.rm(path)
+    write_later(fs, path, b"0123456789")
+    assert stream.trim(late).bytes == 0
+    assert fs.cat_file(path) == b"0123456789"
+
+
+def test_what_is_no_prefix_is_no_stream_and_nothing_is_written(fs, bucket):
+    fs.create(f"{bucket}/segment")
+    for name, error in (("nothing", FileNotFoundError), ("segment", NotADirectoryError)):
+        stream = fs.stream(f"{bucket}/{name}")
+        for write in (stream.cut, stream.retain, lambda stream=stream: stream.unsubscribe("reader")):
+            with pytest.raises(error, match="stream"):
+                write()
+        with pytest.raises(error, match="stream"):
+            stream.retention = RetentionPolicy.by_size(1)
+    assert fs.find(bucket) == [f"{bucket}/segment"]
+    assert not fs.isdir(f"{bucket}/nothing")
+
+
 def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
     path = f"{bucket}/log"
     fs.create(path)

@@ -9,7 +9,7 @@ from rollingfs.cuts import StreamCut
 from rollingfs.ledger import Ledgers
 from rollingfs.retention import RetentionPolicy
 from rollingfs.runtime import drive
-from tests.life.support import CHUNKS, NOON_S, World
+from tests.life.support import CHUNKS, NOON_S, World, cut_of
 
 A, B, C = "/stream/a", "/stream/b", "/stream/c"
 
@@ -45,7 +45,7 @@ def test_trim_truncates_and_deletes_what_is_sealed_and_wholly_before(world):
     stream = world.stream()
     world.seal(A)
     world.seal(B)
-    cut = StreamCut({A: 50, B: 30, C: 50}, NOON_S, 150)
+    cut = cut_of(stream, {A: 50, B: 30, C: 50})
     trimmed = stream.trim(cut)
     assert (trimmed.bytes, trimmed.deleted) == (130, (A,))
     assert stream.segments() == [B, C]
@@ -58,39 +58,40 @@ def test_trim_truncates_and_deletes_what_is_sealed_and_wholly_before(world):
 
 def test_trim_that_goes_backwards_is_refused_and_changes_nothing(world):
     stream = world.stream()
-    stream.trim(StreamCut({A: 20, B: 20}, NOON_S, 0))
+    stream.trim(cut_of(stream, {A: 20, B: 20}))
     with pytest.raises(BadOffsetError, match="backwards"):
-        stream.trim(StreamCut({A: 10, B: 40}, NOON_S, 0))
+        stream.trim(cut_of(stream, {A: 10, B: 40}))
     assert (world.header(A).start, world.header(B).start) == (20, 20)
-    stream.trim(StreamCut({A: 20, C: 5}, NOON_S, 0))
+    stream.trim(cut_of(stream, {A: 20, C: 5}))
     with pytest.raises(BadOffsetError, match="backwards"):
-        stream.trim(StreamCut({B: 19}, NOON_S, 0))
+        stream.trim(cut_of(stream, {B: 19}))
 
 
 def test_trim_beyond_an_end_or_of_another_stream_is_refused(world):
     stream = world.stream()
     with pytest.raises(BadOffsetError, match="cannot trim to 51"):
-        stream.trim(StreamCut({A: 10, B: 51}, NOON_S, 0))
+        stream.trim(cut_of(stream, {A: 10, B: 51}))
     with pytest.raises(ValueError, match="no segment of the stream"):
-        stream.trim(StreamCut({A: 10, "/other/x": 1}, NOON_S, 0))
+        stream.trim(cut_of(stream, {A: 10, "/other/x": 1}))
     assert world.header(A).start == 0
-    assert stream.trim(StreamCut({"/stream/gone": 1}, NOON_S, 0)).bytes == 0
+    assert stream.trim(cut_of(stream, {"/stream/gone": 1})).bytes == 0
 
 
 def test_a_new_segment_of_an_old_name_is_not_trimmed_for_the_old_one(world):
     stream = world.stream()
-    stream.trim(StreamCut({A: 40}, NOON_S, 0))
+    stream.trim(cut_of(stream, {A: 40}))
     drive(world.client.segments.overwrite(A, b"n" * 60))
-    stream.trim(StreamCut({B: 10}, NOON_S, 0))
+    stream.trim(cut_of(stream, {B: 10}))
     assert world.header(A).start == 0
-    stream.trim(StreamCut({A: 5}, NOON_S, 0))
+    stream.trim(cut_of(stream, {A: 5}))
     assert world.content(A) == b"n" * 55
 
 
 def test_trim_works_beside_an_exclusive_writer_and_on_plain_files(world):
     drive(world.client.segments.acquire(A, "writer"))
     world.backend.fs.pipe_file("/stream/plain", b"12345")
-    world.stream().trim(StreamCut({A: 10, "/stream/plain": 2}, NOON_S, 0))
+    stream = world.stream()
+    stream.trim(cut_of(stream, {A: 10, "/stream/plain": 2}))
     assert world.content(A) == b"a" * 40
     assert world.content("/stream/plain") == b"345"
 
@@ -106,7 +107,8 @@ def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(wor
     other = World(world.backend, clock=world.clock)
     assert other.stream().retention == policy
     assert other.stream().subscribers() == {"reader": cut, "other": StreamCut({A: 1}, NOON_S, 0)}
-    assert other.stream().cuts() == [StreamCut(dict.fromkeys((A, B, C), 0), NOON_S, 150)]  # no whole record yet
+    (kept,) = other.stream().cuts()
+    assert kept == StreamCut(dict.fromkeys((A, B, C), 0), NOON_S, 150, cut.incarnations)  # no whole record yet
     for path in (A, B, C, names.ledger_path("/stream")):
         drive(other.client.concats.rename(path, path.replace("/stream/", "/moved/")))
     assert list(world.stream("/moved").cuts()[0]) == ["/moved/a", "/moved/b", "/moved/c"]

@@ -1,0 +1,78 @@
+"""Which files a header refers to, folder by folder: of a page of thousands of chunks, this is found out once.
+
+The target of a concat is looked at for the folder of every source, and each look wants only what lies in that folder.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
+
+from rollingfs import layout, names
+from rollingfs.header import Drop, Header, Page
+from rollingfs.pages import CHUNKS_CACHED_MAX, PAGE_READS_MAX, Pages
+
+FILES_KNOWN_MAX = CHUNKS_CACHED_MAX
+"""When more files than these are known, all are forgotten."""
+
+Files = Mapping[str, frozenset[str]]
+"""Paths of files, by the folder they lie in."""
+
+
+class References:
+    """Finds what headers refer to; an index page never changes, so what it lists is remembered."""
+
+    def __init__(self, pages: Pages) -> None:
+        self.pages = pages
+        self._known: dict[tuple[str, int, int], Files] = {}
+        """By a page's path, and a range of it."""
+        self._count = 0
+
+    async def of(self, path: str, header: Header, folder: str) -> frozenset[str]:
+        """The paths in a folder that the header of the segment at `path` refers to.
+
+        What it has dropped, but keeps for a while for readers with older snapshots, is among it.
+
+        Raises
+        ------
+        PageGoneError
+            The header has been replaced.
+        CorruptHeaderError
+            A page cannot be believed.
+        """
+        waiting = [drop for drop in header.drops if drop.after_ms and not drop.is_hint]
+        named = (names.resolve(path, one.file) for one in (*header.entries, *waiting))
+        pages = [entry for entry in header.entries if isinstance(entry, Page)]
+        calls = [partial(self._of_page, path, entry, header.start) for entry in pages]
+        calls += [partial(self._of_drop, path, drop) for drop in waiting if drop.is_page]
+        found = [files.get(folder, frozenset()) for files in await self.pages.runtime.gather(calls, PAGE_READS_MAX)]
+        return frozenset(file for file in named if names.parent(file) == folder).union(*found)
+
+    async def _of_page(self, path: str, page: Page, start: int) -> Files:
+        """What the retained part of a page lists; a page may begin before the start of the segment."""
+        first = page.offset + max(0, start - page.start)
+        return await self._listed(names.resolve(path, page.file), first, page.offset + page.length, page)
+
+    async def _of_drop(self, path: str, drop: Drop) -> Files:
+        try:
+            return await self._listed(names.resolve(path, drop.file), drop.start, drop.end)
+        except FileNotFoundError:
+            return {}  # the page goes last, so its chunks are gone
+
+    async def _listed(self, file: str, first: int, last: int, page: Page | None = None) -> Files:
+        known = self._known.get((file, first, last))
+        if known is not None:
+            return known
+        home = names.segment_of_folder(names.parent(file))
+        listed: defaultdict[str, set[str]] = defaultdict(set)
+        for chunk in layout.overlapping(await self.pages.raw(file, page), first, last):
+            path = names.resolve(home, chunk.file)
+            listed[names.parent(path)].add(path)
+        found = {folder: frozenset(paths) for folder, paths in listed.items()}
+        size = sum(map(len, found.values()))
+        self._count += size
+        if self._count > FILES_KNOWN_MAX:
+            self._known, self._count = {}, size
+        self._known[file, first, last] = found
+        return found
