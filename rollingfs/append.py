@@ -138,11 +138,13 @@ class Appender:
             queue = self._queues.get(path, deque())
             if append in queue:
                 queue.remove(append)
+            if not queue:
+                self._queues.pop(path, None)
         if isinstance(error, KeyboardInterrupt):
             raise interrupted(path, _verdict(outcome, is_waiting)) from error
-        if outcome is not None and isinstance(error, Exception):
+        if outcome is not None:
             return append.result()
-        if is_waiting or not isinstance(error, Exception):
+        if is_waiting and isinstance(error, Exception):
             raise error
         raise _unknown(path, error) from error
 
@@ -207,13 +209,11 @@ class Appender:
         """Publish what came of a group, all at once; who has no outcome waits again, before those who came later."""
         with self._lock:
             group.outcomes = outcomes
-            if len(outcomes) < len(group.members):
+            waiting = [one for one in group.members if one.group is group and one not in outcomes]
+            if waiting:
                 queue = self._queues.setdefault(path, deque())
                 there = set(queue)
-                waiting = [
-                    one for one in group.members if one.group is group and one not in outcomes and one not in there
-                ]
-                queue.extendleft(reversed(waiting))
+                queue.extendleft(one for one in reversed(waiting) if one not in there)
 
     def _recover(self, path: str, append: Append) -> None:
         """Put an append right whose last leader broke off halfway: who holds the slot knows that nobody is at work."""
@@ -221,9 +221,8 @@ class Appender:
         if group is not None and group.outcomes is None:
             self._finish(path, group, group.failed(_unknown(path, None)) if group.is_open else {})
         with self._lock:
-            queue = self._queues.setdefault(path, deque())
-            if append.outcome is None and append not in queue:
-                queue.appendleft(append)
+            if append.outcome is None and append not in self._queues.get(path, ()):
+                self._queues.setdefault(path, deque()).appendleft(append)
 
 
 def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:

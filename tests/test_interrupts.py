@@ -84,6 +84,21 @@ def test_ctrl_c_in_a_concat_says_what_became_of_the_target(site, nth, outcome):
     assert site.content() == (b"target;source" if outcome == "committed" else b"target;")
 
 
+@pytest.mark.parametrize(("batch", "outcome"), [(0, "unknown"), (1, "committed")])
+def test_ctrl_c_in_a_concat_of_several_commits_speaks_of_all_of_them(site, monkeypatch, batch, outcome):
+    monkeypatch.setattr("rollingfs.concat.BATCH_PATH_BYTES_MAX", 1)  # a commit for each source
+    sources = [sealed_source(site), site.path + "-second"]
+    drive(site.other().segments.overwrite(sources[1], [b"+"]))
+    drive(site.other().segments.seal(sources[1]))
+    for _ in range(batch):
+        site.backend.plan("replace", site.path + HEADER)
+    site.backend.plan("replace", site.path + HEADER, after=interrupt)
+    with pytest.raises(AppendInterrupted) as caught:
+        run(site, site.client.concats.concat(site.path, sources))
+    assert caught.value.outcome == outcome
+    assert site.content() == b"target;source" + b"+" * batch
+
+
 @pytest.mark.parametrize(("nth", "outcome"), [(0, "not committed"), (1, "committed"), (2, "committed")])
 def test_ctrl_c_in_a_rename_says_what_became_of_it(site, nth, outcome):
     site.create()
