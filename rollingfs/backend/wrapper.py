@@ -18,6 +18,7 @@ _ABILITIES = (
     "has_folders",
     "join_part_bytes_min",
     "requests_max",
+    "conflicts_are_final",
     "finishes_aside",
 )
 
