@@ -89,13 +89,15 @@ class Appender:
         try:
             while not append.done:
                 try:
-                    async with slot.lock.held():
-                        if not append.done:
-                            await self._commit_group(path, slot, deadline_s)
+                    await slot.lock.run(partial(self._commit_unless_done, path, slot, append, deadline_s))
                 except transitions.MergeFoundError as found:
                     await self.committer.resolve_merge(path, found)
         except BaseException as error:  # noqa: BLE001 - it is the caller's outcome, raised there
             self._leave(path, append, error)
+
+    async def _commit_unless_done(self, path: str, slot: Slot, append: Append, deadline_s: float) -> None:
+        if not append.done:
+            await self._commit_group(path, slot, deadline_s)
 
     def _leave(self, path: str, append: Append, error: BaseException) -> None:
         """The caller breaks off: an append of its own that still waits was not committed."""

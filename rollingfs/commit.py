@@ -199,10 +199,8 @@ class Committer:
         deadline_s = self.deadline_s()
         while True:
             try:
-                async with slot.lock.held():
-                    return await self.commit_held(
-                        path, slot, step, fresh=fresh, deadline_s=deadline_s, named=named, slow=slow
-                    )
+                held = partial(self.commit_held, fresh=fresh, deadline_s=deadline_s, named=named, slow=slow)
+                return await slot.lock.run(partial(held, path, slot, step))
             except transitions.MergeFoundError as found:
                 await self.resolve_merge(path, found)
                 fresh = True

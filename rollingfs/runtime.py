@@ -11,11 +11,11 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
-from rollingfs.logs import kept_back
+from rollingfs.logs import keeper
 
 T = TypeVar("T")
 
@@ -64,12 +64,13 @@ def backoff_s(attempt: int) -> float:
 
 
 class Lock(Protocol):
-    """A mutual exclusion that coroutines of the core hold with ``async with lock.held()``.
+    """A mutual exclusion of coroutines of the core.
 
-    What is logged while it is held reaches the handlers once it is released.
+    It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes as it ends. What is logged
+    while it is held reaches the handlers once it is released.
     """
 
-    def held(self) -> contextlib.AbstractAsyncContextManager[None]: ...
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T: ...
 
 
 class Runtime(Protocol):
@@ -89,22 +90,29 @@ class _ThreadLock:
         self._name = name
         self._lock = threading.Lock()
 
-    @contextlib.asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        with kept_back(self, self._name), self._lock:
-            yield
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        logs = keeper()
+        logs.check(self, self._name)
+        try:
+            logs.enter(self)
+            with self._lock:
+                return await call()
+        finally:
+            logs.leave(self)
 
 
 class _TaskLock:
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
-    @contextlib.asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        with kept_back(self, self._name):
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        logs = keeper()
+        try:
+            logs.enter(self)
             async with self._lock:
-                yield
+                return await call()
+        finally:
+            logs.leave(self)
 
 
 class SyncRuntime:
@@ -136,7 +144,7 @@ class AsyncRuntime:
     is_async = True
 
     def lock(self, name: str) -> Lock:
-        return _TaskLock(name)
+        return _TaskLock()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
