@@ -310,6 +310,7 @@ class Committer:
             await self._loop(path, slot, step, False, asking)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
             logger.debug("%s: others could not be asked to wait: %s", path, error)
+        self._check_time(path, attempt, settled=True)
         return self.headers.seen(path) or await self._first(path, attempt)
 
     def _believed(self, path: str) -> Loaded | None:

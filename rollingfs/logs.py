@@ -3,13 +3,13 @@
 A logging handler is the user's code. It may append through rollingfs, to the very segment whose commit is under way,
 or wait for its own lock, which another thread holds that waits for ours. So no handler of a record of ours runs under
 our lock. For what other libraries log there, a lock that is asked for twice by one thread is an error, not a deadlock.
+
+No context manager: Ctrl-C may come between any two statements, and one that is written in Python may then stay entered.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -17,68 +17,79 @@ LOGGER = logging.getLogger("rollingfs")
 
 
 class Held(Protocol):
-    """A lock of `threading` or of `asyncio`."""
+    """A lock that says whether somebody holds it."""
 
-    def locked(self) -> bool: ...
+    @property
+    def is_held(self) -> bool: ...
 
 
-class _Kept:
-    """The records of one holder of locks."""
+class Keeper:
+    """Keeps back the records of one holder of locks."""
 
     def __init__(self) -> None:
-        self.locks: set[Held] = set()
-        """Empty once they are released: a task that was started under them may live on."""
-        self.records: list[logging.LogRecord] = []
+        self._locks: set[Held] = set()
+        self._records: list[logging.LogRecord] = []
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether a lock is held; a task that was started under it may live on after its release."""
+        # asked of the locks themselves: Ctrl-C may have come before one was taken out of the set
+        return any(lock.is_held for lock in self._locks)
+
+    def check(self, lock: Held, name: str) -> None:
+        """Refuse a lock that this thread holds already.
+
+        Raises
+        ------
+        RuntimeError
+            It does.
+        """
+        if lock in self._locks and lock.is_held:
+            raise RuntimeError(
+                f"{name}: nothing was written, because this thread is in the midst of another commit to it, which has "
+                "called back: a logging handler may not change the segment whose commit makes a library log"
+            )
+
+    def enter(self, lock: Held) -> None:
+        """Keep records back from now on: the lock is about to be taken."""
+        self._locks.add(lock)
+
+    def leave(self, lock: Held) -> None:
+        """Hand the records over, if this was the last lock to be released."""
+        self._locks.discard(lock)
+        while self._records and not self.is_holding:
+            LOGGER.handle(self._records.pop(0))
+
+    def keep(self, record: logging.LogRecord) -> None:
+        """Keep a record back."""
+        self._records.append(record)
+
+    def take_over(self, other: Keeper | None) -> None:
+        """Take the records of one that Ctrl-C kept from handing them over."""
+        if other is not None:
+            self._records, other._records = other._records, []
 
 
-_kept: ContextVar[_Kept | None] = ContextVar("rollingfs_kept_logs", default=None)
+_keeper: ContextVar[Keeper | None] = ContextVar("rollingfs_log_keeper", default=None)
 
 
-def _holder() -> _Kept | None:
-    kept = _kept.get()
-    # asked of the locks themselves: Ctrl-C may have come before one was taken out of the set
-    return kept if kept is not None and any(lock.locked() for lock in kept.locks) else None
-
-
-@contextlib.contextmanager
-def kept_back(lock: Held, name: str) -> Iterator[None]:
-    """Keep log records back until the end of the block, in which a lock is taken and released.
-
-    Parameters
-    ----------
-    name
-        What it protects.
-
-    Raises
-    ------
-    RuntimeError
-        The caller holds that lock.
-    """
-    outer = _holder()
-    if outer is not None and lock in outer.locks:
-        raise RuntimeError(
-            f"{name}: nothing was written, because this thread is in the midst of another commit to it, which has "
-            "called back: a logging handler may not change the segment whose commit makes a library log"
-        )
-    kept = outer or _Kept()
-    try:
-        kept.locks.add(lock)
-        if outer is None:
-            _kept.set(kept)
-        yield
-    finally:
-        kept.locks.discard(lock)
-        if outer is None:
-            for record in kept.records:
-                LOGGER.handle(record)
+def keeper() -> Keeper:
+    """Of whoever calls: the one that keeps back already, or a new one."""
+    known = _keeper.get()
+    if known is not None and known.is_holding:
+        return known
+    new = Keeper()
+    new.take_over(known)
+    _keeper.set(new)
+    return new
 
 
 class _KeepBack(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        kept = _holder()
-        if kept is None:
+        known = _keeper.get()
+        if known is None or not known.is_holding:
             return True
-        kept.records.append(record)
+        known.keep(record)
         return False
 
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
-from rollingfs.logs import kept_back
+from rollingfs.logs import keeper
 
 T = TypeVar("T")
 
@@ -64,9 +64,10 @@ def backoff_s(attempt: int) -> float:
 
 
 class Lock(Protocol):
-    """A mutual exclusion of coroutines of the core. What is logged under it reaches the handlers once it is released.
+    """A mutual exclusion of coroutines of the core.
 
-    It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes as it ends.
+    It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes as it ends. What is logged
+    while it is held reaches the handlers once it is released.
     """
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T: ...
@@ -89,20 +90,39 @@ class _ThreadLock:
         self._name = name
         self._lock = threading.Lock()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds it."""
+        return self._lock.locked()
+
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        with kept_back(self._lock, self._name), self._lock:
-            return await call()
+        logs = keeper()
+        logs.check(self, self._name)
+        try:
+            logs.enter(self)
+            with self._lock:
+                return await call()
+        finally:
+            logs.leave(self)
 
 
 class _TaskLock:
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds it."""
+        return self._lock.locked()
+
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        with kept_back(self._lock, self._name):
+        logs = keeper()
+        try:
+            logs.enter(self)
             async with self._lock:
                 return await call()
+        finally:
+            logs.leave(self)
 
 
 class SyncRuntime:
@@ -134,7 +154,7 @@ class AsyncRuntime:
     is_async = True
 
     def lock(self, name: str) -> Lock:
-        return _TaskLock(name)
+        return _TaskLock()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

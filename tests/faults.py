@@ -149,6 +149,7 @@ class FaultBackend(BackendWrapper):
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
+        self.conflicts_are_final = False  # one may answer the very request that was done
         self.dead = False
         self.met: Counter[Fault] = Counter()
         self.prepare()

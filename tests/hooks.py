@@ -43,6 +43,7 @@ class Hooked(BackendWrapper):
 
     def __init__(self, inner: Backend) -> None:
         super().__init__(inner)
+        self.conflicts_are_final = False  # an action may raise one after the call
         self.calls: list[tuple[str, str]] = []
         self.plans: list[Plan] = []
 

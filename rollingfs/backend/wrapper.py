@@ -19,6 +19,7 @@ _ABILITIES = (
     "join_part_bytes_min",
     "requests_max",
     "date_step_s",
+    "conflicts_are_final",
     "finishes_aside",
 )
 
