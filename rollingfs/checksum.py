@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _POLYNOMIAL = 0x82F63B78
 """Castagnoli's (RFC 3720), bits reversed."""
 _ONE = 1 << 31
@@ -18,6 +20,7 @@ def _multiply(left: int, right: int) -> int:
     return product
 
 
+@lru_cache(maxsize=256)  # pieces of a file have few sizes, and 200 multiplications cost more than a checksum of 1 MiB
 def _shift(size: int) -> int:
     """The polynomial that stands for `size` bytes of zeros: x to the power of 8 times `size`."""
     power, square = _ONE, 1 << 23  # x to the 0, x to the 8
