@@ -142,7 +142,7 @@ class Fetcher:
             return start, end  # the map has changed, as the read itself will find
         cut = [chunk for chunk in chunks if chunk.start < end and start < chunk.end]
         first, last = min([start, *(chunk.start for chunk in cut)]), max([end, *(chunk.end for chunk in cut)])
-        return max(first, view.start), last
+        return max(first, min(start, view.start)), last
 
     def hold(self, view: View) -> object | None:
         """Keep the plain file of a snapshot as it is for as long as the caller keeps this object, where that can be.

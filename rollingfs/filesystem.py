@@ -225,6 +225,9 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             For ``"ab"``: hold the segment exclusively until the file is closed.
         max_concurrency, prefetch, max_memory
             For reading: as for the filesystem, for this file; `max_concurrency` not above the filesystem's.
+        verify : bool
+            For reading: chunks are read whole, and verified before any of their bytes is given. (Without it, a chunk
+            is verified when the last of its bytes is read.)
 
         Raises
         ------
@@ -259,6 +262,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         max_concurrency: int | None = None,
         prefetch: bool | None = None,
         max_memory: int | str | None = None,
+        verify: bool = False,
         **kwargs: Any,
     ) -> ReadFile | WriteFile | BufferedReader:
         path = self._strip(path)
@@ -278,6 +282,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
                 cache_type=cache_type,
                 cache_options=cache_options,
                 tuning=tuning,
+                verify=verify,
             )
         if tuning != self._tuning:
             raise ValueError(f"max_concurrency, prefetch and max_memory are for reading, not for mode {mode!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ class _File:
 class PieceChecks:
     """Verifies each chunk file once all of it was read, in pieces of any size and order, by one reader.
 
-    Threads may share it.
+    Threads may share it; in a forked child it begins anew.
 
     Parameters
     ----------
@@ -81,6 +82,10 @@ class PieceChecks:
 
     def __init__(self, runs_max: int | None = None) -> None:
         self._runs_max = runs_max
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._files: dict[str, _File] = {}
         """Files that were read in part, the one read least recently first."""
         self._count = 0
@@ -97,6 +102,8 @@ class PieceChecks:
         """Note that bytes of a chunk's file were read, from byte `start` of the file on."""
         if chunk.crc32c is None:
             return
+        if self._process != os.getpid():
+            self._begin()  # a thread of the parent may have held the lock
         with self._lock:
             if path in self._damaged:
                 return

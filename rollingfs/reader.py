@@ -419,7 +419,6 @@ class ReadFile(io.BufferedIOBase):
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()
-            self._checks = PieceChecks(RUNS_MAX)
             self._prefetch = self._new_prefetch()  # the other one is the parent's
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
