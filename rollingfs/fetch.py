@@ -162,13 +162,14 @@ class Fetcher:
         self, jobs: Sequence[Job], limit: int, range_bytes: int | None, checks: PieceChecks | None, verify: bool
     ) -> None:
         """Read all of some jobs; one that meets a file that is gone says so."""
-        await self._know_tokens(jobs)
+        plain = [job for job in jobs if job.view.header is None]
+        await self._know_tokens(plain)
         pages = await self._load_pages(jobs)
         for job in jobs:
             job.plan(pages, range_bytes or self._range_bytes(job.end - job.start))
         wanted = None if checks is not None or verify else _read_whole(jobs)
         checks = PieceChecks() if checks is None else checks
-        held = self._held(jobs)
+        held = self._held(plain)
         calls = [partial(self._read_piece, job, piece, checks, wanted) for job in jobs for piece in job.pieces]
         if calls:
             await self.runtime.gather(calls, limit)
@@ -185,7 +186,7 @@ class Fetcher:
 
     def _held(self, jobs: Sequence[Job]) -> list[object | None]:
         """The plain files that are to be read in several pieces, held."""
-        counts = Counter(piece.path for job in jobs for piece in job.pieces if piece.chunk is None)
+        counts = Counter(piece.path for job in jobs for piece in job.pieces)
         held = []
         for view in {job.view.path: job.view for job in jobs if counts[job.view.path] > 1}.values():
             with contextlib.suppress(FileNotFoundError, ConflictError):  # as the pieces will find
@@ -196,8 +197,9 @@ class Fetcher:
         """Listings may know no tokens of plain files; one that is still as it was listed has that of now."""
         for job in jobs:
             view = job.view
-            if view.plain is None or view.token is not None:
+            if view.token is not None:
                 continue
+            assert view.plain is not None
             try:
                 info = await self.backend.stat(view.path)
             except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import os
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import google_crc32c
@@ -21,52 +20,47 @@ RUNS_MAX = 4096
 
 
 @dataclass(slots=True)
-class _Run:
-    """Bytes ``[start, end)`` of a file that were read, and their checksum."""
-
-    start: int
-    end: int
-    crc: int
-
-
-@dataclass(slots=True)
 class _File:
-    """What was read of one chunk file; the runs are sorted and lie apart."""
+    """What was read of one chunk file: runs of bytes that lie apart, in order."""
 
     chunk: Chunk
     """An entry that names it."""
-    runs: list[_Run] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    crcs: list[int] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
-        return len(self.runs) == 1 and (self.runs[0].start, self.runs[0].end) == (0, self.chunk.size)
+        return len(self.starts) == 1 and self.starts[0] == 0 and self.ends[0] == self.chunk.size
 
-    def gaps(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of ``[start, end)`` that were not read yet."""
-        first = bisect.bisect_right(self.runs, start, key=lambda run: run.end)
-        for run in list(self.runs[first:]):
-            if run.start >= end:
-                break
-            if start < run.start:
-                yield start, run.start
-            start = run.end
-        if start < end:
-            yield start, end
+        found = []
+        at = bisect.bisect_right(self.ends, start)
+        while start < end:
+            last = min(self.starts[at], end) if at < len(self.starts) else end
+            if start < last:
+                found.append((start, last))
+            start = self.ends[at] if at < len(self.starts) else end
+            at += 1
+        return found
 
-    def add(self, start: int, data: Buffer) -> None:
+    def add(self, start: int, end: int, data: Buffer) -> None:
         """Take bytes that lie in a gap."""
-        end = start + len(data)
-        at = bisect.bisect_left(self.runs, start, key=lambda run: run.start)
-        if at and self.runs[at - 1].end == start:
+        at = bisect.bisect_left(self.starts, start)
+        if at and self.ends[at - 1] == start:
             at -= 1
-            run = self.runs[at]
-            run.crc, run.end = _extended(run.crc, data), end
+            self.crcs[at], self.ends[at] = _extended(self.crcs[at], data), end
         else:
-            run = _Run(start, end, _extended(0, data))
-            self.runs.insert(at, run)
-        if at + 1 < len(self.runs) and self.runs[at + 1].start == end:
-            after = self.runs.pop(at + 1)
-            run.crc, run.end = combined(run.crc, after.crc, after.end - after.start), after.end
+            self.starts.insert(at, start)
+            self.ends.insert(at, end)
+            self.crcs.insert(at, _extended(0, data))
+        after = at + 1
+        if after < len(self.starts) and self.starts[after] == end:
+            self.crcs[at] = combined(self.crcs[at], self.crcs[after], self.ends[after] - end)
+            self.ends[at] = self.ends[after]
+            for runs in (self.starts, self.ends, self.crcs):
+                del runs[after]
 
 
 class PieceChecks:
@@ -108,26 +102,26 @@ class PieceChecks:
             if path in self._damaged:
                 return
             file = self._files.pop(path, None) or _File(chunk)
-            self._count -= len(file.runs)
-            for first, last in list(file.gaps(start, start + len(data))):
+            self._count -= len(file.starts)
+            for first, last in file.gaps(start, start + len(data)):
                 is_all = last - first == len(data)
-                file.add(first, data if is_all else memoryview(data)[first - start : last - start])
+                file.add(first, last, data if is_all else memoryview(data)[first - start : last - start])
             if not file.is_whole:
                 self._keep(path, file)
-            elif file.runs[0].crc != chunk.crc32c:
+            elif file.crcs[0] != chunk.crc32c:
                 self._damaged |= {path}
 
     def _keep(self, path: str, file: _File) -> None:
         self._files[path] = file
-        self._count += len(file.runs)
+        self._count += len(file.starts)
         while self._runs_max is not None and self._count > self._runs_max:
             oldest = next(iter(self._files))
-            self._count -= len(self._files.pop(oldest).runs)
+            self._count -= len(self._files.pop(oldest).starts)
 
     def missing(self) -> list[tuple[str, Chunk, list[tuple[int, int]]]]:
         """The files that were read in part, and the ranges of them that were not."""
         with self._lock:
-            return [(path, file.chunk, list(file.gaps(0, file.chunk.size))) for path, file in self._files.items()]
+            return [(path, file.chunk, file.gaps(0, file.chunk.size)) for path, file in self._files.items()]
 
 
 def _extended(crc: int, data: Buffer) -> int:
