@@ -114,13 +114,15 @@ def check_token(path: str, descriptor: int, token: str) -> None:
     found = token_of(descriptor, status)
     if found == token:
         return
-    inode, _, size, _ = token.split("-")
-    size_before = int(size, 16)
-    if f"{status.st_ino:x}" == inode and status.st_size > size_before:
-        head = zlib.crc32(read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, size_before)))
+    if token.startswith(f"{status.st_ino:x}-") and status.st_size > (size := _size_of(token)):
+        head = zlib.crc32(read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, size)))
         if token.endswith(f"-{head:08x}"):
             return
     raise ConflictError(f"{path!r} should have token {token}; found {found}")
+
+
+def _size_of(token: str) -> int:
+    return int(token.split("-")[2], 16)
 
 
 def flush(descriptor: int) -> None:
