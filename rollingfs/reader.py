@@ -11,11 +11,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import Any
 
-from fsspec.caching import caches
+from fsspec.caching import BaseCache, caches
 
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError, SegmentTruncatedError
+from rollingfs.file_caches import cached, check_cache_type, prepared
 from rollingfs.listing import info_of
 from rollingfs.lookup import View
 from rollingfs.piece_checks import RUNS_MAX, PieceChecks
@@ -57,7 +58,8 @@ class ReadFile(io.BufferedIOBase):
     block_size : int, optional
         Only what `blocksize` says.
     cache_type, cache_options
-        fsspec's ``"parts"`` (ranges that are known already) is used; of its other caches there is no need.
+        fsspec's ``"parts"`` (ranges that are known already; others are fetched, unless it is strict) is used. Of its
+        other caches there is no need: they are taken for none.
     verify
         Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
     tuning
@@ -72,6 +74,7 @@ class ReadFile(io.BufferedIOBase):
     """
 
     mode = "rb"
+    _cache: BaseCache | None = None
     _prefetch: Prefetch | None = None  # `close` runs also if the constructor raised
 
     def __init__(
@@ -90,8 +93,7 @@ class ReadFile(io.BufferedIOBase):
         verify: bool = False,
     ) -> None:
         super().__init__()
-        if cache_type not in caches:
-            raise ValueError(f"{path}: fsspec knows no cache_type {cache_type!r}; leave it out, none is needed")
+        check_cache_type(path, cache_type)
         self._tuning = tuning or Tuning()
         self._requests_max = self._tuning.max_concurrency or client.backend.requests_max
         if self._requests_max > client.backend.requests_max:
@@ -119,7 +121,6 @@ class ReadFile(io.BufferedIOBase):
         self._buffer, self._buffer_start = b"", 0
         self._fetched_end = self._view.start
         self._prefetch = self._new_prefetch()
-        self.cache = None
         if cache_type == "parts":
             self.cache = caches[cache_type](self.blocksize, self._fetch_range, self.size, **(cache_options or {}))
 
@@ -136,6 +137,15 @@ class ReadFile(io.BufferedIOBase):
         """Where the file ends, as a position; bytes retained unless it is `absolute`."""
         self._settle()
         return self._view.length - self._base
+
+    @property
+    def cache(self) -> BaseCache | None:
+        """The cache that reads go through: fsspec's block cache gives one to each file that it has opened."""
+        return self._cache
+
+    @cache.setter
+    def cache(self, cache: BaseCache | None) -> None:
+        self._cache = prepared(cache)
 
     @property
     def details(self) -> dict[str, Any]:
@@ -459,7 +469,8 @@ class ReadFile(io.BufferedIOBase):
         if 0 <= start - self._buffer_start < len(self._buffer):
             return
         if self.cache is not None:
-            self._keep(start, self.cache._fetch(start - self._base, end - self._base))
+            first, last = start - self._base, end - self._base
+            self._keep(start, cached(self.cache, self.path, first, last, self._fetch_range))
             return
         found = self._prefetch.take(start, end) if self._prefetch is not None else None
         if found is not None:
