@@ -270,6 +270,10 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         if mode == "rb":
             if names.is_reserved(path):
                 raise missing(path)
+            if follow and verify:
+                raise ValueError(
+                    f"{path}: what is followed is verified chunk by chunk as it comes; leave out verify=True"
+                )
             if follow:
                 return open_follow(self._client, self._bridge, path)
             return ReadFile(
@@ -284,8 +288,8 @@ class RollingFileSystem(Methods, ChainedFileSystem):
                 tuning=tuning,
                 verify=verify,
             )
-        if tuning != self._tuning:
-            raise ValueError(f"max_concurrency, prefetch and max_memory are for reading, not for mode {mode!r}")
+        if tuning != self._tuning or verify:
+            raise ValueError(f"max_concurrency, prefetch, max_memory and verify are for reading, not for mode {mode!r}")
         if mode not in WRITE_MODES:
             raise ValueError(f"mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
         return WriteFile(self, self._client, self._bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs)

@@ -328,6 +328,13 @@ def test_with_verify_positions_before_the_start_are_truncated_all_the_same(seen)
             file.read(200)
 
 
+def test_verify_is_refused_where_it_would_do_nothing(seen):
+    with pytest.raises(ValueError, match="for reading"):
+        seen.fs.open(seen.path, "ab", verify=True)
+    with pytest.raises(ValueError, match="leave out verify=True"):
+        seen.fs.open(seen.path, follow=True, verify=True)
+
+
 def test_a_file_that_verifies_is_unpickled_as_one(tmp_path):
     place = Place(RollingFileSystem("file", sync=False), str(tmp_path))
     place.damage(0, 999)
