@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, fetch, names, prefetch, reader, reading
 from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.checksum import combined
 from rollingfs.header import AGE_S_MAX, Chunk
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.verify import Verifier, damaged
@@ -374,6 +375,21 @@ def test_pieces_in_any_order_tell_of_damage_as_soon_as_they_cover_the_file(piece
         if covered:
             [(path, _, gaps)] = checks.missing()
             assert (path, {at for gap in gaps for at in range(*gap)}) == ("x", set(range(SIZE)) - covered)
+
+
+SUMS, SIZES = st.integers(0, 2**32 - 1), st.integers(0, 2**61)
+
+
+@settings(max_examples=30, deadline=None)
+@given(first=SUMS, second=SUMS, third=SUMS, size=SIZES, last=SIZES)
+def test_checksums_of_files_of_any_size_may_be_joined_in_any_order(first, second, third, size, last):
+    by_pairs = combined(combined(first, second, size), third, last)
+    assert by_pairs == combined(first, combined(second, third, last), size + last)
+
+
+def test_the_checksum_of_a_large_file_follows_from_its_parts():
+    data = random.Random(4).randbytes(3_000_001)
+    assert combined(crc32c(data[:5]), crc32c(data[5:]), len(data) - 5) == crc32c(data)
 
 
 def test_a_reader_remembers_no_more_runs_than_it_may_and_forgets_the_oldest_file_first():
