@@ -329,6 +329,17 @@ def test_with_verify_positions_before_the_start_are_truncated_all_the_same(seen)
             file.read(200)
 
 
+def test_with_verify_a_first_chunk_that_was_cut_is_verified_before_its_file_is_got(place, tmp_path):
+    target = tmp_path / "got"
+    place.fs.truncate(place.path, 150)
+    place.damage(0, 900)
+    place.fs.get_file(place.path, str(target))
+    assert len(target.read_bytes()) == len(DATA) - 150
+    with pytest.raises(CorruptChunkError):
+        place.fs.get_file(place.path, str(target), verify=True)
+    assert not target.exists()
+
+
 def test_verify_is_refused_where_it_would_do_nothing(seen):
     with pytest.raises(ValueError, match="for reading"):
         seen.fs.open(seen.path, "ab", verify=True)
