@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+
 _POLYNOMIAL = 0x82F63B78
 """Castagnoli's (RFC 3720), bits reversed."""
 _ONE = 1 << 31
@@ -18,14 +22,25 @@ def _multiply(left: int, right: int) -> int:
     return product
 
 
+def _powers() -> Iterator[int]:
+    """The polynomials x to the power of 8, 16, 32, …: those of 1, 2, 4, … bytes of zeros."""
+    square = 1 << 23
+    while True:
+        yield square
+        square = _multiply(square, square)
+
+
+_OF_ZEROS = tuple(islice(_powers(), 63))
+"""For each bit of a size: sizes are at most 2^63 - 1."""
+
+
+@lru_cache(maxsize=256)  # pieces of a file have few sizes, and a dozen products cost more than a checksum of 256 KiB
 def _shift(size: int) -> int:
     """The polynomial that stands for `size` bytes of zeros: x to the power of 8 times `size`."""
-    power, square = _ONE, 1 << 23  # x to the 0, x to the 8
-    while size:
-        if size & 1:
-            power = _multiply(power, square)
-        square = _multiply(square, square)
-        size >>= 1
+    power = _ONE  # x to the 0
+    for bit, factor in enumerate(_OF_ZEROS[: size.bit_length()]):
+        if size >> bit & 1:
+            power = _multiply(power, factor)
     return power
 
 

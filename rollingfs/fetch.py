@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
-from rollingfs import layout, names
+from rollingfs import layout
 from rollingfs.backend.contract import Backend
-from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
-from rollingfs.header import Chunk, Header, Page
+from rollingfs.errors import ConflictError
+from rollingfs.fetch_job import Job, Piece, corrupt, gone, missing_chunk, said_now, too_short
+from rollingfs.header import Chunk, Page
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, View, modified_ms
+from rollingfs.lookup import Lookup, View
 from rollingfs.pages import PAGE_READS_MAX, Pages
+from rollingfs.piece_checks import PieceChecks
 from rollingfs.runtime import Runtime
-from rollingfs.words import crc32c
 
 RANGE_BYTES_MIN = 2 * 1024 * 1024
 """A larger read is split into ranges that are read at once."""
@@ -30,7 +30,12 @@ Request = tuple[View, int, int]
 
 
 class Fetcher:
-    """Reads the bytes of segments and plain files."""
+    """Reads the bytes of segments and plain files.
+
+    What is checked: a chunk whose bytes are all read, by one call or by several that share a `PieceChecks`, must have
+    the checksum that its header says. The error is that of the piece that came last, and of all reads after it. A plain
+    file must be the one that the snapshot was taken of.
+    """
 
     def __init__(self, backend: Backend, runtime: Runtime, lookup: Lookup, pages: Pages) -> None:
         self.backend = backend
@@ -39,7 +44,15 @@ class Fetcher:
         self.pages = pages
 
     async def read(
-        self, view: View, start: int, end: int, *, limit: int | None = None, range_bytes: int | None = None
+        self,
+        view: View,
+        start: int,
+        end: int,
+        *,
+        limit: int | None = None,
+        range_bytes: int | None = None,
+        checks: PieceChecks | None = None,
+        verify: bool = False,
     ) -> bytes:
         """The bytes ``[start, end)`` of a snapshot, in segment offsets.
 
@@ -49,6 +62,10 @@ class Fetcher:
             How many reads of the backend may be under way; by default what the backend says makes sense.
         range_bytes
             Ask the backend for at most so many bytes at once; by default as suits the size of the read.
+        checks
+            What the same reader has read before: chunks read by several calls are verified as well.
+        verify
+            Read all of each chunk of which only a part is wanted, and verify it.
 
         Raises
         ------
@@ -61,13 +78,21 @@ class Fetcher:
         CorruptChunkError
             A chunk that the header names is missing, too short, or fails its checksum.
         """
-        [result] = await self.read_many([(view, start, end)], limit, range_bytes=range_bytes)
+        [result] = await self.read_many(
+            [(view, start, end)], limit, range_bytes=range_bytes, checks=checks, verify=verify
+        )
         if isinstance(result, Exception):
             raise result
         return result
 
     async def read_many(
-        self, requests: Sequence[Request], limit: int | None = None, *, range_bytes: int | None = None
+        self,
+        requests: Sequence[Request],
+        limit: int | None = None,
+        *,
+        range_bytes: int | None = None,
+        checks: PieceChecks | None = None,
+        verify: bool = False,
     ) -> list[bytes | Exception]:
         """Read many ranges in one batch; each is its bytes, or the error that `read` would raise.
 
@@ -77,31 +102,120 @@ class Fetcher:
             How many reads of the backend may be under way; by default what the backend says makes sense.
         """
         limit = limit or self.backend.requests_max
-        jobs = [_Job(view, start, end) for view, start, end in requests]
+        jobs = [Job(view, start, end) for view, start, end in requests]
         todo = [job for job in jobs if job.error is None]
         while todo:
-            await self._round(todo, limit, range_bytes)
-            todo = [job for job in todo if job.gone is not None]
+            await self._round(todo, limit, range_bytes, checks, verify)
+            todo = [job for job in todo if job.gone is not None and job.error is None]
             await self._look_again(todo)
             todo = [job for job in todo if job.error is None]
         return [job.result() for job in jobs]
 
-    async def _round(self, jobs: Sequence[_Job], limit: int, range_bytes: int | None) -> None:
+    async def complete(self, view: View, checks: PieceChecks) -> None:
+        """Verify all chunks that were read in part, by reading the rest of them.
+
+        Raises
+        ------
+        CorruptChunkError
+            One is missing, too short, or fails its checksum.
+        FileNotFoundError
+            One has gone since: truncated away, or replaced.
+        """
+        for path, error in (await self._complete(checks, self.backend.requests_max)).items():
+            if not isinstance(error, FileNotFoundError):
+                raise error
+            loaded = await self.lookup.headers.load(view.path)
+            if loaded.header is None or view.header is None or loaded.header.version != view.header.version:
+                raise gone(view, "a chunk that was read in part has gone, so it could not be verified") from error
+            raise missing_chunk(path, view.path) from error
+        for path in sorted(checks.damaged):
+            raise corrupt(path)
+
+    async def whole_chunks(self, view: View, start: int, end: int) -> tuple[int, int]:
+        """A range widened to the bounds, within the snapshot, of the chunks that it begins and ends in."""
+        if view.header is None:
+            return start, end
+        entries = layout.overlapping(view.header.entries, start, min(end, view.header.tail_start))
+        try:
+            chunks = await self.pages.unfold(view.path, entries)
+        except FileNotFoundError:
+            return start, end  # the map has changed, as the read itself will find
+        cut = [chunk for chunk in chunks if chunk.start < end and start < chunk.end]
+        first, last = min([start, *(chunk.start for chunk in cut)]), max([end, *(chunk.end for chunk in cut)])
+        return max(first, min(start, view.start)), last
+
+    def hold(self, view: View) -> object | None:
+        """Keep the plain file of a snapshot as it is for as long as the caller keeps this object, where that can be.
+
+        Raises
+        ------
+        FileNotFoundError, ConflictError
+            It is gone, or another has its name.
+        """
+        if view.header is not None or view.token is None:
+            return None
+        return self.backend.hold(view.path, view.token)
+
+    # -- one round -----------------------------------------------------------------------------------------
+
+    async def _round(
+        self, jobs: Sequence[Job], limit: int, range_bytes: int | None, checks: PieceChecks | None, verify: bool
+    ) -> None:
         """Read all of some jobs; one that meets a file that is gone says so."""
+        plain = [job for job in jobs if job.view.header is None]
+        await self._know_tokens(plain)
         pages = await self._load_pages(jobs)
-        calls = []
         for job in jobs:
             job.plan(pages, range_bytes or self._range_bytes(job.end - job.start))
-            calls += [partial(self._read_piece, job, piece) for piece in job.pieces]
+        wanted = None if checks is not None or verify else _read_whole(jobs)
+        checks = PieceChecks() if checks is None else checks
+        held = self._held(plain)
+        calls = [partial(self._read_piece, job, piece, checks, wanted) for job in jobs for piece in job.pieces]
         if calls:
             await self.runtime.gather(calls, limit)
+        del held
+        if verify:
+            failed = await self._complete(checks, limit)
+            for job in jobs:
+                if (path := job.reads(failed)) is not None:
+                    job.fail(path, failed[path])
+        if damaged := checks.damaged:
+            for job in jobs:
+                if job.error is None and (path := job.reads(damaged)) is not None:
+                    job.error = corrupt(path)
+
+    def _held(self, jobs: Sequence[Job]) -> list[object | None]:
+        """The plain files that are to be read in several pieces, held."""
+        counts = Counter(piece.path for job in jobs for piece in job.pieces)
+        held = []
+        for view in {job.view.path: job.view for job in jobs if counts[job.view.path] > 1}.values():
+            with contextlib.suppress(FileNotFoundError, ConflictError):  # as the pieces will find
+                held.append(self.hold(view))
+        return held
+
+    async def _know_tokens(self, jobs: Sequence[Job]) -> None:
+        """Listings may know no tokens of plain files; one that is still as it was listed has that of now."""
+        for job in jobs:
+            view = job.view
+            if view.token is not None:
+                continue
+            assert view.plain is not None
+            try:
+                info = await self.backend.stat(view.path)
+            except OSError as error:
+                job.fail(view.path, error)
+                continue
+            if (info.size, info.modified) == (view.plain.size, view.plain.modified):
+                job.view = job.origin = replace(view, token=info.token)
+            else:
+                job.gone = view.path
 
     def _range_bytes(self, size: int) -> int:
         if not self.backend.is_async:
             return SYNC_RANGE_BYTES_MAX
         return max(RANGE_BYTES_MIN, min(RANGE_BYTES_MAX, size // self.backend.requests_max))
 
-    async def _load_pages(self, jobs: Sequence[_Job]) -> Mapping[str, Sequence[Chunk] | Exception]:
+    async def _load_pages(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[Chunk] | Exception]:
         """The index pages that some jobs need, by path."""
         wanted = {path: page for job in jobs for path, page in job.pages()}
         loaded: dict[str, Sequence[Chunk] | Exception] = {}
@@ -116,21 +230,58 @@ class Fetcher:
             await self.runtime.gather([partial(load, path, page) for path, page in wanted.items()], PAGE_READS_MAX)
         return loaded
 
-    async def _read_piece(self, job: _Job, piece: _Piece) -> None:
+    async def _read_piece(self, job: Job, piece: Piece, checks: PieceChecks, wanted: frozenset[str] | None) -> None:
         if job.failed:
             return  # another piece of it said so
+        chunk = piece.chunk if wanted is None or piece.path in wanted else None
+        token = () if piece.token is None else (piece.token,)
         try:
-            if job.is_buffered and not _is_whole(piece):
+            if job.is_buffered and self.backend.is_async:
                 with job.place(piece) as target:
-                    job.placed(piece, await self.backend.read_into(piece.path, piece.start, target))
-            else:
-                job.put(piece, await self.backend.read_range(piece.path, piece.start, piece.end))
-        except FileNotFoundError:
-            job.gone = piece.path
+                    job.check_size(piece, await self.backend.read_into(piece.path, piece.start, target, *token))
+                    if chunk is not None and not job.failed:
+                        checks.add(piece.path, chunk, piece.start, target)
+                return
+            data = await self.backend.read_range(piece.path, piece.start, piece.end, *token)
         except OSError as error:
-            job.error = error
+            job.fail(piece.path, error)
+            return
+        job.check_size(piece, len(data))
+        if not job.failed:
+            if chunk is not None:
+                checks.add(piece.path, chunk, piece.start, data)
+            job.put(piece, data)
 
-    async def _look_again(self, jobs: Sequence[_Job]) -> None:
+    async def _complete(self, checks: PieceChecks, limit: int) -> dict[str, OSError]:
+        """Read the rest of all files that were read in part; what failed, by file."""
+        failed: dict[str, OSError] = {}
+
+        async def read(path: str, chunk: Chunk, start: int, end: int) -> None:
+            if path in failed:
+                return
+            try:
+                data = await self.backend.read_range(path, start, end)
+            except OSError as error:
+                failed[path] = error
+                return
+            if len(data) == end - start:
+                checks.add(path, chunk, start, data)
+            else:
+                failed[path] = too_short(path, chunk, start + len(data))
+
+        calls = [
+            partial(read, path, chunk, first, min(first + RANGE_BYTES_MAX, end))
+            for path, chunk, ranges in checks.missing()
+            for start, end in ranges
+            for first in range(start, end, RANGE_BYTES_MAX)
+        ]
+        if calls:
+            await self.runtime.gather(calls, limit)
+        return failed
+
+    # -- what is there by now ------------------------------------------------------------------------------
+
+    async def _look_again(self, jobs: Sequence[Job]) -> None:
         """Give jobs that met a missing file the map as it is now, or the error that says why there is none."""
         found: dict[str, Loaded | Exception] = {}
 
@@ -147,219 +298,25 @@ class Fetcher:
             loaded = found[job.view.path]
             if isinstance(loaded, Exception):
                 job.error = loaded
-            else:
+            elif job.is_same(loaded):
                 job.go_on(loaded)
+            else:
+                job.error = gone(job.origin, said_now(await self._now(job.view.path, loaded)))
+
+    async def _now(self, path: str, loaded: Loaded) -> View | None:
+        if loaded.live:
+            return View(path, loaded.header, loaded.token)
+        plain = await self.lookup.plain(path, loaded)
+        return None if plain is None else View(path, None, plain.token, plain)
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A range of one file, and where in the answer it goes."""
-
-    path: str
-    start: int
-    end: int
-    at: int
-    chunk: Chunk | None
-    """None for a plain file."""
-
-
-class _Job:
-    """One request under way: its map, which may have to be looked at again, and its answer."""
-
-    __slots__ = ("_answer", "_buffer", "_missing", "end", "error", "gone", "origin", "pieces", "start", "view")
-
-    def __init__(self, view: View, start: int, end: int) -> None:
-        self.origin = view
-        self.view = view
-        self.start = start
-        self.end = end
-        self.pieces: list[_Piece] = []
-        self.gone: str | None = None
-        """A file that was missing in this round."""
-        self._missing: set[str] = set()
-        """Files that were missing in earlier rounds."""
-        self._answer: bytes = b""
-        self._buffer: io.BytesIO | None = None
-        self.error: Exception | None = self._out_of_range()
-
-    @property
-    def failed(self) -> bool:
-        return self.error is not None or self.gone is not None
-
-    def result(self) -> bytes | Exception:
-        if self.error is not None:
-            return self.error
-        return self._answer if self._buffer is None else self._buffer.getvalue()
-
-    def _out_of_range(self) -> Exception | None:
-        view = self.view
-        if self.start < 0 or self.start > self.end or self.end > view.length:
-            return ValueError(
-                f"{view.path}: bytes {self.start} to {self.end} cannot be read; it has {view.start} to {view.length}"
-            )
-        return self._truncated(view) if self.start < min(view.start, self.end) else None
-
-    def _truncated(self, view: View) -> SegmentTruncatedError:
-        return SegmentTruncatedError(
-            f"{view.path}: offset {self.start} was truncated away; what is left is {view.start} to {view.length}"
-        )
-
-    # -- the plan ------------------------------------------------------------------------------------------
-
-    def _entries(self, header: Header) -> Sequence[Chunk | Page]:
-        return layout.overlapping(header.entries, self.start, min(self.end, header.tail_start))
-
-    def pages(self) -> list[tuple[str, Page]]:
-        """The index pages that are needed, with their paths."""
-        if self.view.header is None:
-            return []
-        entries = self._entries(self.view.header)
-        return [(names.resolve(self.view.path, entry.file), entry) for entry in entries if isinstance(entry, Page)]
-
-    def plan(self, pages: Mapping[str, Sequence[Chunk] | Exception], range_bytes: int) -> None:
-        """Set `pieces`, and the buffer that they go to if they are several."""
-        self.pieces, self._buffer, self._answer = [], None, b""
-        header = self.view.header
-        if header is None:
-            self._cut(self.view.path, 0, self.start, self.end, None, range_bytes)
-        else:
-            for entry in self._entries(header):
-                self._plan_entry(entry, pages, range_bytes)
-        if self.failed:
-            self.pieces = []
-            return
-        tail = self._tail(header) if header else b""
-        if len(self.pieces) + bool(tail) <= 1:
-            self._answer = tail
-            return
-        # one buffer, filled in place: joining the pieces would hold everything twice
-        self._buffer = io.BytesIO(bytes(self.end - self.start))
-        self._fill(self.end - self.start - len(tail), tail)
-
-    def _plan_entry(
-        self, entry: Chunk | Page, pages: Mapping[str, Sequence[Chunk] | Exception], range_bytes: int
-    ) -> None:
-        part = layout.clip(entry, self.start, self.end)
-        chunks: Sequence[Chunk]
-        if isinstance(part, Page):
-            path = names.resolve(self.view.path, part.file)
-            found = pages[path]
-            if isinstance(found, FileNotFoundError):
-                self.gone = path
-                return
-            if isinstance(found, Exception):
-                self.error = found
-                return
-            try:
-                chunks = layout.unfold(part, found, self.view.path)
-            except CorruptHeaderError as error:
-                self.error = error
-                return
-        else:
-            chunks = [part]
-        for chunk in chunks:
-            path = names.resolve(self.view.path, chunk.file)
-            if self.origin.header is None and not _is_copy(chunk, self.origin):
-                self.error = _gone(self.origin)
-                return
-            self._cut(path, chunk.start - chunk.offset, chunk.start, chunk.end, chunk, range_bytes)
-
-    def _cut(self, path: str, shift: int, start: int, end: int, chunk: Chunk | None, range_bytes: int) -> None:
-        """Add the segment's bytes ``[start, end)``, which lie in a file `shift` before their offset."""
-        for first in range(start, end, range_bytes):
-            last = min(first + range_bytes, end)
-            self.pieces.append(_Piece(path, first - shift, last - shift, first - self.start, chunk))
-
-    def _tail(self, header: Header) -> bytes:
-        if self.end <= header.tail_start:
-            return b""
-        return header.tail[max(self.start - header.tail_start, 0) : self.end - header.tail_start]
-
-    # -- the answer ----------------------------------------------------------------------------------------
-
-    @property
-    def is_buffered(self) -> bool:
-        """Whether pieces go to their places in one buffer."""
-        return self._buffer is not None
-
-    @contextlib.contextmanager
-    def place(self, piece: _Piece) -> Iterator[memoryview]:
-        """Where a piece belongs."""
-        assert self._buffer is not None
-        with self._buffer.getbuffer() as whole, whole[piece.at : piece.at + piece.end - piece.start] as target:
-            yield target
-
-    def placed(self, piece: _Piece, count: int) -> None:
-        """Take what was read to its place."""
-        if count != piece.end - piece.start:
-            self.error = self._too_short(piece, count)
-
-    def put(self, piece: _Piece, data: bytes) -> None:
-        """Take what was read, checked as far as it can be."""
-        if len(data) != piece.end - piece.start:
-            self.error = self._too_short(piece, len(data))
-        elif _is_whole(piece) and crc32c(data) != piece.chunk.crc32c:  # type: ignore[union-attr]
-            self.error = CorruptChunkError(f"{piece.path}: the chunk's bytes fail the checksum that its header says")
-        elif self._buffer is None:
-            self._answer = data
-        else:
-            self._fill(piece.at, data)
-
-    def _fill(self, at: int, data: bytes) -> None:
-        assert self._buffer is not None
-        with self._buffer.getbuffer() as target:
-            target[at : at + len(data)] = data
-
-    def _too_short(self, piece: _Piece, size: int) -> Exception:
-        if piece.chunk is None:
-            return _gone(self.view)
-        return CorruptChunkError(
-            f"{piece.path}: the chunk ends at byte {piece.start + size}, but the header of {self.view.path} says that "
-            f"it has {piece.chunk.size} bytes"
-        )
-
-    # -- another look --------------------------------------------------------------------------------------
-
-    def go_on(self, loaded: Loaded) -> None:
-        """Take the newest header as the map, if it still has what this job wants."""
-        assert self.gone is not None
-        gone, self.gone = self.gone, None
-        if not self._is_same(loaded):
-            self.error = _gone(self.origin)
-            return
-        self.view = View(self.view.path, loaded.header, loaded.token)
-        if self.start < self.view.start:
-            self.error = self._truncated(self.view)
-        elif gone in self._missing:
-            self.error = CorruptChunkError(f"{gone}: the file is missing, but the header of {self.view.path} names it")
-        self._missing.add(gone)
-
-    def _is_same(self, loaded: Loaded) -> bool:
-        """Whether a header is that of what the snapshot was taken of."""
-        header = loaded.header
-        if header is None or not loaded.live:
-            return False
-        if self.view.header is not None:
-            return header.segment == self.view.header.segment
-        # a plain file, adopted since; `_is_copy` checks each chunk, because an overwrite names it as well
-        return header.adopted is not None and header.adopted.token == self.view.token
-
-
-def _is_whole(piece: _Piece) -> bool:
-    """Whether a piece is a whole chunk file with a known checksum."""
-    chunk = piece.chunk
-    return chunk is not None and chunk.crc32c is not None and (piece.start, piece.end) == (0, chunk.size)
-
-
-def _is_copy(chunk: Chunk, plain: View) -> bool:
-    """Whether a chunk is the copy that adoption made of a plain file."""
-    info = plain.plain
-    if info is None or chunk.crc32c is not None or chunk.start != chunk.offset:
-        return False
-    return (chunk.size, chunk.at_ms) == (info.size, modified_ms(info))
-
-
-def _gone(view: View) -> FileNotFoundError:
-    what = f"segment {view.header.segment}" if view.header else "plain file"
-    text = f"the {what} that was opened here is gone: deleted or overwritten since; open it again"
-    return FileNotFoundError(errno.ENOENT, text, view.path)
+def _read_whole(jobs: Sequence[Job]) -> frozenset[str]:
+    """The chunk files that some jobs may read all of together."""
+    counts: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for job in jobs:
+        for piece in job.pieces:
+            if piece.chunk is not None:
+                counts[piece.path] = counts.get(piece.path, 0) + piece.size
+                sizes[piece.path] = piece.chunk.size
+    return frozenset(path for path, count in counts.items() if count >= sizes[path])

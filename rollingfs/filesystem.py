@@ -226,6 +226,9 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             For ``"ab"``: hold the segment exclusively until the file is closed.
         max_concurrency, prefetch, max_memory
             For reading: as for the filesystem, for this file; `max_concurrency` not above the filesystem's.
+        verify : bool
+            For reading: chunks are read whole, and verified before any of their bytes is given. (Without it, a chunk
+            is verified when the last of its bytes is read.)
 
         Raises
         ------
@@ -260,6 +263,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         max_concurrency: int | None = None,
         prefetch: bool | None = None,
         max_memory: int | str | None = None,
+        verify: bool = False,
         **kwargs: Any,
     ) -> ReadFile | WriteFile | BufferedReader:
         path = self._strip(path)
@@ -267,6 +271,10 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         if mode == "rb":
             if names.is_reserved(path):
                 raise missing(path)
+            if follow and verify:
+                raise ValueError(
+                    f"{path}: what is followed is verified chunk by chunk as it comes; leave out verify=True"
+                )
             if follow:
                 return open_follow(self._client, self._bridge, path)
             return ReadFile(
@@ -279,9 +287,10 @@ class RollingFileSystem(Methods, ChainedFileSystem):
                 cache_type=cache_type,
                 cache_options=cache_options,
                 tuning=tuning,
+                verify=verify,
             )
-        if tuning != self._tuning:
-            raise ValueError(f"max_concurrency, prefetch and max_memory are for reading, not for mode {mode!r}")
+        if tuning != self._tuning or verify:
+            raise ValueError(f"max_concurrency, prefetch, max_memory and verify are for reading, not for mode {mode!r}")
         if mode not in WRITE_MODES:
             raise ValueError(f"mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
         return WriteFile(self, self._client, self._bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs)

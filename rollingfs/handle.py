@@ -15,6 +15,7 @@ from rollingfs.headers import NOTHING, Loaded
 from rollingfs.intake import Data, Intake, is_small
 from rollingfs.lookup import View
 from rollingfs.maintenance import Collected
+from rollingfs.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.policy import parse_seconds
 from rollingfs.transitions import Guard
 from rollingfs.upkeep import Upkeep
@@ -37,6 +38,7 @@ class Segment(Upkeep):
         self._client = client
         self._bridge = bridge
         self._strip = strip
+        self._checks = PieceChecks(RUNS_MAX)
 
     @classmethod
     async def open(
@@ -123,8 +125,15 @@ class Segment(Upkeep):
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def read(self, start: int, end: int) -> bytes:
+    def read(self, start: int, end: int, verify: bool = False) -> bytes:
         """The bytes ``[start, end)``, in segment offsets, all of them.
+
+        A chunk that was read from end to end, by one call or by several of this handle, is verified.
+
+        Parameters
+        ----------
+        verify
+            Read all of each chunk of which only a part is wanted, and verify it.
 
         Raises
         ------
@@ -137,12 +146,12 @@ class Segment(Upkeep):
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum.
         """
-        return self._bridge.run(self._to_read(start, end))
+        return self._bridge.run(self._to_read(start, end, verify))
 
-    async def _read(self, start: int, end: int) -> bytes:
-        return await self._bridge.arun(self._to_read(start, end))
+    async def _read(self, start: int, end: int, verify: bool = False) -> bytes:
+        return await self._bridge.arun(self._to_read(start, end, verify))
 
-    async def _to_read(self, start: int, end: int) -> bytes:
+    async def _to_read(self, start: int, end: int, verify: bool) -> bytes:
         if start < 0 or end < start:
             raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; ask for 0 <= start <= end")
         view = await self._look(fresh=False)
@@ -156,7 +165,10 @@ class Segment(Upkeep):
             raise BadOffsetError(
                 f"{self.path}: there are no bytes {start} to {end}; it holds {view.start} to {view.length}"
             )
-        return await self._client.fetcher.read(view, start, end) if start < end else b""
+        if start == end:
+            return b""
+        checks = None if verify else self._checks
+        return await self._client.fetcher.read(view, start, end, checks=checks, verify=verify)
 
     # -- writing -------------------------------------------------------------------------------------------
 

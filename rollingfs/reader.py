@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import concurrent.futures
 import io
+import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict
 from typing import Any
 
-from fsspec.caching import caches
+from fsspec.caching import BaseCache, caches
 
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
-from rollingfs.errors import SegmentTruncatedError
+from rollingfs.errors import ConflictError, SegmentTruncatedError
+from rollingfs.file_caches import cached, check_cache_type, prepared
 from rollingfs.listing import info_of
 from rollingfs.lookup import View
+from rollingfs.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.prefetch import PREFETCH_RANGE_BYTES, Prefetch
 from rollingfs.tuning import Tuning
 
@@ -27,6 +30,8 @@ LINE_BYTES = 64 * 1024
 SYNC_BUFFER_BYTES = 256 * 1024
 """Fetched by a small read that follows another, where there is nothing to be prefetched."""
 BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
+OPEN_TRIES_MAX = 8
+"""How often a plain file is looked at that others replace while it is opened."""
 
 
 class ReadFile(io.BufferedIOBase):
@@ -53,19 +58,23 @@ class ReadFile(io.BufferedIOBase):
     block_size : int, optional
         Only what `blocksize` says.
     cache_type, cache_options
-        fsspec's ``"parts"`` (ranges that are known already) is used; of other caches there is no need.
+        fsspec's ``"parts"`` (ranges that are known already; others are fetched, unless it is strict) is used. Of its
+        other caches there is no need: they are taken for none.
+    verify
+        Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
     tuning
         How many requests may be under way, and whether and how much is fetched ahead.
 
     Raises
     ------
     ValueError
-        More requests at once than the filesystem allows.
+        More requests at once than the filesystem allows; a cache that fsspec does not know.
     FileNotFoundError
         Nothing is there.
     """
 
     mode = "rb"
+    _cache: BaseCache | None = None
     _prefetch: Prefetch | None = None  # `close` runs also if the constructor raised
 
     def __init__(
@@ -81,8 +90,10 @@ class ReadFile(io.BufferedIOBase):
         cache_type: str | None = None,
         cache_options: dict[str, Any] | None = None,
         tuning: Tuning | None = None,
+        verify: bool = False,
     ) -> None:
         super().__init__()
+        check_cache_type(path, cache_type)
         self._tuning = tuning or Tuning()
         self._requests_max = self._tuning.max_concurrency or client.backend.requests_max
         if self._requests_max > client.backend.requests_max:
@@ -100,22 +111,24 @@ class ReadFile(io.BufferedIOBase):
         self._lock = threading.RLock()
         self._provisional = False
         self._believed = False
-        self._view = view or self._known() or bridge.run(client.lookup.view(path))
+        self._verify = verify
+        self._checks = PieceChecks(RUNS_MAX)
+        self._held_file: object | None = None
+        self._view = self._opened(view or self._known())
         if absolute:
             self._settle()
         self.loc = self._view.start if absolute else 0
         self._buffer, self._buffer_start = b"", 0
         self._fetched_end = self._view.start
         self._prefetch = self._new_prefetch()
-        self.cache = None
         if cache_type == "parts":
-            self.cache = caches[cache_type](self.blocksize, self._fetch_part, self.size, **(cache_options or {}))
+            self.cache = caches[cache_type](self.blocksize, self._fetch_range, self.size, **(cache_options or {}))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
 
     def __reduce__(self) -> tuple[Callable[..., ReadFile], tuple[Any, ...]]:
-        return _reopen, (self.fs, self.path, self.absolute, self.blocksize, self.loc, self._tuning)
+        return _reopen, (self.fs, self.path, self.absolute, self.blocksize, self.loc, self._tuning, self._verify)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -124,6 +137,15 @@ class ReadFile(io.BufferedIOBase):
         """Where the file ends, as a position; bytes retained unless it is `absolute`."""
         self._settle()
         return self._view.length - self._base
+
+    @property
+    def cache(self) -> BaseCache | None:
+        """The cache that reads go through: fsspec's block cache gives one to each file that it has opened."""
+        return self._cache
+
+    @cache.setter
+    def cache(self, cache: BaseCache | None) -> None:
+        self._cache = prepared(cache)
 
     @property
     def details(self) -> dict[str, Any]:
@@ -185,7 +207,8 @@ class ReadFile(io.BufferedIOBase):
         FileNotFoundError
             What was opened is gone.
         CorruptChunkError
-            A chunk is missing, too short or fails its checksum.
+            A chunk is missing, too short or fails its checksum. That is known with the last of its bytes: the ones
+            before may have been given. After it, each read of that chunk fails.
         """
         size = -1 if size is None else int(size)
         with self._held():
@@ -197,11 +220,7 @@ class ReadFile(io.BufferedIOBase):
             return data
 
     def _get_span(self, size: int) -> bytes:
-        start, end = self._span(size)
-        if self.cache is not None:
-            data: bytes = self.cache._fetch(self.loc, self.loc + end - start)
-            return data
-        return self._get(start, end)
+        return self._get(*self._span(size))
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
         """Read up to `nbytes` bytes from a position, and leave the file's own as it is; many threads at once may.
@@ -221,7 +240,7 @@ class ReadFile(io.BufferedIOBase):
         end = min(start + nbytes, view.length)
         if start >= end:
             return b""
-        return self._bridge.run(self._client.fetcher.read(view, start, end, limit=self._requests_max))
+        return self._bridge.run(self._read(view, start, end))
 
     def read1(self, size: int = -1, /) -> bytes:
         """Read up to `size` bytes with at most one wait: what is in the buffer, else like `read`."""
@@ -295,9 +314,23 @@ class ReadFile(io.BufferedIOBase):
         if self._prefetch is not None and self._process == os.getpid():
             self._prefetch.close()
         self._prefetch = None
+        self._held_file = None
         self._buffer = b""
         self.cache = None
         super().close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        is_closed: bool = super().closed
+        return is_closed
+
+    @closed.setter
+    def closed(self, is_closed: bool) -> None:
+        # fsspec's block cache says so of each file that it has closed
+        if not is_closed:
+            raise ValueError(f"{self.path}: a closed file cannot be opened by saying so; open it again")
+        self.close()
 
     # -- the snapshot --------------------------------------------------------------------------------------
 
@@ -310,6 +343,20 @@ class ReadFile(io.BufferedIOBase):
             loaded = headers.seen(self.path)
             self._provisional = loaded is not None and loaded.live
         return View(self.path, loaded.header, loaded.token) if loaded is not None and loaded.live else None
+
+    def _opened(self, view: View | None) -> View:
+        """The snapshot to read, by default what is there; a plain file is held, so that it stays the same file."""
+        given = view
+        for attempt in itertools.count(1):
+            found = given or self._bridge.run(self._client.lookup.view(self.path))
+            try:
+                self._held_file = self._client.fetcher.hold(found)
+            except (FileNotFoundError, ConflictError):
+                if given is not None or attempt == OPEN_TRIES_MAX:
+                    return found  # what has become of it, the first read says
+                continue
+            return found
+        raise AssertionError("itertools.count ends")
 
     def _from_snapshot(self, read: Callable[[int], bytes], size: int) -> bytes:
         """Read; if the very first read meets a change that the header cache did not know of, from a new snapshot."""
@@ -329,7 +376,7 @@ class ReadFile(io.BufferedIOBase):
     def _take_snapshot(self, view: View) -> None:
         if self._prefetch is not None:
             self._prefetch.close()
-        self._view = view
+        self._view = self._opened(view)
         self._prefetch = self._new_prefetch()
         self._buffer, self._fetched_end = b"", view.start
 
@@ -361,7 +408,9 @@ class ReadFile(io.BufferedIOBase):
             return await self._client.lookup.view(self.path, fresh=True)
 
         async def fetch() -> View:
-            found[:] = await self._client.fetcher.read_many([(believed, start, end)], self._requests_max)
+            found[:] = await self._client.fetcher.read_many(
+                [(believed, start, end)], self._requests_max, checks=self._own_checks(), verify=self._verify
+            )
             return believed
 
         calls = [look, fetch] if start < end else [look]
@@ -391,8 +440,19 @@ class ReadFile(io.BufferedIOBase):
         end = self._view.length if size < 0 else min(start + size, self._view.length)
         return start, max(start, end)
 
-    def _fetch_part(self, start: int, end: int) -> bytes:
-        return self._get(start + self._base, min(end + self._base, self._view.length))
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        """The bytes between two positions, for fsspec's caches: from any thread, and past what is buffered."""
+        base, length = self._base, self._view.length
+        first, last = min(start + base, length), min(end + base, length)
+        return self._bridge.run(self._read(self._view, first, last)) if first < last else b""
+
+    def _read(self, view: View, start: int, end: int) -> Coroutine[Any, Any, bytes]:
+        return self._client.fetcher.read(
+            view, start, end, limit=self._requests_max, checks=self._own_checks(), verify=self._verify
+        )
+
+    def _own_checks(self) -> PieceChecks | None:
+        return None if self._verify else self._checks
 
     def _get(self, start: int, end: int) -> bytes:
         parts = []
@@ -408,14 +468,24 @@ class ReadFile(io.BufferedIOBase):
         """Get the byte at `start` into the buffer, and what else of ``[start, end)`` comes with it."""
         if 0 <= start - self._buffer_start < len(self._buffer):
             return
+        if self.cache is not None:
+            first, last = start - self._base, end - self._base
+            self._keep(start, cached(self.cache, self.path, first, last, self._fetch_range))
+            return
         found = self._prefetch.take(start, end) if self._prefetch is not None else None
         if found is not None:
             self._keep(*found)
             return
-        if not self._bridge.is_async and start == self._fetched_end:
+        if self._verify:
+            start, end = self._widened(start, end)
+        elif not self._bridge.is_async and start == self._fetched_end:
             end = max(end, min(start + SYNC_BUFFER_BYTES, self._view.length))
-        read = self._client.fetcher.read(self._view, start, end, limit=self._requests_max)
-        self._fetched(start, self._bridge.run(read))
+        self._fetched(start, self._bridge.run(self._read(self._view, start, end)))
+
+    def _widened(self, start: int, end: int) -> tuple[int, int]:
+        """A range with the rest of its chunks, which are read anyway: to be buffered, if memory allows."""
+        first, last = self._bridge.run(self._client.fetcher.whole_chunks(self._view, start, end))
+        return (first, last) if last - first <= max(self._tuning.memory_bytes, end - start) else (start, end)
 
     def _fetched(self, start: int, data: bytes) -> None:
         """Keep what was fetched here; the prefetch, which notes what it gives, is told of it."""
@@ -428,18 +498,20 @@ class ReadFile(io.BufferedIOBase):
         self._fetched_end = start + len(data)
 
     def _new_prefetch(self) -> Prefetch | None:
-        if not (self._bridge.is_async and self._tuning.prefetch):
+        if not (self._bridge.is_async and self._tuning.prefetch) or self._verify:
             return None
-        view, fetcher, bridge = self._view, self._client.fetcher, self._bridge
+        view, fetcher, bridge, checks = self._view, self._client.fetcher, self._bridge, self._checks
 
         def begin(first: int, last: int) -> concurrent.futures.Future[bytes]:
-            return bridge.start(fetcher.read(view, first, last, range_bytes=PREFETCH_RANGE_BYTES))
+            return bridge.start(fetcher.read(view, first, last, range_bytes=PREFETCH_RANGE_BYTES, checks=checks))
 
         return Prefetch(begin, view.length, self._requests_max, self._tuning.memory_bytes)
 
 
-def _reopen(fs: Any, path: str, absolute: bool, block_size: int, loc: int, tuning: Tuning) -> ReadFile:
-    options = {"absolute": True} if absolute else {}
+def _reopen(
+    fs: Any, path: str, absolute: bool, block_size: int, loc: int, tuning: Tuning, verify: bool = False
+) -> ReadFile:
+    options = {name: True for name, is_set in (("absolute", absolute), ("verify", verify)) if is_set}
     file: ReadFile = fs.open(path, "rb", block_size=block_size, **options, **asdict(tuning))
     file.seek(loc)
     return file

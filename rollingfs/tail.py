@@ -11,6 +11,7 @@ from rollingfs.bridge import Bridge
 from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
 from rollingfs.lookup import View
+from rollingfs.piece_checks import RUNS_MAX, PieceChecks
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 2.0
@@ -71,6 +72,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         self._poll_s_min = poll_s_min
         self._poll_s_max = poll_s_max
         self._pause_s = poll_s_min
+        self._checks = PieceChecks(RUNS_MAX)
         self._view: View | None = None
         """What was found at the last look, while there is some of it left to read."""
         self._end: int | None = None
@@ -115,7 +117,13 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         if position == end:
             self._view = None
             return None if self._is_over() else b""
-        data = await self._client.fetcher.read(view, position, end)
+        try:
+            data = await self._client.fetcher.read(view, position, end, checks=self._checks)
+        except FileNotFoundError:
+            if view.header is not None:
+                raise
+            self._view = None  # a plain file that was written anew since the look: to be looked at again
+            return b""
         self.position = end
         if end == view.length:
             self._view = None

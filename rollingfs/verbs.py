@@ -16,7 +16,7 @@ from rollingfs.lookup import View
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.tree import Progress, TreeCollector
 from rollingfs.policy import RollingPolicy, parse_seconds
-from rollingfs.reading import PIECE_BYTES, Reading
+from rollingfs.reading import Reading
 from rollingfs.transitions import Guard, missing
 
 CREATE = "create"
@@ -197,7 +197,17 @@ class Verbs(Reading):
             await self.pipe_file(rpath, _Counted(file, callback), mode)
 
     async def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copy the retained bytes of a file into a new segment; for a folder, make one."""
+        """Copy the retained bytes of a file into a new segment; for a folder, make one.
+
+        All chunks that they lie in are verified before the copy is committed.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there, or it was replaced while it was copied; nothing was written.
+        CorruptChunkError
+            A chunk is missing, too short, or fails its checksum; nothing was written.
+        """
         source, target = self.strip(path1), self.to_write(path2)
         try:
             view = await self.view(source)
@@ -211,13 +221,12 @@ class Verbs(Reading):
 
     async def _copy(self, view: View, target: str) -> None:
         intake = self.client.segments.replacement(target)
-        for start in range(view.start, view.length, PIECE_BYTES):
-            try:
-                data = await self.client.fetcher.read(view, start, min(start + PIECE_BYTES, view.length))
-            except BaseException:
-                await intake.abort()
-                raise
-            await intake.take(data)
+        try:
+            async for data in self.pieces(view, verify=True):
+                await intake.take(data)
+        except BaseException:
+            await intake.abort()
+            raise
         await self.client.segments.overwrite(target, intake)
 
     # -- the life of a segment -----------------------------------------------------------------------------

@@ -360,7 +360,7 @@ def test_mv_of_folders_into_folders_and_over_them(place):
 
 def test_cp_copies_what_is_retained_piece_by_piece(place, monkeypatch):
     fs, source, target = place.fs, f"{place.root}/source", f"{place.root}/folder/target"
-    monkeypatch.setattr("rollingfs.verbs.PIECE_BYTES", 1000)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 1000)
     data = os.urandom(2500)
     fs.create(source, RollingPolicy(max_bytes=700, inline_bytes=0))
     fs.append(source, data)

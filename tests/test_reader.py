@@ -392,7 +392,7 @@ def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(ov
         assert file.read(50_000) == data[20:50_020]
         assert world.backend.under_way_max <= full
         assert max(last for _, last in world.backend.ranges()) <= 50_020 + 1000 * (full + 1)
-        eventually(lambda: world.backend.under_way == 0)
+        eventually(lambda: all(each.data.done() for each in file._prefetch._ranges))  # those not begun yet, too
         world.backend.gate = asyncio.Event()
         assert file.read(5000) == data[50_020:55_020]
         eventually(lambda: world.backend.under_way > 0)
@@ -703,19 +703,57 @@ def test_a_plain_file_adopted_meanwhile_is_read_on_from_its_chunk(world):
         assert file.read() == data
 
 
-@pytest.mark.parametrize("how", ["shorter", "deleted", "by a segment"])
-def test_a_plain_file_overwritten_meanwhile_is_gone(world, how):
+def replace_plain(world: World, how: str) -> None:
+    """Put something else in the place of a plain file, as another program would."""
+    if how == "as long":
+        world.put(world.path, letters(500, seed=1))
+    elif how == "longer":
+        world.put(world.path, letters(900, seed=1))
+    elif how == "shorter":
+        world.put(world.path, b"short")
+    elif how == "deleted":
+        world.delete(world.path)
+    else:
+        world.there.run(world.other.segments.overwrite(world.path, [letters(700, seed=1)]))
+        world.delete(world.path)
+
+
+REPLACED = {
+    "as long": "now a plain file of 500 bytes",
+    "longer": "now a plain file of 900 bytes",
+    "shorter": "now a plain file of 5 bytes",
+    "deleted": "now nothing is there",
+    "by a segment": "now segment",
+}
+
+
+@pytest.mark.parametrize("how", REPLACED)
+@pytest.mark.parametrize("kind", ["memory", "async"])
+def test_a_plain_file_replaced_meanwhile_is_gone_and_the_error_says_what_is_there(kind, how, monkeypatch):
+    monkeypatch.setattr(reader, "SYNC_BUFFER_BYTES", 1)
+    world = make_world(kind)
     world.put(world.path, letters(500))
     with world.open() as file:
-        if how == "shorter":
-            world.put(world.path, b"short")
-        elif how == "deleted":
-            world.delete(world.path)
-        else:
-            world.there.run(world.other.segments.overwrite(world.path, [letters(700, seed=1)]))
-            world.delete(world.path)
-        with pytest.raises(FileNotFoundError, match="open it again"):
-            file.read()
+        assert file.read(10) == letters(500)[:10]
+        replace_plain(world, how)
+        for _ in range(2):
+            with pytest.raises(FileNotFoundError, match="open it again") as caught:
+                file.read()
+            assert world.path in str(caught.value)
+            assert "a plain file of 500 bytes" in str(caught.value)
+            assert REPLACED[how] in str(caught.value)
+
+
+@pytest.mark.parametrize("how", REPLACED)
+def test_on_disk_an_open_plain_file_stays_the_same_file(tmp_path, how, monkeypatch):
+    monkeypatch.setattr(reader, "SYNC_BUFFER_BYTES", 1)
+    world = make_world("local", tmp_path)
+    world.put(world.path, letters(500))
+    with world.open() as file:
+        assert file.read(10) == letters(500)[:10]
+        replace_plain(world, how)
+        assert file.read() == letters(500)[10:]
+        assert file.read_at(20, 100) == letters(500)[100:120]
 
 
 # -- an object store -----------------------------------------------------------------------------------------

@@ -174,20 +174,47 @@ class Backend(abc.ABC):
         """Like `read`, but None if the file still has `token`: a conditional request without a body."""
 
     @abc.abstractmethod
-    async def read_range(self, path: str, start: int, end: int) -> bytes:
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
         """Bytes ``[start, end)`` of a file; fewer (or none) only where the file ends before `end`.
 
         ``0 <= start < end`` is the caller's duty.
+
+        Parameters
+        ----------
+        token
+            Of the file that is to be read, for one that other programs may replace. A store whose files can grow
+            in place takes a file that has only grown for the same one.
+
+        Raises
+        ------
+        ConflictError
+            The file has another token than `token`. (One that is gone is a `FileNotFoundError`.)
         """
 
-    async def read_into(self, path: str, start: int, target: memoryview) -> int:
-        """Fill `target` from byte `start` of a file on; returns how many bytes there were.
+    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
+        """Fill `target` from byte `start` of a file on; returns how many bytes there were. Otherwise as `read_range`.
 
         For adapters that can spare the copy that this one makes.
         """
-        data = await self.read_range(path, start, start + len(target))
+        data = await self.read_range(path, start, start + len(target), *([] if token is None else [token]))
         target[: len(data)] = data
         return len(data)
+
+    def hold(self, path: str, token: str) -> object | None:
+        """Keep a file readable that others may replace or delete: `read_range` with its token goes on to read it.
+
+        Returns
+        -------
+        object or None
+            The file is held until the caller forgets this object. None where the store cannot hold a file, or
+            where too many are held: then `read_range` says if it is another.
+
+        Raises
+        ------
+        FileNotFoundError, ConflictError
+            It is gone, or has another token.
+        """
+        return None
 
     @abc.abstractmethod
     async def stat(self, path: str) -> FileInfo:

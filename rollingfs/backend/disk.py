@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from rollingfs.backend.contract import Buffer
+from rollingfs.errors import ConflictError
 
 try:
     import fcntl
@@ -63,17 +64,23 @@ def read_exactly(descriptor: int, start: int, end: int) -> bytes:
     """Bytes ``[start, end)`` of an open file, fewer where it ends before."""
     if start >= end:
         return b""
-    os.lseek(descriptor, start, os.SEEK_SET)
-    data = os.read(descriptor, end - start)
+    data = _read(descriptor, end - start, start)
     if len(data) == end - start:
         return data
     # one read gives at most 2 GiB
     pieces = [data]
     count = len(data)
     while pieces[-1] and count < end - start:
-        pieces.append(os.read(descriptor, end - start - count))
+        pieces.append(_read(descriptor, end - start - count, start + count))
         count += len(pieces[-1])
     return b"".join(pieces)
+
+
+def _read(descriptor: int, size: int, start: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, size, start)  # threads may share the descriptor
+    os.lseek(descriptor, start, os.SEEK_SET)  # Windows
+    return os.read(descriptor, size)
 
 
 def token_of(descriptor: int, status: os.stat_result) -> str:
@@ -90,6 +97,32 @@ def make_token(status: os.stat_result, content: Buffer) -> str:
     """
     head = zlib.crc32(memoryview(content).cast("B")[:TOKEN_HEAD_BYTES])
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}-{head:08x}"
+
+
+def check_token(path: str, descriptor: int, token: str) -> None:
+    """Refuse an open file that is not the one with `token`, unless that one has only grown.
+
+    A log that a program goes on writing to is read up to where it ended. A file that is overwritten in place with more
+    bytes, of which the first 256 are the same, cannot be told from it.
+
+    Raises
+    ------
+    ConflictError
+        It is another file, or was changed in place.
+    """
+    status = os.fstat(descriptor)
+    found = token_of(descriptor, status)
+    if found == token:
+        return
+    if token.startswith(f"{status.st_ino:x}-") and status.st_size > (size := _size_of(token)):
+        head = zlib.crc32(read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, size)))
+        if token.endswith(f"-{head:08x}"):
+            return
+    raise ConflictError(f"{path!r} should have token {token}; found {found}")
+
+
+def _size_of(token: str) -> int:
+    return int(token.split("-")[2], 16)
 
 
 def flush(descriptor: int) -> None:

@@ -63,7 +63,16 @@ class GenericBackend(Backend):
         blob = self._blob(path, info)
         return None if blob.token == token else blob
 
-    async def read_range(self, path: str, start: int, end: int) -> bytes:
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
+        data = self._range(path, start, end)
+        if token is not None:
+            # after the read: it had this token before, so it had it all the while, as far as tokens tell
+            found = (await self.stat(path)).token
+            if found != token:
+                raise ConflictError(f"{path!r} should have token {token}; found {found}")
+        return data
+
+    def _range(self, path: str, start: int, end: int) -> bytes:
         try:
             data: bytes = self.fs.cat_file(path, start=start, end=end)
         except FileNotFoundError:

@@ -16,6 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 from rollingfs import names
 from rollingfs.backend import disk
 from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.held import held_file, hold_file
 from rollingfs.backend.local_upload import HiddenUpload, LocalUpload
 from rollingfs.backend.record_lock import HAS_RECORD_LOCKS, gives_locks_back, record_lock
 from rollingfs.errors import ConflictError, UnsafeBackendError
@@ -34,7 +35,7 @@ _CANNOT_LINK = {errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.EOPN
 
 
 class LocalBackend(Backend):
-    """A backend over the local disk. It holds nothing open and no state, so threads and forks may share it.
+    """A backend over the local disk. It has no state of its own, so threads and forks may share it.
 
     The conditional verbs take headers only (paths that end in ``$header``): their lock is the file ``lock`` in
     the segment's ``$chunks`` folder. Without record locks (Windows) they raise `UnsafeBackendError`.
@@ -72,9 +73,18 @@ class LocalBackend(Backend):
                 return None
             return _blob(path, descriptor, status)
 
-    async def read_range(self, path: str, start: int, end: int) -> bytes:
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
+        if token is not None and (file := held_file(path, token)) is not None:
+            return file.read(start, end)
         with disk.opened(path) as (descriptor, status):
-            return disk.read_exactly(descriptor, start, min(end, status.st_size))
+            data = disk.read_exactly(descriptor, start, min(end, status.st_size))
+            if token is not None:
+                # after the read: no two contents have one token, so it is that of all that was read
+                disk.check_token(path, descriptor, token)
+            return data
+
+    def hold(self, path: str, token: str) -> object | None:
+        return hold_file(path, token)
 
     async def stat(self, path: str) -> FileInfo:
         with disk.opened(path) as (descriptor, status):

@@ -65,10 +65,13 @@ class MemoryBackend(Backend):
             current = _token(file)
             return None if current == token else Blob(file.getvalue(), current, file.modified.timestamp())
 
-    async def read_range(self, path: str, start: int, end: int) -> bytes:
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
         with _lock:
+            file = self._file(path)
+            if token is not None and not _is_still(file, token):
+                raise ConflictError(f"{path!r} should have token {token}; found {_token(file)}")
             # not `getbuffer`: while one is out, another thread's append to the file fails
-            content: bytes = self._file(path).getvalue()
+            content: bytes = file.getvalue()
         return content[start:end]
 
     async def stat(self, path: str) -> FileInfo:
@@ -229,6 +232,12 @@ def _token(file: MemoryFile) -> str:
         generation = f"{_nonce}-{next(_generations)}"
         file._rollingfs_generation = generation
     return f"{generation}-{len(file.getvalue())}"
+
+
+def _is_still(file: MemoryFile, token: str) -> bool:
+    """Whether a file is the one that had a token; it may have grown."""
+    (generation, _, size), (now, _, size_now) = token.rpartition("-"), _token(file).rpartition("-")
+    return generation == now and int(size) <= int(size_now)
 
 
 def _info(path: str, file: MemoryFile) -> FileInfo:

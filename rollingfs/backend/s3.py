@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from itertools import pairwise
@@ -111,38 +112,40 @@ class S3Backend(Backend):
                     return None
                 raise
 
-    async def read_range(self, path: str, start: int, end: int) -> bytes:
-        """One GetObject with Range; a large one is received in place."""
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
+        """One GetObject with Range, and If-Match with a token; a large one is received in place."""
         if end - start < STRAIGHT_BYTES_MIN:
-            return await self._read_range(path, start, end)
+            return await self._read_range(path, start, end, token)
         whole = BytesIO(bytes(end - start))
         with whole.getbuffer() as target:
-            count = await self.read_into(path, start, target)
+            count = await self.read_into(path, start, target, token)
         whole.truncate(count)
         return whole.getvalue()
 
-    async def _read_range(self, path: str, start: int, end: int) -> bytes:
-        with errors_of("reading", path):
+    async def _read_range(self, path: str, start: int, end: int, token: str | None) -> bytes:
+        with errors_of("reading", path), _only_of(path, token):
             try:
-                answer, data = await self._client.get({"Range": f"bytes={start}-{end - 1}"}, **self._object(path))
+                answer, data = await self._client.get(_range(start, end, token), **self._object(path))
             except CLIENT_ERRORS as error:
                 if status_of(error) == 416:  # the file ends before `start`
                     return b""
                 raise
+        _check_etag(path, answer, token)
         return data if "ContentRange" in answer else data[start:end]  # a store may ignore a range, and say so
 
-    async def read_into(self, path: str, start: int, target: memoryview) -> int:
-        """One GetObject with Range, received in place."""
-        span = f"bytes={start}-{start + len(target) - 1}"
-        with errors_of("reading", path):
+    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
+        """One GetObject with Range, and If-Match with a token, received in place."""
+        headers = _range(start, start + len(target), token)
+        with errors_of("reading", path), _only_of(path, token):
             try:
-                count = await self._client.get_into(target, span, **self._object(path))
+                answer, count = await self._client.get_into(target, headers, **self._object(path))
             except CLIENT_ERRORS as error:
                 if status_of(error) == 416:
                     return 0
                 raise
+        _check_etag(path, answer, token)
         if count is None:
-            data = await self._read_range(path, start, start + len(target))
+            data = await self._read_range(path, start, start + len(target), token)
             target[: len(data)] = data
             return len(data)
         return count
@@ -367,6 +370,27 @@ class S3Backend(Backend):
         if not key:
             raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
         return {"Bucket": bucket, "Key": key}
+
+
+def _range(start: int, end: int, token: str | None) -> dict[str, str]:
+    span = {"Range": f"bytes={start}-{end - 1}"}
+    return span if token is None else {**span, "If-Match": token}
+
+
+@contextmanager
+def _only_of(path: str, token: str | None) -> Iterator[None]:
+    try:
+        yield
+    except CLIENT_ERRORS as error:
+        if token is None or status_of(error) != 412:
+            raise
+        raise ConflictError(f"{path!r} is not {token} any more: somebody replaced it") from error
+
+
+def _check_etag(path: str, answer: dict[str, Any], token: str | None) -> None:
+    """Refuse what a store sent that does not know the condition."""
+    if token is not None and answer["ETag"] != token:
+        raise ConflictError(f"{path!r} should have token {token}; found {answer['ETag']}")
 
 
 def _blob(answer: dict[str, Any], data: bytes) -> Blob:

@@ -202,7 +202,7 @@ class S3Client:
         Parameters
         ----------
         headers
-            ``Range`` or ``If-None-Match``, if any.
+            ``Range``, ``If-Match`` or ``If-None-Match``, if any.
         target
             Bucket and Key.
         """
@@ -220,16 +220,21 @@ class S3Client:
 
         return await self.retrying(once)
 
-    async def get_into(self, place: memoryview, span: str, **target: str) -> int | None:
-        """GetObject of a range, straight into its place; None if the store does not do ranges. May be repeated."""
+    async def get_into(
+        self, place: memoryview, headers: Mapping[str, str], **target: str
+    ) -> tuple[dict[str, Any], int | None]:
+        """GetObject of a range, straight into its place, and how many bytes came; may be repeated.
 
-        async def once() -> int | None:
+        None if the store does not do ranges.
+        """
+
+        async def once() -> tuple[dict[str, Any], int | None]:
             with straight(place):
-                answer = await self._get({"Range": span}, target)
+                answer = await self._get(headers, target)
             async with answer["Body"] as body:
                 if isinstance(body.raw_stream, Received):
-                    return body.raw_stream.count
-                return await _receive(body, place) if "ContentRange" in answer else None
+                    return answer, body.raw_stream.count
+                return answer, await _receive(body, place) if "ContentRange" in answer else None
 
         return await self.retrying(once)
 

@@ -35,7 +35,7 @@ class Gets:
         Parameters
         ----------
         headers
-            ``Range`` or ``If-None-Match``, if any.
+            ``Range``, ``If-Match`` or ``If-None-Match``, if any.
         by_botocore
             Sends the same through botocore.
 

@@ -29,6 +29,7 @@ from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, View
 from rollingfs.maintenance.runs import PARTS_MAX, plan, size_of
 from rollingfs.maintenance.steps import Progress, Steps
+from rollingfs.piece_checks import PieceChecks
 from rollingfs.uploads import Uploads
 
 logger = logging.getLogger("rollingfs")
@@ -204,7 +205,7 @@ class Consolidator:
         began = Moment.now(self.committer.clock)
         try:
             if is_joined:
-                crc = await self._join(path, run, target)
+                crc = await self._join(path, header, run, target)
                 steps.add(size_of(run))
             else:
                 crc = await self._copy(path, header, run, target, steps)
@@ -228,40 +229,46 @@ class Consolidator:
         least = self.backend.join_part_bytes_min
         return self.backend.can_join and all(chunk.length >= least for chunk in run[:-1])
 
-    async def _join(self, path: str, run: Sequence[Chunk], target: str) -> int | None:
-        """Join on the server; returns the checksum, if those of all parts are known."""
-        parts = [Part(names.resolve(path, c.file), c.offset, c.offset + c.length) for c in run]
-        await self.backend.join(parts, target)
+    async def _join(self, path: str, header: Header, run: Sequence[Chunk], target: str) -> int:
+        """Join on the server; returns the checksum, which those of the parts make: so what is damaged stays so.
+
+        A chunk that is used in part, or has no checksum, is read for it.
+        """
         crc = 0
         for chunk in run:
-            if chunk.crc32c is None or chunk.length != chunk.size:
-                return None
-            crc = combined(crc, chunk.crc32c, chunk.length)
+            known = chunk.crc32c if chunk.length == chunk.size else None
+            if known is None:
+                known = await self._checksum(path, header, chunk)
+            crc = combined(crc, known, chunk.length)
+        parts = [Part(names.resolve(path, c.file), c.offset, c.offset + c.length) for c in run]
+        await self.backend.join(parts, target)
+        return crc
+
+    async def _checksum(self, path: str, header: Header, chunk: Chunk) -> int:
+        """Of the part of a chunk that is used; all of it is verified."""
+        view, checks, crc = View(path, header, None), PieceChecks(), 0
+        for start in range(chunk.start, chunk.end, READ_BYTES_MAX):
+            end = min(start + READ_BYTES_MAX, chunk.end)
+            crc = google_crc32c.extend(crc, await self.fetcher.read(view, start, end, checks=checks))
+        await self.fetcher.complete(view, checks)
         return crc
 
     async def _copy(self, path: str, header: Header, run: Sequence[Chunk], target: str, steps: Steps) -> int:
-        """Read and write, each byte once, whole chunks checked; returns the checksum."""
-        view = View(path, header, None)
+        """Read and write, each byte once, all chunks verified; returns the checksum."""
+        view, checks, crc = View(path, header, None), PieceChecks(), 0
         upload = await self.backend.open_write(target)
-        total = 0
         try:
-            for first, last in _spans(run):
-                running = 0
-                start = run[first].start
-                while start < run[last - 1].end:
-                    end = min(start + READ_BYTES_MAX, run[last - 1].end)
-                    data = await self.fetcher.read(view, start, end)
-                    running, total = google_crc32c.extend(running, data), google_crc32c.extend(total, data)
-                    await upload.write(data)
-                    steps.add(len(data))
-                    start = end
-                if last - first == 1:
-                    _check(path, run[first], running)
+            for start in range(run[0].start, run[-1].end, READ_BYTES_MAX):
+                data = await self.fetcher.read(view, start, min(start + READ_BYTES_MAX, run[-1].end), checks=checks)
+                crc = google_crc32c.extend(crc, data)
+                await upload.write(data)
+                steps.add(len(data))
+            await self.fetcher.complete(view, checks)
             await upload.finish()
         except BaseException:
             await upload.abort()
             raise
-        return int(total)
+        return crc
 
     # -- the swap ------------------------------------------------------------------------------------------
 
@@ -357,23 +364,3 @@ def _is_same(found: Sequence[Chunk], run: Sequence[Chunk], *, is_first: bool) ->
         return False
     head = found[0] if not is_first else _clipped(found[0], run[0].start)
     return (head, *found[1:]) == tuple(run)
-
-
-def _spans(run: Sequence[Chunk]) -> list[tuple[int, int]]:
-    """Index ranges to be read together: many small chunks, or a large one by itself."""
-    spans: list[tuple[int, int]] = []
-    first = size = 0
-    for index, chunk in enumerate(run):
-        if index > first and size + chunk.length > READ_BYTES_MAX:
-            spans.append((first, index))
-            first, size = index, 0
-        size += chunk.length
-    return [*spans, (first, len(run))]
-
-
-def _check(path: str, chunk: Chunk, crc: int) -> None:
-    """What is read in one piece is checked by the fetcher; a large chunk is checked here."""
-    if chunk.length == chunk.size and chunk.crc32c is not None and chunk.crc32c != crc:
-        raise CorruptChunkError(
-            f"{names.resolve(path, chunk.file)}: the chunk's bytes fail the checksum that its header says"
-        )

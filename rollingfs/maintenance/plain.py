@@ -30,6 +30,7 @@ from rollingfs.lookup import View, delete_shadowed, let_pass, names_file, shadow
 from rollingfs.maintenance.pieces import Piece, plan_pieces
 from rollingfs.maintenance.plain_files import READ_BYTES_MAX, Judged, PlainFiles
 from rollingfs.maintenance.steps import Progress, Steps
+from rollingfs.piece_checks import PieceChecks
 from rollingfs.runtime import backoff_s
 
 logger = logging.getLogger("rollingfs")
@@ -338,12 +339,12 @@ class PlainCopies:
         self, path: str, header: Header, piece: Piece, target: str, steps: Steps, over: str | None = None
     ) -> str | None:
         """Read a range and write it as a file, in bounded memory; the file's token, if it is written over another."""
-        view, start = View(path, header, None), piece.start
+        view, checks, start = View(path, header, None), PieceChecks(), piece.start
         upload = await self.backend.open_write(target, over)
         try:
             while start < piece.end:
                 last = min(start + READ_BYTES_MAX, piece.end)
-                await upload.write(await self.fetcher.read(view, start, last))
+                await upload.write(await self.fetcher.read(view, start, last, checks=checks))
                 steps.add(last - start)
                 start = last
             return await upload.finish()

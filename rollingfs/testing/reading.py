@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Backend
+from rollingfs.errors import ConflictError
 from rollingfs.testing.racing import run
 from rollingfs.testing.subject import Subject, content
 
@@ -71,6 +72,43 @@ class Reading(Subject):
         run(backend, backend.write(f"{folder}/empty", []))
         assert run(backend, backend.read_range(f"{folder}/empty", 0, 1)) == b""
         assert run(backend, backend.read_range(f"{folder}/empty", 7, 10)) == b""
+
+    @pytest.mark.parametrize("size", [10, 3_000_000])
+    def test_a_range_with_a_token_is_of_the_file_that_has_it(self, backend: Backend, folder: str, size: int) -> None:
+        path, old, new = f"{folder}/plain", content(size), content(size + 1)[1:]
+        self.raw_write(path, old)
+        token = run(backend, backend.stat(path)).token
+        assert token is not None
+        target = bytearray(size - 1)
+        assert run(backend, backend.read_range(path, 1, size, token)) == old[1:]
+        assert run(backend, backend.read_into(path, 1, memoryview(target), token)) == size - 1
+        assert target == old[1:]
+        self.raw_write(path, new)
+        for start in (0, 5):
+            with pytest.raises(ConflictError):
+                run(backend, backend.read_range(path, start, size, token))
+            with pytest.raises(ConflictError):
+                run(backend, backend.read_into(path, start, memoryview(target), token))
+        assert run(backend, backend.read_range(path, 0, size)) == new
+        run(backend, backend.delete([path]))
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.read_range(path, 0, size, token))
+
+    def test_a_file_that_is_held_stays_the_same_for_its_reader(self, backend: Backend, folder: str) -> None:
+        path, old = f"{folder}/plain", content(1000)
+        self.raw_write(path, old)
+        token = run(backend, backend.stat(path)).token or ""
+        held = backend.hold(path, token)
+        if held is None:
+            pytest.skip("this backend holds no files")
+        run(backend, backend.delete([path]))
+        self.raw_write(path, content(900))
+        assert run(backend, backend.read_range(path, 10, 1000, token)) == old[10:]
+        with pytest.raises(ConflictError):
+            backend.hold(path, "another")
+        del held
+        with pytest.raises(ConflictError):
+            run(backend, backend.read_range(path, 10, 1000, token))
 
     def test_reading_a_missing_file_says_so(self, backend: Backend, folder: str) -> None:
         run(backend, backend.write(f"{folder}/other", [b"x"]))

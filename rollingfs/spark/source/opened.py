@@ -9,6 +9,7 @@ from typing import TypeVar
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.filesystem import RollingFileSystem
 from rollingfs.lookup import View
+from rollingfs.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.reader import ReadFile
 from rollingfs.spark.source import places
 from rollingfs.spark.source.partitions import Extent
@@ -22,6 +23,7 @@ class Opened:
     def __init__(self, fs: RollingFileSystem, view: View) -> None:
         self.fs = fs
         self.view = view
+        self._checks = PieceChecks(RUNS_MAX)
 
     @classmethod
     def of(cls, fs: RollingFileSystem, extent: Extent) -> Opened:
@@ -46,7 +48,9 @@ class Opened:
 
     def read(self, start: int, end: int) -> bytes:
         """The bytes ``[start, end)``, all of them."""
-        return self.fs._bridge.run(self.fs._client.fetcher.read(self.view, start, end)) if start < end else b""
+        if start == end:
+            return b""
+        return self.fs._bridge.run(self.fs._client.fetcher.read(self.view, start, end, checks=self._checks))
 
     def file(self) -> ReadFile:
         """As a file, whose position 0 is the first retained byte."""
