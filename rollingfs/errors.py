@@ -66,6 +66,13 @@ class ConflictError(RollingError):
     """
 
 
+class LockedError(RollingError, TimeoutError):
+    """A conditional verb waited too long for a lock that another process holds. It did nothing.
+
+    A commit that is kept waiting is tried again until `commit_timeout_s` has passed.
+    """
+
+
 class AppendInterrupted(KeyboardInterrupt):
     """Ctrl-C during a commit. `outcome` says what is known of it.
 

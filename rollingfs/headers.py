@@ -149,6 +149,17 @@ class Headers:
         self._keep_read(segment, loaded, before)
         return loaded
 
+    async def secure(self, segment: str, loaded: Loaded) -> None:
+        """Make durable what a look at a header has shown, before anything is concluded from it."""
+        if self.backend.shows_unflushed and loaded.token is not None:
+            await self.backend.flush(names.header_path(segment))
+
+    async def load_durable(self, segment: str) -> Loaded:
+        """`load`, for whoever concludes from it that something is done: a loss of power will not undo it."""
+        loaded = await self.load(segment)
+        await self.secure(segment, loaded)
+        return loaded
+
     def _keep_read(self, segment: str, loaded: Loaded, before: _Entry | None) -> None:
         """Remember what was read, unless a commit of our own overtook the answer."""
         with self._lock:

@@ -128,8 +128,8 @@ class Merges:
 
     async def _settle(self, target: str, mark: Mark, took_place: bool) -> None:
         source = names.check_segment_name(names.climb(names.parent(target), mark.source))
-        if not is_merging((await self.headers.load(source)).header, mark.txn):
-            return
+        if not is_merging((await self.headers.load_durable(source)).header, mark.txn):
+            return  # the line that says what became of it may go
         if took_place:
             await self.finish(source, mark.txn)
         else:

@@ -195,6 +195,7 @@ class Segments:
             return False
         if not any(entry.path in named for entry in listing.entries):
             return False
+        await self.committer.headers.load_durable(path)  # whoever broke off may not have flushed its tombstone
         await self.committer.finish_drops(path, header)
         return True
 

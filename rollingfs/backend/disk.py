@@ -16,6 +16,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+FOLDERS_FLUSHED_MAX = 4096
+"""Folders of which this process remembers that they survive a loss of power."""
 TOKEN_HEAD_BYTES = 256
 COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
@@ -24,6 +26,8 @@ NEW_FILE_MODE = 0o666
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files it means nothing
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+# folders whose own entries, and those of all above them, this process has flushed
+_flushed: set[str] = set()
 # a system or a pair of disks that cannot copy within the kernel
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
@@ -111,8 +115,27 @@ def flush_folder(path: str) -> None:
         os.close(descriptor)
 
 
+def flush_entries_of(folder: str) -> None:
+    """Make a folder itself survive a loss of power: flush the folders above it, each once in the life of a process.
+
+    Whoever made them may have died, or failed, before the flush. What cannot be read was made by others, and
+    cannot be flushed; another disk begins at a folder that was there before.
+    """
+    above = os.path.dirname(folder)
+    if folder in _flushed or above == folder or os.stat(above).st_dev != os.stat(folder).st_dev:
+        return
+    try:
+        flush_folder(above)
+    except PermissionError:
+        return
+    flush_entries_of(above)
+    if len(_flushed) >= FOLDERS_FLUSHED_MAX:
+        _flushed.clear()
+    _flushed.add(folder)
+
+
 def make_folders(path: str, sync: bool) -> None:
-    """Make a folder and its parents; nothing if it is there.
+    """Make a folder and its parents, those that are there already included: with `sync`, durable when it returns.
 
     Raises
     ------
@@ -130,12 +153,12 @@ def make_folders(path: str, sync: bool) -> None:
                 raise
             make_folders(above, sync)
             os.mkdir(path)
+        _flushed.discard(path)  # what is known was of another folder of this name
     except FileExistsError:
         if not os.path.isdir(path):
             raise
-        return
     if sync:
-        flush_folder(above)
+        flush_entries_of(path)
 
 
 def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:

@@ -112,16 +112,18 @@ class Collector:
 
     async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
         """The header, after merges and drops under way are finished, and what was dropped."""
-        header = (await self.committer.headers.load(path)).header
+        loaded = await self.committer.headers.load(path)
         if dry_run:
-            return header, Collected()
-        while header is not None and header.phase is Phase.MERGING:
-            await self.merges.resolve(path, header)
-            header = (await self.committer.headers.load(path)).header
+            return loaded.header, Collected()
+        while loaded.header is not None and loaded.header.phase is Phase.MERGING:
+            await self.merges.resolve(path, loaded.header)
+            loaded = await self.committer.headers.load(path)
+        header = loaded.header
         if header is not None and (header.merges or header.aborts):
             await self.merges.settle(path)
         if header is None or not header.drops:
             return header, Collected()
+        await self.committer.headers.secure(path, loaded)
         dropped = await self.surveyor.dropped(path, header, self.committer.now_ms())
         await self.committer.finish_drops(path, header)
         return header, report(dropped, DROPPED)
@@ -134,7 +136,7 @@ class Collector:
             try:
                 survey = await self.surveyor.look(folder)
                 dropped = await self._to_drop(survey) if dry_run else []
-                garbage = survey.garbage(grace_s, uploads)
+                garbage = survey.garbage(grace_s, await self._now(folder, survey, uploads), uploads)
                 if dry_run:
                     return garbage.without(dropped).report(folder).plus(report(dropped, DROPPED))
                 if not garbage:
@@ -150,13 +152,19 @@ class Collector:
             await self.committer.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{folder}: who refers to it changed {LOOKS_MAX} times; nothing was deleted, try again")
 
+    async def _now(self, folder: str, survey: Survey, uploads: Sequence[PendingUpload]) -> float:
+        """The store's clock at a look, asked for where its listing does not tell it and an age is to be judged."""
+        if survey.now is not None or not (uploads or survey.loose()):
+            return survey.now or 0.0
+        return await self.backend.now(folder)
+
     async def _uploads_alone(
         self, uploads: Sequence[PendingUpload], folder: str, grace_s: float, dry_run: bool
     ) -> Collected:
         """Collect the unfinished uploads of a folder that has no files, which on an object store is none."""
         if not uploads:
             return Collected()
-        now = await self.backend.now()
+        now = await self.backend.now(folder)
         old = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
         garbage = Garbage((), old, len(uploads) - len(old))
         if not dry_run:
@@ -261,7 +269,7 @@ class Collector:
             info = await self.backend.stat(path)
         except FileNotFoundError:
             return Collected()
-        if info.token != header.adopted.token or not is_old(await self.backend.now(), info.modified, grace_s):
+        if info.token != header.adopted.token or not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
         if not dry_run:
             abilities = await self.committer.abilities(path)
@@ -290,7 +298,7 @@ class Collector:
         if not can or not await self._is_empty(folder, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)
-        if not is_old(await self.backend.now(), info.modified, grace_s):
+        if not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
         if would_go is not None:
             return report([info], TOMBSTONE)
