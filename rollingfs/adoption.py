@@ -143,6 +143,7 @@ class Adoption:
             loaded = await self.committer.headers.load(path)
             plain = None if loaded.live else await self.lookup.plain(path, loaded)
             if plain is None:
+                await self.committer.headers.secure(path)  # whoever deleted it may not have flushed that
                 return False
             if not (await self.committer.abilities(path)).delete_if or plain.token is None:
                 await backend.delete([path])

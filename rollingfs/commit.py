@@ -389,8 +389,8 @@ class Committer:
                 "the header has not changed so far, but one of them may still arrive"
             )
             raise self._unknown(path, why) from cause
-        why = cause or f"other writers were faster {attempt.count} times"
-        raise CommitTimeoutError(f"{path}: {why}; nothing was written within {self.timeout_s} s") from cause
+        raced = f"other writers were faster {attempt.count} times"
+        raise CommitTimeoutError(f"{path}: {cause or raced}; nothing was written within {self.timeout_s} s") from cause
 
     def _left_s(self, attempt: Attempt) -> float:
         if attempt.began.age_s(self.clock) > AGE_S_MAX:

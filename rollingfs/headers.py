@@ -149,9 +149,12 @@ class Headers:
         self._keep_read(segment, loaded, before)
         return loaded
 
-    async def secure(self, segment: str, loaded: Loaded) -> None:
-        """Make durable what a look at a header has shown, before anything is concluded from it."""
-        if self.backend.shows_unflushed and loaded.token is not None:
+    async def secure(self, segment: str, loaded: Loaded | None = None) -> None:
+        """Make durable what a look at a segment has shown, before anything is concluded from it.
+
+        Of a header that was `loaded`, nothing if there was none: that says no more than that nothing is there.
+        """
+        if self.backend.shows_unflushed and (loaded is None or loaded.token is not None):
             await self.backend.flush(names.header_path(segment))
 
     async def load_durable(self, segment: str) -> Loaded:
