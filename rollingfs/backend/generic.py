@@ -58,6 +58,7 @@ class GenericBackend(Backend):
         self.can_write = single_writer
         self.has_folders = has_folders
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
+        self._has_moved = False
         self._can_move = not _MOVES_OVER.isdisjoint(protocols)
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -246,18 +247,21 @@ class GenericBackend(Backend):
         return self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
 
     def _put_beside(self, path: str, content: bytes) -> bool:
-        """Write a file under another name and move it over what is there; False if the server cannot."""
+        """Write a file under another name and move it over what is there; False if the server never could."""
         temporary = names.temporary_path(path)
         self._make_parents(temporary)
+        self.fs.pipe_file(temporary, content)  # what is left of it if this fails, is garbage for collection
         try:
-            self.fs.pipe_file(temporary, content)
             self.fs.mv(temporary, path)
         except OSError as error:
             with contextlib.suppress(FileNotFoundError):
                 self.fs.rm_file(temporary)
-            logger.warning("%s cannot be moved into place, headers are written in place from now on: %s", path, error)
+            if self._has_moved:
+                raise
+            logger.warning("%s: this server moves no file over another, so headers are overwritten: %s", path, error)
             self._can_move = False
             return False
+        self._has_moved = True
         return True
 
     def _make_parents(self, path: str) -> None:
