@@ -615,6 +615,40 @@ def test_a_source_that_changes_during_the_copy_leaves_nothing(
     assert os.listdir(tmp_path / "plain$chunks") == []
 
 
+def test_a_write_in_the_middle_of_a_copy_leaves_nothing(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place, of the same length, and beyond what the token looks at."""
+    source = _aged(tmp_path / "plain", bytes(100_000), 2 * HOUR_S)
+    token = run(backend, backend.stat(source)).token
+    real_copy = disk.copy_bytes
+
+    def torn(origin: int, target: int, start: int, end: int) -> None:
+        real_copy(origin, target, start, end // 2)
+        with open(source, "r+b") as file:
+            file.seek(1000)
+            file.write(b"changed")
+        real_copy(origin, target, end // 2, end)
+
+    monkeypatch.setattr(disk, "copy_bytes", torn)
+    with pytest.raises(ConflictError):
+        run(backend, backend.copy(source, f"{tmp_path}/plain$chunks/chunk", token))
+    assert os.listdir(tmp_path / "plain$chunks") == []
+
+
+@pytest.mark.parametrize("machine_s", [0.0, 10.0**9, 10.0**10])
+def test_a_copy_of_what_was_just_written_waits_for_the_dates_to_go_on_whatever_time_the_machine_has(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_s: float
+) -> None:
+    slept: list[float] = []
+    (tmp_path / "plain").write_bytes(b"just now")
+    monkeypatch.setattr(time, "time", lambda: machine_s)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(local, "DATE_TICK_S", 60.0)
+    run(backend, backend.copy(f"{tmp_path}/plain", f"{tmp_path}/plain$chunks/chunk"))
+    assert slept == [60.0]
+
+
 def test_bytes_are_copied_where_the_kernel_cannot(
     backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
