@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from rollingfs.backend.contract import Buffer
+from rollingfs.errors import ConflictError
 
 try:
     import fcntl
@@ -94,6 +95,44 @@ def make_token(status: os.stat_result, content: Buffer) -> str:
     """
     head = zlib.crc32(memoryview(content).cast("B")[:TOKEN_HEAD_BYTES])
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}-{head:08x}"
+
+
+def expect(path: str, token: str) -> os.stat_result:
+    """The status of a file that must have `token`."""
+    try:
+        with opened(path) as (descriptor, status):
+            found = token_of(descriptor, status)
+    except FileNotFoundError:
+        raise ConflictError(f"{path!r} should have token {token}, but it is gone") from None
+    check_token(path, found, token)
+    return status
+
+
+def check_token(path: str, found: str, token: str) -> None:
+    """Refuse a file that has another token than it must have."""
+    if found != token:
+        raise ConflictError(f"{path!r} should have token {token}; found {found}")
+
+
+def fill(descriptor: int, data: Buffer, date_ns_min: int) -> str:
+    """Write a header into its temporary file and date it, by the filesystem's clock; returns its token."""
+    write_all(descriptor, [data])
+    date_ns = max(os.fstat(descriptor).st_mtime_ns, date_ns_min)
+    os.utime(descriptor, ns=(date_ns, date_ns))
+    return make_token(os.fstat(descriptor), data)
+
+
+@contextlib.contextmanager
+def made_for_a_moment(folder: str, sync: bool) -> Iterator[None]:
+    """A folder that is there, and goes again if it was made for this and is empty."""
+    is_new = not os.path.isdir(folder)
+    if is_new:
+        make_folders(folder, sync)
+    try:
+        yield
+    finally:
+        if is_new:
+            remove_folder_if_empty(folder)
 
 
 def flush(descriptor: int) -> None:

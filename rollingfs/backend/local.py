@@ -99,7 +99,7 @@ class LocalBackend(Backend):
         """
         temporary = names.temporary_path(path)
         try:
-            with _made_for_a_moment(os.path.dirname(temporary), self.sync):
+            with disk.made_for_a_moment(os.path.dirname(temporary), self.sync):
                 try:
                     with disk.new_file(temporary, False) as descriptor:
                         return os.fstat(descriptor).st_mtime
@@ -119,7 +119,7 @@ class LocalBackend(Backend):
         temporary = names.temporary_path(path)
         # a link is atomic, and fails over whatever is there: no lock is needed, also beside the other verbs
         with disk.new_file(temporary, self.sync) as descriptor:
-            token = _fill(descriptor, data, 0)
+            token = disk.fill(descriptor, data, 0)
         try:
             if self.sync:
                 disk.flush_entries_of(os.path.dirname(path))  # so whoever sees the header need not think of them
@@ -132,12 +132,12 @@ class LocalBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
         with self._locked(path):
-            old = _expect(path, token)
+            old = disk.expect(path, token)
             temporary = names.temporary_path(path)
             with disk.new_file(temporary, self.sync, _PRIVATE_MODE) as descriptor:
                 if stat.S_IMODE(old.st_mode) != _PRIVATE_MODE:
                     os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-                new_token = _fill(descriptor, data, old.st_mtime_ns + 1)
+                new_token = disk.fill(descriptor, data, old.st_mtime_ns + 1)
             try:
                 os.rename(temporary, path)
             except BaseException:
@@ -156,10 +156,10 @@ class LocalBackend(Backend):
             if path.endswith(names.HEADER_SUFFIX):
                 _check_conditional("delete_if", path)
                 with self._locked(path):
-                    _expect(path, token)
+                    disk.expect(path, token)
                     os.unlink(path)
             else:
-                _expect(path, token)  # so that a file that is another is not moved at all
+                disk.expect(path, token)  # so that a file that is another is not moved at all
                 _take_away(path, token, self.sync)
         except (FileNotFoundError, ConflictError):
             if os.path.lexists(path):
@@ -190,7 +190,7 @@ class LocalBackend(Backend):
         self._copy_bytes(source, target, token)
         try:
             if token is not None:
-                _expect(source, token)
+                disk.expect(source, token)
         except BaseException:
             disk.remove_if_there(target)
             raise
@@ -298,7 +298,7 @@ class LocalBackend(Backend):
     def _copy_bytes(self, source: str, target: str, token: str | None) -> None:
         with disk.opened(source) as (origin, status):
             if token is not None:
-                _check_token(source, disk.token_of(origin, status), token)
+                disk.check_token(source, disk.token_of(origin, status), token)
             with disk.new_file(target, self.sync) as descriptor:
                 # both dates are the filesystem's. A write in place during the copy must not leave the date, and so
                 # the token, as it is
@@ -321,43 +321,6 @@ def _check_conditional(verb: str, path: str) -> None:
         )
 
 
-def _expect(path: str, token: str) -> os.stat_result:
-    """The status of a file that must have `token`."""
-    try:
-        with disk.opened(path) as (descriptor, status):
-            found = disk.token_of(descriptor, status)
-    except FileNotFoundError:
-        raise ConflictError(f"{path!r} should have token {token}, but it is gone") from None
-    _check_token(path, found, token)
-    return status
-
-
-def _check_token(path: str, found: str, token: str) -> None:
-    if found != token:
-        raise ConflictError(f"{path!r} should have token {token}; found {found}")
-
-
-def _fill(descriptor: int, data: Buffer, date_ns_min: int) -> str:
-    """Write a header into its temporary file and date it, by the filesystem's clock; returns its token."""
-    disk.write_all(descriptor, [data])
-    date_ns = max(os.fstat(descriptor).st_mtime_ns, date_ns_min)
-    os.utime(descriptor, ns=(date_ns, date_ns))
-    return disk.make_token(os.fstat(descriptor), data)
-
-
-@contextlib.contextmanager
-def _made_for_a_moment(folder: str, sync: bool) -> Iterator[None]:
-    """A folder that is there, and goes again if it was made for this and is empty."""
-    is_new = not os.path.isdir(folder)
-    if is_new:
-        disk.make_folders(folder, sync)
-    try:
-        yield
-    finally:
-        if is_new:
-            disk.remove_folder_if_empty(folder)
-
-
 def _take_away(path: str, token: str, sync: bool) -> None:
     """Remove a plain file if it has `token`, though its writers know of no lock.
 
@@ -375,10 +338,10 @@ def _take_away(path: str, token: str, sync: bool) -> None:
         os.unlink(path)  # a symbolic link is not changed in place, and a relative one breaks when it is moved
         return
     away = names.temporary_path(path)
-    with _made_for_a_moment(os.path.dirname(away), sync):
+    with disk.made_for_a_moment(os.path.dirname(away), sync):
         os.rename(path, away)
         try:
-            _expect(away, token)
+            disk.expect(away, token)
         except ConflictError:
             with contextlib.suppress(FileExistsError):  # somebody wrote a still newer one: that one stays
                 os.link(away, path)
