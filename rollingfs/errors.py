@@ -88,4 +88,7 @@ class AppendInterrupted(KeyboardInterrupt):
 
 
 class CommitTimeoutError(RollingError, TimeoutError):
-    """Others replaced the header until `commit_timeout_s` had passed, or it could not be read. Nothing was written."""
+    """Others replaced the header, or held its lock, until `commit_timeout_s` had passed, or it could not be read.
+
+    Nothing was written.
+    """

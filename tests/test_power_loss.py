@@ -37,7 +37,7 @@ class Volatile:
         self.aside = aside
         self.entries = {}
         self.content = {}
-        self.held = []  # so that no folder's inode comes twice; files have a second name aside
+        self.held = {}  # so that no folder's inode comes twice; files have a second name aside
         self.count = 0
         self.fails = range(0)
         self._lock = threading.Lock()  # chunks are finished in threads
@@ -59,8 +59,9 @@ class Volatile:
     def _held(self, path):
         inode = os.stat(path).st_ino
         if os.path.isdir(path):
-            self.held.append(os.open(path, os.O_RDONLY))
-            self.entries.setdefault(inode, {})
+            if inode not in self.held:
+                self.held[inode] = os.open(path, os.O_RDONLY)
+                self.entries[inode] = {}
         elif not os.path.exists(f"{self.aside}/{inode}"):
             os.link(path, f"{self.aside}/{inode}")
         return inode
@@ -89,8 +90,8 @@ class Volatile:
             Path(path).write_bytes(content)
 
     def close(self):
-        for descriptor in self.held:
-            os.close(descriptor)
+        while self.held:
+            os.close(self.held.popitem()[1])
 
 
 @pytest.fixture
@@ -103,6 +104,8 @@ def new_disk(tmp_path, monkeypatch):
         top, aside = tmp_path / f"disk-{len(disks)}", tmp_path / f"aside-{len(disks)}"
         top.mkdir()
         aside.mkdir()
+        for old in disks:
+            old.close()
         disks.append(Volatile(str(top), str(aside)))
         monkeypatch.setattr(disk, "_flushed", set(), raising=False)
         monkeypatch.setattr(os, "fsync", disks[-1].fsync)
