@@ -7,6 +7,7 @@ whose tombstone came after that look finds no file to copy, and one whose tombst
 
 from __future__ import annotations
 
+import errno
 import uuid
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from rollingfs.backend.contract import FileInfo
 from rollingfs.chunks import Stored
 from rollingfs.clock import Moment
 from rollingfs.commit import Committer
-from rollingfs.errors import ConflictError
+from rollingfs.errors import ConflictError, RollingError
 from rollingfs.header import Commit, Header, Origin
 from rollingfs.headers import Loaded
 from rollingfs.lookup import Lookup, View, is_shadowed, modified_ms, shadow
@@ -104,13 +105,23 @@ class Adoption:
 
     async def _copied(self, path: str, plain: FileInfo) -> Stored | None:
         """A chunk with the bytes of a plain file; None if it has none."""
-        backend = self.committer.backend
         if not plain.size:
             await self._check_unchanged(path, plain)
             return None
         await self.committer.abilities(path)
         began = Moment.now(self.committer.clock)
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}"
+        try:
+            await self._copy(path, plain, target)
+        except (RollingError, FileNotFoundError):
+            raise
+        except OSError as error:
+            why = f"the plain file could not be made a segment's, so nothing was written: {error.strerror or error}"
+            raise OSError(error.errno or errno.EIO, why, path) from error
+        return Stored(target, plain.size, None, modified_ms(plain), began)
+
+    async def _copy(self, path: str, plain: FileInfo, target: str) -> None:
+        backend = self.committer.backend
         if backend.can_copy:
             await backend.copy(path, target, plain.token)
         else:
@@ -121,7 +132,6 @@ class Adoption:
         except (ConflictError, FileNotFoundError):
             await backend.delete([target])
             raise
-        return Stored(target, plain.size, None, modified_ms(plain), began)
 
     async def _check_unchanged(self, path: str, plain: FileInfo) -> None:
         if shadow(await self.committer.backend.stat(path)) != shadow(plain):
@@ -140,6 +150,7 @@ class Adoption:
             loaded = await self.committer.headers.load(path)
             plain = None if loaded.live else await self.lookup.plain(path, loaded)
             if plain is None:
+                await self.committer.headers.secure(path)  # whoever deleted it may not have flushed that
                 return False
             if not (await self.committer.abilities(path)).delete_if or plain.token is None:
                 await backend.delete([path])

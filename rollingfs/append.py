@@ -352,7 +352,7 @@ async def as_items(committer: Committer, path: str, data: Sequence[bytes | Store
     items: list[Item] = []
     store_now = None
     if any(isinstance(item, Stored) and item.staged for item in data):
-        store_now = await committer.backend.now()
+        store_now = await committer.backend.now(path)
     for item in data:
         if isinstance(item, bytes):
             items += [item] if item else []

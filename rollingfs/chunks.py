@@ -15,6 +15,8 @@ from rollingfs.header import AGE_S_MAX, Chunk
 from rollingfs.words import crc32c
 
 COPY_BYTES_MAX = 8 * 1024 * 1024
+SKEW_S_MAX = 60.0
+"""A receipt from so little ahead of the store's clock is young: a store has many machines, and tells whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ class Chunks:
             assert store_now is not None
             assert stored.stored_at is not None
             age_s = store_now - stored.stored_at
-        return stored if age_s <= AGE_S_MAX else await self._again(stored, store_now)
+        # from further ahead, its age is not known: the clock was set back
+        return stored if -SKEW_S_MAX <= age_s <= AGE_S_MAX else await self._again(stored, store_now)
 
     async def _again(self, stored: Stored, store_now: float | None) -> Stored:
         began = Moment.now(self.clock)

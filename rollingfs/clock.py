@@ -31,3 +31,7 @@ class Moment:
     def age_s(self, clock: Clock = time.time) -> float:
         """Seconds since then, by the clock that says more."""
         return max(clock() - self.wall_s, boot_s() - self.boot_s)
+
+    def set_back_s(self, clock: Clock = time.time) -> float:
+        """By how much the wall clock was set back since then, in seconds; on a local disk it is the store's as well."""
+        return max(boot_s() - self.boot_s - (clock() - self.wall_s), 0.0)

@@ -32,6 +32,7 @@ from rollingfs.errors import (
     CommitTimeoutError,
     ConflictError,
     CorruptHeaderError,
+    LockedError,
     RollingError,
     if_interrupted,
     interrupted,
@@ -275,9 +276,11 @@ class Committer:
                 continue
             except (RollingError, FileNotFoundError, FileExistsError, ValueError):
                 if attempt.fresh:
+                    await self.headers.secure(path, base)  # it may say that an earlier commit took place
                     raise
                 wanted = None
             if wanted is None and attempt.fresh:
+                await self.headers.secure(path, base)
                 return Committed(base.header, base.header)
             if wanted is None:
                 # errors and "nothing to do" are judged by a fresh header only
@@ -391,12 +394,12 @@ class Committer:
             if verdict is Verdict.NOT_MINE:
                 return await self._first(path, attempt) if is_crowded else current
             refusals += _is_refusal(cause)
-            doubts += not _is_refusal(cause)
+            doubts += not (_is_refusal(cause) or isinstance(cause, LockedError))
             if refusals >= REFUSALS_MAX and doubts:
                 raise self._unknown(path, "the store refuses now, but an earlier request may still arrive") from cause
             if refusals >= REFUSALS_MAX:
                 raise cause
-            self._check_time(path, attempt, settled=False, cause=cause)
+            self._check_time(path, attempt, settled=not (refusals or doubts), cause=cause)
 
     async def _without_page(self, path: str, base: Loaded, attempt: Attempt, gone: PageGoneError) -> Loaded:
         """The header that no longer names a page that is gone, its own or that of another segment that a step read."""
@@ -453,7 +456,10 @@ class Committer:
             if self._left_s(attempt) <= 0 and count > 1:
                 break
             try:
-                return await self.runtime.limit(self.headers.load(path), max(self._share_s(attempt), LAST_LOOK_S))
+                found = await self.runtime.limit(self.headers.load(path), max(self._share_s(attempt), LAST_LOOK_S))
+                if self._judge(attempt, found) is Verdict.MINE:
+                    await self.headers.secure(path, found)
+                return found
             except (OSError, TimeoutError) as error:
                 if isinstance(error, RollingError):
                     raise self._unknown(path, f"its header cannot be read: {error}") from cause
@@ -471,9 +477,8 @@ class Committer:
                 "the header has not changed so far, but one of them may still arrive"
             )
             raise self._unknown(path, why) from cause
-        raise CommitTimeoutError(
-            f"{path}: other writers were faster {attempt.count} times in {self.timeout_s} s; nothing was written"
-        )
+        raced = f"other writers were faster {attempt.count} times"
+        raise CommitTimeoutError(f"{path}: {cause or raced}; nothing was written within {self.timeout_s} s") from cause
 
     def _left_s(self, attempt: Attempt) -> float:
         if attempt.began.age_s(self.clock) > AGE_S_MAX:
@@ -522,7 +527,7 @@ class Committer:
         if not attempt.is_open:
             return Verdict.NOT_MINE
         try:
-            return self._judge(attempt, await self.headers.load(path))
+            return self._judge(attempt, await self.headers.load_durable(path))
         except OSError as error:
             logger.info("%s: cannot look at the header: %s", path, error)
             return Verdict.UNKNOWN

@@ -73,6 +73,13 @@ class ConflictError(RollingError):
     """
 
 
+class LockedError(RollingError, TimeoutError):
+    """A conditional verb waited too long for a lock that another process holds. It did nothing.
+
+    A commit that is kept waiting is tried again until `commit_timeout_s` has passed.
+    """
+
+
 class AppendInterrupted(KeyboardInterrupt):
     """Ctrl-C during a commit. `outcome` says what is known of it.
 
@@ -102,4 +109,7 @@ def if_interrupted(path: str, outcome: str) -> Iterator[None]:
 
 
 class CommitTimeoutError(RollingError, TimeoutError):
-    """Others replaced the header until `commit_timeout_s` had passed, or it could not be read. Nothing was written."""
+    """Others replaced the header, or held its lock, until `commit_timeout_s` had passed, or it could not be read.
+
+    Nothing was written.
+    """

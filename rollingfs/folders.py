@@ -67,6 +67,8 @@ class Folders:
         is_real = self.backend.has_folders or self.listings.is_top(path)
         if not exist_ok or (is_real and not await self.listings.is_folder(path)):
             await self.make(path)
+        elif self.backend.has_folders:
+            await self.backend.make_folder(path)  # it is there: durably, whoever made it
 
     async def _make(self, path: str) -> None:
         if not self.backend.has_folders and not self.listings.is_top(path):

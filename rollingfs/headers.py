@@ -196,3 +196,17 @@ class Headers:
             loaded = Loaded(parse_header(blob.data, path), blob.token) if blob is not None else seen or NOTHING
         self.keep(segment, loaded, began)
         return loaded
+
+    async def secure(self, segment: str, loaded: Loaded | None = None) -> None:
+        """Make durable what a look at a segment has shown, before anything is concluded from it.
+
+        Of a header that was `loaded`, nothing if there was none: that says no more than that nothing is there.
+        """
+        if self.backend.shows_unflushed and (loaded is None or loaded.token is not None):
+            await self.backend.flush(names.header_path(segment))
+
+    async def load_durable(self, segment: str) -> Loaded:
+        """`load`, for whoever concludes from it that something is done: a loss of power will not undo it."""
+        loaded = await self.load(segment)
+        await self.secure(segment, loaded)
+        return loaded

@@ -119,7 +119,7 @@ def names_file(header: Header, info: FileInfo) -> bool:
     return header.adopted is not None and header.adopted == shadow(info)
 
 
-async def let_pass(committer: Committer, adopted: Adopted | None) -> None:
+async def let_pass(committer: Committer, path: str, adopted: Adopted | None) -> None:
     """Wait until the store gives new files another date than that of a plain file which a tombstone is to name.
 
     Else one of the same bytes and the same second that comes after the tombstone would be hidden, and collected.
@@ -127,7 +127,7 @@ async def let_pass(committer: Committer, adopted: Adopted | None) -> None:
     step_s = committer.backend.date_step_s
     if adopted is None or not step_s or committer.now_ms() - adopted.modified_ms > CLOCKS_APART_MS_MAX:
         return
-    while (left_s := adopted.modified_ms / 1000 + step_s - await committer.backend.now()) > 0:
+    while (left_s := adopted.modified_ms / 1000 + step_s - await committer.backend.now(path)) > 0:
         await committer.runtime.sleep(min(left_s, step_s))
 
 

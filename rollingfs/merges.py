@@ -110,7 +110,7 @@ class Merges:
             if found is None or not is_merging(found, txn):
                 return None
             hints = await self.committer.pages.hints(source, found.entries)
-            await let_pass(self.committer, found.adopted)
+            await let_pass(self.committer, source, found.adopted)
             return with_hints(transitions.bury(found, txn), hints, self.committer.now_ms())
 
         header = (await self.committer.commit(source, step)).header
@@ -129,8 +129,8 @@ class Merges:
 
     async def _settle(self, target: str, mark: Mark, took_place: bool) -> None:
         source = names.check_segment_name(names.climb(names.parent(target), mark.source))
-        if not is_merging((await self.headers.load(source)).header, mark.txn):
-            return
+        if not is_merging((await self.headers.load_durable(source)).header, mark.txn):
+            return  # the line that says what became of it may go
         if took_place:
             await self.finish(source, mark.txn)
         else:

@@ -57,6 +57,18 @@ def lock_path(header: str) -> str:
     return f"{chunks_folder(segment_of_header(header))}/{LOCK_NAME}"
 
 
+def temporary_path(path: str) -> str:
+    """A new name, for a file that is soon gone, in the chunk folder of a segment, of its header or of its chunk."""
+    folder = parent(path)
+    if path.endswith(HEADER_SUFFIX):
+        folder = chunks_folder(segment_of_header(path))
+    elif path.endswith(CHUNKS_SUFFIX):
+        folder = path
+    elif not folder.endswith(CHUNKS_SUFFIX):
+        folder = chunks_folder(path)
+    return f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+
+
 def _random() -> str:
     return uuid.uuid4().hex[:12]
 

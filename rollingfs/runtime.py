@@ -40,6 +40,14 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine over a sync backend suspended; this is a bug in the backend")
 
 
+_until_s: ContextVar[float | None] = ContextVar("rollingfs_until", default=None)
+
+
+def until_s() -> float | None:
+    """When what runs now in a `SyncRuntime` is given up, by the monotonic clock; None if nobody has said."""
+    return _until_s.get()
+
+
 _lasting: ContextVar[asyncio.Task[Any] | None] = ContextVar("rollingfs_lasting", default=None)
 
 
@@ -144,8 +152,12 @@ class SyncRuntime:
         return await call
 
     async def limit(self, call: Awaitable[T], seconds: float) -> T:
-        """A blocking call cannot be given up; the backend's own timeouts end it."""
-        return await call
+        """A blocking call cannot be given up from outside: where it waits for others, it looks at `until_s`."""
+        token = _until_s.set(time.monotonic() + seconds)
+        try:
+            return await call
+        finally:
+            _until_s.reset(token)
 
 
 class AsyncRuntime:

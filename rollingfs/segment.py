@@ -173,7 +173,7 @@ class Segments:
             drops = drop_all(found, self.committer.now_ms())
             hints = await self.committer.pages.hints(path, found.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-            await let_pass(self.committer, grave.adopted)
+            await let_pass(self.committer, path, grave.adopted)
             return with_hints(grave, hints, self.committer.now_ms())
 
         header = _header(await self.committer.commit(path, step))
@@ -199,6 +199,7 @@ class Segments:
             return False
         if not any(entry.path in named for entry in listing.entries):
             return False
+        await self.committer.headers.load_durable(path)  # whoever broke off may not have flushed its tombstone
         await self.committer.finish_drops(path, header)
         return True
 

@@ -75,7 +75,7 @@ class ChunkWriter:
         if self._open is not None:
             await self._roll()
         await self._settle(0, 0)
-        return tuple(chunk.stored() for chunk in self._full)
+        return tuple(chunk.stored(self.clock) for chunk in self._full)
 
     async def abort(self) -> None:
         """Remove what was written: nobody has been told of it."""
@@ -103,7 +103,7 @@ class ChunkWriter:
     async def _begin(self) -> _OpenChunk:
         name = names.new_staged_name() if self.staged else names.new_chunk_name(self._start + self.size)
         path = f"{names.chunks_folder(self.segment)}/{name}"
-        stored_at = await self.backend.now() if self.staged else None
+        stored_at = await self.backend.now(path) if self.staged else None
         began = Moment.now(self.clock)
         self._open = _OpenChunk(await self.backend.open_write(path), path, began, self.staged, stored_at)
         return self._open
@@ -154,9 +154,12 @@ class _OpenChunk:
         await self.upload.finish()
         self.is_finished = True
 
-    def stored(self) -> Stored:
+    def stored(self, clock: Clock) -> Stored:
         at_ms = round(self.began.wall_s * 1000)
-        return Stored(self.path, self.size, self._crc, at_ms, self.began, self.staged, self.stored_at)
+        stored_at = self.stored_at
+        if stored_at is not None:
+            stored_at -= self.began.set_back_s(clock)  # else a receipt would look younger than its file
+        return Stored(self.path, self.size, self._crc, at_ms, self.began, self.staged, stored_at)
 
 
 class _Finishing(Protocol):

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import time
 
 import pytest
 
+from rollingfs import names
+from rollingfs.backend import disk
+from rollingfs.backend.local import LocalBackend
 from rollingfs.header import GRACE_S
 from rollingfs.runtime import drive
 from tests.faults import CLOCK, Crashed, Fault, FaultBackend, Store, hurry
@@ -143,3 +149,59 @@ def test_two_adoptions_at_once_have_the_bytes_once():
         after = client(store)
         assert after.content(LOG) == DATA + b"++"
         assert sorted(after.files(LOG)) == sorted(entry.file for entry in after.header(LOG).entries)
+
+
+# -- on a disk, where other programs open the old name ------------------------------------------------------------
+
+
+@pytest.fixture
+def old_file(tmp_path):
+    """A file that nobody has changed for a day."""
+    path = tmp_path / "log"
+    path.write_bytes(DATA)
+    os.utime(path, (time.time() - 86_400,) * 2)
+    return str(path)
+
+
+def on_disk():
+    return World(LocalBackend(sync=False), CHUNKS, CLOCK.time)
+
+
+@pytest.mark.parametrize("mode", ["wb", "r+b", "ab"])
+def test_who_opens_the_old_name_for_writing_does_not_change_an_acknowledged_segment(old_file, mode):
+    world = on_disk()
+    world.append(old_file, b"+")
+    with open(old_file, mode) as file:
+        file.write(b"by another program")
+    assert on_disk().content(old_file) == DATA + b"+"
+
+
+def test_a_file_that_changes_while_it_is_adopted_is_adopted_as_it_is_then(old_file, monkeypatch):
+    real_copy, changes = disk.copy_bytes, [b"A" * len(DATA), b"B" * len(DATA)]
+
+    def copy(source, target, start, end):
+        real_copy(source, target, start, end // 2)
+        if changes:
+            with open(old_file, "r+b") as file:
+                file.write(changes.pop(0))
+        real_copy(source, target, end // 2, end)
+
+    monkeypatch.setattr(disk, "copy_bytes", copy)
+    on_disk().append(old_file, b"+")
+    assert changes == []
+    assert on_disk().content(old_file) == b"B" * len(DATA) + b"+"
+
+
+def test_where_there_is_no_room_for_a_copy_the_file_stays_as_it_is(old_file, monkeypatch):
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "copy_bytes", full)
+        with pytest.raises(OSError, match=f"nothing was written: No space left.*{old_file}") as caught:
+            on_disk().append(old_file, b"+")
+    assert caught.value.errno == errno.ENOSPC
+    assert os.listdir(names.chunks_folder(old_file)) == []
+    assert on_disk().content(old_file) == DATA
+    on_disk().append(old_file, b"+")
+    assert on_disk().content(old_file) == DATA + b"+"

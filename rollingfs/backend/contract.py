@@ -55,8 +55,8 @@ class Listing:
     """The files and folders directly in a folder, sorted by path."""
 
     entries: tuple[FileInfo, ...]
-    now: float
-    """The store's own clock (seconds since 1970) when it answered: ages are `now - modified`."""
+    now: float | None = None
+    """The store's own clock (seconds since 1970) when it answered: ages are `now - modified`. None: ask `now`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,8 @@ class Backend(abc.ABC):
     """A store of files.
 
     Every verb is a coroutine. Where `is_async` is false no verb ever suspends, so that a caller may drive it
-    with ``send(None)`` and without an event loop, from any thread.
+    with ``send(None)`` and without an event loop, from any thread. A verb that waits there for another process gives up
+    with `LockedError` at `rollingfs.runtime.until_s`.
 
     Errors common to all verbs: `FileNotFoundError` for a missing file, `PermissionError` where the store
     refuses, otherwise an `OSError`. An `OSError` from a conditional verb says nothing about whether the
@@ -154,6 +155,8 @@ class Backend(abc.ABC):
     """Whether a `ConflictError` of `replace` says for certain that nothing was written: no request can come twice."""
     date_step_s: float = 0.0
     """How much later a file must come to have another date than one of the same token; 0 where tokens never repeat."""
+    shows_unflushed: bool = False
+    """Whether a header can be read that a loss of power would still take back: then `flush` makes it durable."""
     finishes_aside: bool = False
     """Without `is_async`: whether the end of one upload may be waited for in a thread while another is written."""
 
@@ -249,8 +252,11 @@ class Backend(abc.ABC):
         return Page((await self.list(folder)).entries, None)
 
     @abc.abstractmethod
-    async def now(self) -> float:
-        """The store's own clock, in seconds since 1970."""
+    async def now(self, path: str) -> float:
+        """The clock that dates new files where `path` lies, in seconds since 1970; not this machine's, if they differ.
+
+        0.0 where files have no dates: then none is ever old.
+        """
 
     # -- conditional writes --------------------------------------------------------------------------------
 
@@ -283,6 +289,13 @@ class Backend(abc.ABC):
         ConflictError
             The store says that the file has another token or is gone (it may be one's own doing, if an
             answer was lost).
+        """
+
+    async def flush(self, path: str) -> None:  # noqa: B027 - most have nothing to flush
+        """Make durable what a look at a header has shown, also if another process wrote it, or if nothing was there.
+
+        Called after the look, before anything is concluded from it. Afterwards that version, or a later one, survives
+        a loss of power. For adapters that say `shows_unflushed`.
         """
 
     async def delete_if(self, path: str, token: str) -> bool:

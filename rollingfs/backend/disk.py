@@ -17,6 +17,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+FOLDERS_FLUSHED_MAX = 4096
+"""Folders of which this process remembers that they survive a loss of power."""
 TOKEN_HEAD_BYTES = 256
 COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
@@ -25,6 +27,8 @@ NEW_FILE_MODE = 0o666
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files it means nothing
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+# folders whose own entries, and those of all above them, this process has flushed
+_flushed: set[str] = set()
 # a system or a pair of disks that cannot copy within the kernel
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
@@ -99,7 +103,7 @@ def make_token(status: os.stat_result, content: Buffer) -> str:
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}-{head:08x}"
 
 
-def check_token(path: str, descriptor: int, token: str) -> None:
+def check_same_or_grown(path: str, descriptor: int, token: str) -> None:
     """Refuse an open file that is not the one with `token`, unless that one has only grown.
 
     A log that a program goes on writing to is read up to where it ended. A file that is overwritten in place with more
@@ -125,6 +129,44 @@ def _size_of(token: str) -> int:
     return int(token.split("-")[2], 16)
 
 
+def expect(path: str, token: str) -> os.stat_result:
+    """The status of a file that must have `token`."""
+    try:
+        with opened(path) as (descriptor, status):
+            found = token_of(descriptor, status)
+    except FileNotFoundError:
+        raise ConflictError(f"{path!r} should have token {token}, but it is gone") from None
+    check_token(path, found, token)
+    return status
+
+
+def check_token(path: str, found: str, token: str) -> None:
+    """Refuse a file that has another token than it must have."""
+    if found != token:
+        raise ConflictError(f"{path!r} should have token {token}; found {found}")
+
+
+def fill(descriptor: int, data: Buffer, date_ns_min: int) -> str:
+    """Write a header into its temporary file and date it, by the filesystem's clock; returns its token."""
+    write_all(descriptor, [data])
+    date_ns = max(os.fstat(descriptor).st_mtime_ns, date_ns_min)
+    os.utime(descriptor, ns=(date_ns, date_ns))
+    return make_token(os.fstat(descriptor), data)
+
+
+@contextlib.contextmanager
+def made_for_a_moment(folder: str, sync: bool) -> Iterator[None]:
+    """A folder that is there, and goes again if it was made for this and is empty."""
+    is_new = not os.path.isdir(folder)
+    if is_new:
+        make_folders(folder, sync)
+    try:
+        yield
+    finally:
+        if is_new:
+            remove_folder_if_empty(folder)
+
+
 def flush(descriptor: int) -> None:
     """Make a file's bytes survive a loss of power."""
     if hasattr(fcntl, "F_FULLFSYNC"):
@@ -144,8 +186,27 @@ def flush_folder(path: str) -> None:
         os.close(descriptor)
 
 
+def flush_entries_of(folder: str) -> None:
+    """Make a folder itself survive a loss of power: flush the folders above it, each once in the life of a process.
+
+    Whoever made them may have died, or failed, before the flush. What cannot be read was made by others, and
+    cannot be flushed; another disk begins at a folder that was there before.
+    """
+    above = os.path.dirname(folder)
+    if folder in _flushed or above == folder or os.stat(above).st_dev != os.stat(folder).st_dev:
+        return
+    try:
+        flush_folder(above)
+    except PermissionError:
+        return
+    flush_entries_of(above)
+    if len(_flushed) >= FOLDERS_FLUSHED_MAX:
+        _flushed.clear()
+    _flushed.add(folder)
+
+
 def make_folders(path: str, sync: bool) -> None:
-    """Make a folder and its parents; nothing if it is there.
+    """Make a folder and its parents, those that are there already included: with `sync`, durable when it returns.
 
     Raises
     ------
@@ -163,12 +224,12 @@ def make_folders(path: str, sync: bool) -> None:
                 raise
             make_folders(above, sync)
             os.mkdir(path)
+        _flushed.discard(path)  # what is known was of another folder of this name
     except FileExistsError:
         if not os.path.isdir(path):
             raise
-        return
     if sync:
-        flush_folder(above)
+        flush_entries_of(path)
 
 
 def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import errno
 import hashlib
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -22,16 +23,22 @@ _STRONG_KEYS = ("ETag", "etag", "e_tag", "generation", "version_id", "versionId"
 _WEAK_KEYS = ("ino", "mtime", "LastModified", "last_modified", "modified", "created", "updated")
 _DATE_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 _TOKEN_BYTES = 16
+_MOVES_OVER = {"file", "local", "sftp", "ssh"}
+"""Protocols of filesystems that move a file over another in one step. Elsewhere `mv` may be a copy and a delete."""
+
+logger = logging.getLogger("rollingfs")
 
 
 class GenericBackend(Backend):
     """A backend over an fsspec filesystem that promises nothing.
 
     fsspec's own conditional writes are not atomic, and some filesystems ignore them silently. So the conditional
-    verbs read, compare and then write: right for one writer, and for nobody else. A crash in the middle of
-    `replace` leaves what the filesystem leaves when an overwrite is cut off.
+    verbs read, compare and then write: right for one writer, and for nobody else. On a disk and over SFTP a header is
+    written beside the old one and moved over it. Elsewhere it is written in its place: where the filesystem does not
+    do that in one step, a reader may meet half of it (`CorruptHeaderError`; it reads again), and a crash in the middle
+    of `replace` leaves what the filesystem leaves when an overwrite is cut off.
 
-    Ages are taken by this machine's clock, since fsspec does not tell the store's.
+    Ages are taken by the dates of the store's files: *now* is that of a new one. Without dates, nothing is ever old.
 
     Parameters
     ----------
@@ -50,6 +57,9 @@ class GenericBackend(Backend):
         self.fs = fs
         self.can_write = single_writer
         self.has_folders = has_folders
+        protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
+        self._has_moved = False
+        self._can_move = not _MOVES_OVER.isdisjoint(protocols)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -98,7 +108,6 @@ class GenericBackend(Backend):
             return False
 
     async def list(self, folder: str) -> Listing:
-        now = time.time()
         self._forget(folder)
         found = self.fs.ls(folder, detail=True)
         entries: dict[str, FileInfo] = {}
@@ -113,10 +122,23 @@ class GenericBackend(Backend):
             else:
                 token = None if _needs_content(path, info) else _date_token(info)
                 entries[path] = FileInfo(path, _size(info), _modified_s(info), token)
-        return Listing(tuple(entries[path] for path in sorted(entries)), now)
+        return Listing(tuple(entries[path] for path in sorted(entries)))
 
-    async def now(self) -> float:
-        return time.time()
+    async def now(self, path: str) -> float:
+        """The date of a new file, made for a moment in the `$chunks` folder of `path`, where files can be written."""
+        if not self.can_write:
+            return time.time()
+        temporary = names.temporary_path(path)
+        folder = names.parent(temporary)
+        is_new = self.has_folders and not await self.is_folder(folder)
+        try:
+            self._make_parents(temporary)
+            self.fs.pipe_file(temporary, b"")
+            return _modified_s(self._file_info(temporary))
+        finally:
+            await self.delete([temporary])
+            if is_new and not (await self.list(folder)).entries:
+                self.fs.rmdir(folder)
 
     # -- conditional writes --------------------------------------------------------------------------------
 
@@ -228,9 +250,28 @@ class GenericBackend(Backend):
 
     def _put(self, path: str, content: bytes) -> str:
         self._make_parents(path)
-        self.fs.pipe_file(path, content)
+        if not (path.endswith(names.HEADER_SUFFIX) and self._can_move and self._put_beside(path, content)):
+            self.fs.pipe_file(path, content)
         info = self._file_info(path)
         return self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
+
+    def _put_beside(self, path: str, content: bytes) -> bool:
+        """Write a file under another name and move it over what is there; False if the server never could."""
+        temporary = names.temporary_path(path)
+        self._make_parents(temporary)
+        self.fs.pipe_file(temporary, content)  # what is left of it if this fails, is garbage for collection
+        try:
+            self.fs.mv(temporary, path)
+        except OSError as error:
+            with contextlib.suppress(FileNotFoundError):
+                self.fs.rm_file(temporary)
+            if self._has_moved:
+                raise
+            logger.warning("%s: this server moves no file over another, so headers are overwritten: %s", path, error)
+            self._can_move = False
+            return False
+        self._has_moved = True
+        return True
 
     def _make_parents(self, path: str) -> None:
         if self.has_folders:

@@ -36,7 +36,7 @@ class HeldFile:
             It was changed in place.
         """
         data = disk.read_exactly(self._descriptor, start, end)
-        disk.check_token(self._path, self._descriptor, self._token)
+        disk.check_same_or_grown(self._path, self._descriptor, self._token)
         return data
 
 
@@ -53,7 +53,7 @@ def hold_file(path: str, token: str) -> HeldFile | None:
         return file
     try:
         with disk.opened(path) as (descriptor, _status):
-            disk.check_token(path, descriptor, token)
+            disk.check_same_or_grown(path, descriptor, token)
             file = HeldFile(path, os.dup(descriptor), token)
     except OSError as error:
         if error.errno in _CANNOT_OPEN:

@@ -7,7 +7,6 @@ import errno
 import os
 import stat
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -20,18 +19,15 @@ from rollingfs.backend.held import held_file, hold_file
 from rollingfs.backend.local_upload import HiddenUpload, LocalUpload
 from rollingfs.backend.record_lock import HAS_RECORD_LOCKS, gives_locks_back, record_lock
 from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.runtime import until_s
 
 """Temporary files lie in `$chunks` folders; those of dead processes are garbage for collection."""
-
-LINK_AGE_S_MIN = 3600
-"""A file unmodified for so long is copied by a hard link, which shares it with whoever has it open."""
 
 DATE_TICK_S = 0.02
 """Two writes within it may leave one date: the clock of file dates ticks every 1 to 10 ms."""
 
 _PRIVATE_MODE = 0o600
-# a disk that has no hard links, another disk, someone else's file under `protected_hardlinks`, too many links
-_CANNOT_LINK = {errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+_CANNOT_WRITE = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class LocalBackend(Backend):
@@ -40,8 +36,9 @@ class LocalBackend(Backend):
     The conditional verbs take headers only (paths that end in ``$header``): their lock is the file ``lock`` in
     the segment's ``$chunks`` folder. Without record locks (Windows) they raise `UnsafeBackendError`.
 
-    Files in ``$chunks`` folders are dated by when they got there (the inode's change date): a hard link to an
-    old file is a young chunk, which collection must leave alone.
+    Files in ``$chunks`` folders are dated by when they got there (the inode's change date): an old file that was
+    moved there is young, and collection must leave it alone. Dates and `now` are the filesystem's, which on a shared
+    disk are not this machine's.
 
     Parameters
     ----------
@@ -60,6 +57,7 @@ class LocalBackend(Backend):
 
     def __init__(self, sync: bool = True) -> None:
         self.sync = sync
+        self.shows_unflushed = sync
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -80,7 +78,7 @@ class LocalBackend(Backend):
             data = disk.read_exactly(descriptor, start, min(end, status.st_size))
             if token is not None:
                 # after the read: no two contents have one token, so it is that of all that was read
-                disk.check_token(path, descriptor, token)
+                disk.check_same_or_grown(path, descriptor, token)
             return data
 
     def hold(self, path: str, token: str) -> object | None:
@@ -94,7 +92,6 @@ class LocalBackend(Backend):
         return os.path.isdir(path)
 
     async def list(self, folder: str) -> Listing:
-        now = time.time()
         prefix = folder if folder.endswith("/") else folder + "/"
         try:
             with os.scandir(folder) as found:
@@ -104,10 +101,25 @@ class LocalBackend(Backend):
                 raise
             raise FileNotFoundError(errno.ENOENT, "no such folder", folder) from None
         entries = sorted((info for info in infos if info is not None), key=lambda info: info.path)
-        return Listing(tuple(entries), now)
+        return Listing(tuple(entries))
 
-    async def now(self) -> float:
-        return time.time()
+    async def now(self, path: str) -> float:
+        """The filesystem's own clock: the date of a new file, made for a moment in the `$chunks` folder of `path`.
+
+        Where none can be made, it is this machine's: nothing can be written or deleted there either.
+        """
+        temporary = names.temporary_path(path)
+        try:
+            with disk.made_for_a_moment(os.path.dirname(temporary), self.sync):
+                try:
+                    with disk.new_file(temporary, False) as descriptor:
+                        return os.fstat(descriptor).st_mtime
+                finally:
+                    disk.remove_if_there(temporary)
+        except OSError as error:
+            if error.errno not in _CANNOT_WRITE:
+                raise
+            return time.time()
 
     # -- conditional writes --------------------------------------------------------------------------------
 
@@ -115,11 +127,13 @@ class LocalBackend(Backend):
         _check_conditional("create", path)
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
-        temporary = _temporary_path(path)
+        temporary = names.temporary_path(path)
         # a link is atomic, and fails over whatever is there: no lock is needed, also beside the other verbs
         with disk.new_file(temporary, self.sync) as descriptor:
-            token = _fill(descriptor, data, time.time_ns())
+            token = disk.fill(descriptor, data, 0)
         try:
+            if self.sync:
+                disk.flush_entries_of(os.path.dirname(path))  # so whoever sees the header need not think of them
             os.link(temporary, path)
         finally:
             disk.remove_if_there(temporary)
@@ -130,20 +144,24 @@ class LocalBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
         with self._locked(path):
-            old = _expect(path, token)
-            temporary = _temporary_path(path)
+            old = disk.expect(path, token)
+            temporary = names.temporary_path(path)
             with disk.new_file(temporary, self.sync, _PRIVATE_MODE) as descriptor:
                 if stat.S_IMODE(old.st_mode) != _PRIVATE_MODE:
                     os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-                new_token = _fill(descriptor, data, max(time.time_ns(), old.st_mtime_ns + 1))
+                new_token = disk.fill(descriptor, data, old.st_mtime_ns + 1)
             try:
                 os.rename(temporary, path)
             except BaseException:
                 disk.remove_if_there(temporary)
                 raise
-        # after the lock: whoever commits upon this one flushes the same folder before he acknowledges
+        # after the lock: whoever commits upon this one, or concludes from it, flushes the same folder first
         self._flush_folder_of(path)
         return new_token
+
+    async def flush(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # no folder, and nothing in it to be lost
+            self._flush_folder_of(path)
 
     @gives_locks_back
     async def delete_if(self, path: str, token: str) -> bool:
@@ -151,15 +169,16 @@ class LocalBackend(Backend):
             if path.endswith(names.HEADER_SUFFIX):
                 _check_conditional("delete_if", path)
                 with self._locked(path):
-                    _expect(path, token)
+                    disk.expect(path, token)
                     os.unlink(path)
             else:
-                _expect(path, token)  # so that a file that is another is not moved at all
-                _take_away(path, token)
-        except FileNotFoundError:
+                disk.expect(path, token)  # so that a file that is another is not moved at all
+                _take_away(path, token, self.sync)
+        except (FileNotFoundError, ConflictError):
+            if os.path.lexists(path):
+                return False
+            await self.flush(path)  # whoever deleted it may not have
             return True
-        except ConflictError:
-            return not os.path.lexists(path)
         self._flush_folder_of(path)
         return True
 
@@ -173,19 +192,18 @@ class LocalBackend(Backend):
     async def open_write(self, path: str, over: str | None = None) -> Upload:
         if over is None:
             return LocalUpload(path, self.sync)
-        temporary = _temporary_path(path)
+        temporary = names.temporary_path(path)
         return HiddenUpload(temporary, self.sync, partial(self._appear, temporary, path, over))
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
-        origin = os.path.realpath(source)  # a link to a symbolic link would be one more symbolic link
-        age_s = time.time() - os.stat(origin).st_mtime
-        if token is not None:
-            _expect(source, token)
-        if age_s < LINK_AGE_S_MIN or not self._link(origin, target):
-            self._copy_bytes(source, target)
+        """Copy the bytes, within the kernel: as a reflink, where the filesystem shares blocks until one is changed.
+
+        Never by a hard link: who opens the old name for writing would change the copy.
+        """
+        self._copy_bytes(source, target, token)
         try:
             if token is not None:
-                _expect(source, token)
+                disk.expect(source, token)
         except BaseException:
             disk.remove_if_there(target)
             raise
@@ -196,7 +214,7 @@ class LocalBackend(Backend):
             self._join(parts, target)
             self._flush_folder_of(target)
             return None
-        temporary = _temporary_path(target)
+        temporary = names.temporary_path(target)
         self._join(parts, temporary)
         return await self._appear(temporary, target, over)
 
@@ -247,7 +265,7 @@ class LocalBackend(Backend):
             os.rmdir(path)
             return
         lock = f"{path}/{names.LOCK_NAME}"
-        with record_lock(lock):
+        with record_lock(lock, until_s()):
             # who waits for it finds it gone and makes another; who came first has files in the folder
             if _holds_only_lock(path):
                 os.unlink(lock)
@@ -285,32 +303,22 @@ class LocalBackend(Backend):
         with contextlib.ExitStack() as stack:
             while True:
                 try:
-                    stack.enter_context(record_lock(lock))
+                    stack.enter_context(record_lock(lock, until_s()))
                     break
                 except FileNotFoundError:  # the folder was never made, or is just being removed
                     disk.make_folders(os.path.dirname(lock), self.sync)
             yield
 
-    def _link(self, source: str, target: str) -> bool:
-        disk.make_folders(os.path.dirname(target), self.sync)
-        try:
-            os.link(source, target)
-        except OSError as error:
-            if error.errno in _CANNOT_LINK:
-                return False
-            raise
-        if self.sync:
-            with disk.opened(target) as (descriptor, _status):
-                disk.flush(descriptor)  # whoever wrote it may not have
-        return True
-
-    def _copy_bytes(self, source: str, target: str) -> None:
-        with disk.opened(source) as (origin, status), disk.new_file(target, self.sync) as descriptor:
-            age_s = time.time() - status.st_mtime
-            if 0 <= age_s < DATE_TICK_S:
-                # else a write in place during the copy could leave the date, and so the token, as it is
-                time.sleep(DATE_TICK_S - age_s)
-            disk.copy_bytes(origin, descriptor, 0, os.fstat(origin).st_size)
+    def _copy_bytes(self, source: str, target: str, token: str | None) -> None:
+        with disk.opened(source) as (origin, status):
+            if token is not None:
+                disk.check_token(source, disk.token_of(origin, status), token)
+            with disk.new_file(target, self.sync) as descriptor:
+                # both dates are the filesystem's. A write in place during the copy must not leave the date, and so
+                # the token, as it is
+                if abs(os.fstat(descriptor).st_mtime - status.st_mtime) < DATE_TICK_S:
+                    time.sleep(DATE_TICK_S)
+                disk.copy_bytes(origin, descriptor, 0, os.fstat(origin).st_size)
 
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
@@ -327,36 +335,7 @@ def _check_conditional(verb: str, path: str) -> None:
         )
 
 
-def _expect(path: str, token: str) -> os.stat_result:
-    """The status of a file that must have `token`."""
-    try:
-        with disk.opened(path) as (descriptor, status):
-            found = disk.token_of(descriptor, status)
-    except FileNotFoundError:
-        raise ConflictError(f"{path!r} should have token {token}, but it is gone") from None
-    if found != token:
-        raise ConflictError(f"{path!r} should have token {token}; found {found}")
-    return status
-
-
-def _fill(descriptor: int, data: Buffer, date_ns: int) -> str:
-    """Write a header into its temporary file and date it; returns its token."""
-    disk.write_all(descriptor, [data])
-    os.utime(descriptor, ns=(date_ns, date_ns))
-    return disk.make_token(os.fstat(descriptor), data)
-
-
-def _temporary_path(path: str) -> str:
-    """A new name in the `$chunks` folder of a header, of a plain file or of the chunk itself."""
-    folder = os.path.dirname(path)
-    if path.endswith(names.HEADER_SUFFIX):
-        folder = names.chunks_folder(names.segment_of_header(path))
-    elif not folder.endswith(names.CHUNKS_SUFFIX):
-        folder = names.chunks_folder(path)
-    return f"{folder}/{names.TEMPORARY_PREFIX}{uuid.uuid4().hex}"
-
-
-def _take_away(path: str, token: str) -> None:
+def _take_away(path: str, token: str, sync: bool) -> None:
     """Remove a plain file if it has `token`, though its writers know of no lock.
 
     It is renamed away, compared, and linked back if it is another after all. A crash between the two leaves
@@ -372,26 +351,19 @@ def _take_away(path: str, token: str) -> None:
     if os.path.islink(path):
         os.unlink(path)  # a symbolic link is not changed in place, and a relative one breaks when it is moved
         return
-    away = _temporary_path(path)
-    folder = os.path.dirname(away)
-    try:
-        os.mkdir(folder)
-        is_folder_mine = True
-    except FileExistsError:
-        is_folder_mine = False
-    try:
+    away = names.temporary_path(path)
+    with disk.made_for_a_moment(os.path.dirname(away), sync):
         os.rename(path, away)
         try:
-            _expect(away, token)
+            disk.expect(away, token)
         except ConflictError:
             with contextlib.suppress(FileExistsError):  # somebody wrote a still newer one: that one stays
                 os.link(away, path)
+            if sync:
+                disk.flush_folder(os.path.dirname(path))  # its only durable name may be the one that goes now
             os.unlink(away)
             raise
         os.unlink(away)
-    finally:
-        if is_folder_mine:
-            disk.remove_folder_if_empty(folder)
 
 
 def _holds_only_lock(folder: str) -> bool:

@@ -101,7 +101,7 @@ class MemoryBackend(Backend):
                 raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
         return Listing(tuple(entries[path] for path in sorted(entries)), now)
 
-    async def now(self) -> float:
+    async def now(self, path: str) -> float:
         return time.time()
 
     async def create(self, path: str, data: Buffer) -> str:

@@ -2,18 +2,26 @@
 
 Java takes POSIX record locks, which `flock` does not see. A POSIX record lock excludes no other thread of its
 process and is lost when the process closes *any* descriptor of the file; a lock of the open file description
-(`F_OFD_SETLKW`) has neither fault and conflicts with both kinds.
+(`F_OFD_SETLK`) has neither fault and conflicts with both kinds.
+
+It is asked for again and again, because a request that waits in the kernel cannot be given up: whoever holds the lock
+may be stopped for ever.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
+import random
 import struct
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
+
+from rollingfs.errors import LockedError
 
 try:
     import fcntl
@@ -21,8 +29,13 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 HAS_RECORD_LOCKS = fcntl is not None
-_HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLKW")
+WAIT_S_MAX = 60.0
+"""A lock is waited for so long where the caller has no time of his own."""
+POLL_S_MIN = 0.0005
+POLL_S_MAX = 0.02
+_HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
 _LOCK_MODE = 0o666
+_BUSY = {errno.EAGAIN, errno.EACCES}
 
 # struct flock: type, whence, start, length, process id (which the kernel wants to be 0); "0q" pads its end
 _FLOCK_FORMAT = "hhqqi0q"
@@ -52,23 +65,31 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def record_lock(path: str) -> Iterator[None]:
+def record_lock(path: str, until_s: float | None = None) -> Iterator[None]:
     """Hold the exclusive lock of the file at `path`, which is made if it is missing.
 
     Nothing else may open that file: where only POSIX record locks exist, closing it loses the lock. It may be
     unlinked by who holds the lock; those who wait then begin again.
 
+    Parameters
+    ----------
+    until_s
+        When to give up, by the monotonic clock; by default after `WAIT_S_MAX`.
+
     Raises
     ------
+    LockedError
+        Another process, or thread, held it until then.
     FileNotFoundError
         The folder of the lock file is missing.
     OSError
         The system or the disk refuses the lock.
     """
-    with contextlib.nullcontext() if _HAS_OFD_LOCKS else _process_mutex:
+    wait = _Wait(path, until_s)
+    with contextlib.nullcontext() if _HAS_OFD_LOCKS else _mutex(wait):
         lock = _Lock()
         try:
-            lock.acquire(path)
+            lock.acquire(path, wait)
             yield
         finally:
             lock.release()
@@ -94,6 +115,43 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
     return guarded
 
 
+class _Wait:
+    """The pauses of one who waits for a lock, up to the end of his time."""
+
+    def __init__(self, path: str, until_s: float | None) -> None:
+        self._path = path
+        self._began_s = time.monotonic()
+        self._until_s = self._began_s + WAIT_S_MAX if until_s is None else until_s
+        self._pause_s = POLL_S_MIN
+
+    @property
+    def left_s(self) -> float:
+        return max(self._until_s - time.monotonic(), 0.0)
+
+    def pause(self) -> None:
+        if not self.left_s:
+            raise self.over()
+        time.sleep(min(self._pause_s * random.uniform(0.5, 1.5), self.left_s))
+        self._pause_s = min(2 * self._pause_s, POLL_S_MAX)
+
+    def over(self) -> LockedError:
+        waited_s = time.monotonic() - self._began_s
+        return LockedError(
+            f"another process (or thread) holds the lock {self._path}, for {waited_s:.1f} s so far; it may be stopped"
+        )
+
+
+@contextlib.contextmanager
+def _mutex(wait: _Wait) -> Iterator[None]:
+    mutex = _process_mutex  # a forked child has another
+    if not mutex.acquire(timeout=wait.left_s):
+        raise wait.over()
+    try:
+        yield
+    finally:
+        mutex.release()
+
+
 def _locks_of_thread() -> list[_Lock]:
     if not hasattr(_of_thread, "locks"):
         _of_thread.locks = []
@@ -109,11 +167,12 @@ class _Lock:
         self._locks = _locks_of_thread()
         self._locks.append(self)
 
-    def acquire(self, path: str) -> None:
+    def acquire(self, path: str, wait: _Wait) -> None:
         while True:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
             _held.add(self._descriptor)
-            _lock(self._descriptor)
+            while not _locks(self._descriptor):
+                wait.pause()
             if _is_still(self._descriptor, path):
                 return
             self._close()
@@ -142,11 +201,18 @@ def _unlock(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
 
-def _lock(descriptor: int) -> None:
-    if _HAS_OFD_LOCKS:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    else:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX)
+def _locks(descriptor: int) -> bool:
+    """Lock a file now; False if somebody else has it."""
+    try:
+        if _HAS_OFD_LOCKS:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        else:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise
+    return True
 
 
 def _is_still(descriptor: int, path: str) -> bool:

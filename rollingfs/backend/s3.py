@@ -74,7 +74,6 @@ class S3Backend(Backend):
         self._client = S3Client(fs, max_concurrency)
         self._folders = S3Folders(self._client)
         self.requests_max = self._client.requests_max
-        self._bucket_last = ""
 
     @property
     def fs(self) -> S3FileSystem:
@@ -182,9 +181,9 @@ class S3Backend(Backend):
         await self.stat(path)  # raises FileNotFoundError, unless
         raise NotADirectoryError(errno.ENOTDIR, f"{path!r} is a file, not a folder", path)
 
-    async def now(self) -> float:
-        """One HeadBucket of the bucket used last, or ListBuckets; even a refusal says what time it is."""
-        bucket = self._bucket_last
+    async def now(self, path: str) -> float:
+        """One HeadBucket, or ListBuckets at the top; even a refusal says what time it is."""
+        bucket, _ = self._split(path)
         with errors_of("asking the time of", bucket or "the store"):
             try:
                 if bucket:
@@ -362,7 +361,6 @@ class S3Backend(Backend):
         bucket: str
         key: str
         bucket, key = self.fs._find_bucket_key(path)
-        self._bucket_last = bucket or self._bucket_last
         return bucket, key
 
     def _object(self, path: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ _ABILITIES = (
     "requests_max",
     "date_step_s",
     "conflicts_are_final",
+    "shows_unflushed",
     "finishes_aside",
 )
 
@@ -92,14 +93,14 @@ class BackendWrapper(Backend):
 
     async def list(self, folder: str) -> Listing:
         listing: Listing = await self.call("list", folder)
-        return dataclasses.replace(listing, now=listing.now + self.shift_s)
+        return listing if listing.now is None else dataclasses.replace(listing, now=listing.now + self.shift_s)
 
     async def list_page(self, folder: str, place: str | None = None) -> Page:
         page: Page = await self.call("list_page", folder, *_given(place))
         return page
 
-    async def now(self) -> float:
-        now: float = await self.call("now")
+    async def now(self, path: str) -> float:
+        now: float = await self.call("now", path)
         return now + self.shift_s
 
     async def create(self, path: str, data: Buffer) -> str:
@@ -109,6 +110,9 @@ class BackendWrapper(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         new_token: str = await self.call("replace", path, data, token)
         return new_token
+
+    async def flush(self, path: str) -> None:
+        await self.call("flush", path)
 
     async def delete_if(self, path: str, token: str) -> bool:
         deleted: bool = await self.call("delete_if", path, token)

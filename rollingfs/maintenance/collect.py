@@ -114,16 +114,18 @@ class Collector:
 
     async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
         """The header, after merges and drops under way are finished, and what was dropped."""
-        header = (await self.committer.headers.load(path)).header
+        loaded = await self.committer.headers.load(path)
         if dry_run:
-            return header, Collected()
-        while header is not None and header.phase is Phase.MERGING:
-            await self.merges.resolve(path, header)
-            header = (await self.committer.headers.load(path)).header
+            return loaded.header, Collected()
+        while loaded.header is not None and loaded.header.phase is Phase.MERGING:
+            await self.merges.resolve(path, loaded.header)
+            loaded = await self.committer.headers.load(path)
+        header = loaded.header
         if header is not None and (header.merges or header.aborts):
             await self.merges.settle(path)
         if header is None or not header.drops:
             return header, Collected()
+        await self.committer.headers.secure(path, loaded)
         dropped = await self.surveyor.dropped(path, header, self.committer.now_ms())
         await self.committer.finish_drops(path, header)
         return header, report(dropped, DROPPED)
@@ -136,7 +138,7 @@ class Collector:
             try:
                 survey = await self.surveyor.look(folder)
                 dropped = await self._to_drop(survey) if dry_run else []
-                garbage = survey.garbage(grace_s, uploads)
+                garbage = survey.garbage(grace_s, await self._now(folder, survey, uploads), uploads)
                 if dry_run:
                     return Collected.of([garbage.without(dropped).report(folder), report(dropped, DROPPED)])
                 if not garbage:
@@ -152,13 +154,19 @@ class Collector:
             await self.committer.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{folder}: who refers to it changed {LOOKS_MAX} times; nothing was deleted, try again")
 
+    async def _now(self, folder: str, survey: Survey, uploads: Sequence[PendingUpload]) -> float:
+        """The store's clock at a look, asked for where its listing does not tell it and an age is to be judged."""
+        if survey.now is not None or not (uploads or survey.loose()):
+            return survey.now or 0.0
+        return await self.backend.now(folder)
+
     async def _uploads_alone(
         self, uploads: Sequence[PendingUpload], folder: str, grace_s: float, dry_run: bool
     ) -> Collected:
         """Collect the unfinished uploads of a folder that has no files, which on an object store is none."""
         if not uploads:
             return Collected()
-        now = await self.backend.now()
+        now = await self.backend.now(folder)
         old = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
         garbage = Garbage((), old, len(uploads) - len(old))
         if not dry_run:
@@ -262,7 +270,7 @@ class Collector:
             info = await self.backend.stat(path)
         except FileNotFoundError:
             return Collected()
-        if not names_file(header, info) or not is_old(await self.backend.now(), info.modified, grace_s):
+        if not names_file(header, info) or not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
         if not dry_run and not await delete_shadowed(self.committer, path, header.adopted):
             return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
@@ -289,7 +297,7 @@ class Collector:
         if not can or not await self._is_empty(folder, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)
-        if not is_old(await self.backend.now(), info.modified, grace_s):
+        if not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
         if would_go is not None:
             return report([info], TOMBSTONE)

@@ -37,7 +37,8 @@ def why(path: str) -> str:
 def is_old(now: float, since: float, grace_s: float) -> bool:
     """Whether something of the time `since` is as old as the grace, by the clock of the store (seconds since 1970).
 
-    S3 tells its time (the `Date` of an answer) in whole seconds: what was just written may seem to lie ahead of it.
+    What seems to lie ahead of that clock is young: how old it is, nobody knows. S3 tells its time (the `Date` of an
+    answer) in whole seconds, so that it may be what was just written.
     """
     return max(0.0, now - since) >= grace_s
 

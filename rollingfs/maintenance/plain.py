@@ -223,7 +223,7 @@ class PlainCopies:
             copy = await self.files.stat(path)
             if base.header is None or copy is None or shadow(copy) != file or names_file(base.header, copy):
                 return None
-            await let_pass(self.committer, file)
+            await let_pass(self.committer, path, file)
             return replace(base.header, adopted=file)
 
         await self.committer.commit(path, step, fresh=True)

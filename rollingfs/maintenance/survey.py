@@ -56,8 +56,8 @@ class Survey:
     pins: tuple[PinFile, ...]
     files: tuple[FileInfo, ...]
     """Chunks, pages and leftovers; neither pins nor what rollingfs does not know."""
-    now: float
-    """The store's own clock, seconds since 1970."""
+    now: float | None
+    """The store's own clock, seconds since 1970, if its listing tells it."""
 
     @property
     def itself(self) -> Referrer:
@@ -96,13 +96,19 @@ class Survey:
             and (found.pin.target == self.segment or not known[found.pin.target].files)
         ]
 
-    def garbage(self, grace_s: float, uploads: Sequence[PendingUpload] = ()) -> Garbage:
-        """What nobody refers to and is older than the grace; of unfinished uploads, those as old."""
+    def loose(self) -> list[FileInfo]:
+        """What nobody refers to, however young."""
         blocked, named = self.blocked_until(), self.named
-        loose = [info for info in self.files if info.path not in named and info.modified > blocked]
-        loose += self.discharged()
-        old = tuple(info for info in loose if is_old(self.now, info.modified, grace_s))
-        abandoned = tuple(upload for upload in uploads if is_old(self.now, upload.began, grace_s))
+        return [info for info in self.files if info.path not in named and info.modified > blocked] + self.discharged()
+
+    def garbage(self, grace_s: float, now: float, uploads: Sequence[PendingUpload] = ()) -> Garbage:
+        """What nobody refers to and is older than the grace; of unfinished uploads, those as old.
+
+        `now` is the store's own clock, seconds since 1970.
+        """
+        loose = self.loose()
+        old = tuple(info for info in loose if is_old(now, info.modified, grace_s))
+        abandoned = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
         return Garbage(old, abandoned, len(loose) - len(old) + len(uploads) - len(abandoned))
 
     def blocked_until(self) -> float:
@@ -140,7 +146,8 @@ class Surveyor:
         referrers = [await self.referrer(folder, segment, own)]
         for path in paths:
             if path != segment:
-                referrers.append(await self.referrer(folder, path, await self.headers.load(path)))
+                # what it does not refer to may be deleted. The own header is committed anew before
+                referrers.append(await self.referrer(folder, path, await self.headers.load_durable(path)))
         files = tuple(info for info in listing.entries if _is_ours(info))
         return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
 

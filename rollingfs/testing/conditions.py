@@ -84,8 +84,20 @@ class Conditions(Subject):
             run(backend, backend.stat(path)).modified,
             next(entry.modified for entry in listing.entries if entry.path == path),
         ]
-        for now in (run(backend, backend.now()), listing.now):
-            assert all(abs(now - date) < CLOCK_SLACK_S for date in dates)
+        for now in (run(backend, backend.now(path)), listing.now):
+            assert now is None or all(abs(now - date) < CLOCK_SLACK_S for date in dates)
+        assert {entry.path for entry in run(backend, backend.list(folder)).entries} <= {
+            path,
+            f"{folder}/segment$chunks",
+        }
+
+    def test_flushing_what_was_seen_changes_nothing(self, backend: Backend, folder: str) -> None:
+        path = f"{folder}/segment$header"
+        token = run(backend, backend.create(path, b"x"))
+        for seen in (path, f"{folder}/other$header", f"{folder}/nowhere/segment$header"):
+            run(backend, backend.flush(seen))
+        assert run(backend, backend.read(path)).token == token
+        assert not run(backend, backend.is_folder(f"{folder}/nowhere"))
 
     def test_create_makes_parents_and_is_refused_over_a_file(self, backend: Backend, folder: str) -> None:
         path = f"{folder}/new/deeper/segment$header"

@@ -228,3 +228,97 @@ def test_an_odd_name_deletes_no_other_file(tmp_path: Path) -> None:
     backend = GenericBackend(LocalFileSystem(), single_writer=True)
     run(backend, backend.delete([f"{tmp_path}/a*", f"{tmp_path}/a[bc]"]))
     assert sorted(os.listdir(tmp_path)) == ["ab", "ac"]
+
+
+class BrokenOff(LocalFileSystem):
+    """A filesystem whose next write is broken off in the middle, or after so many moves refuses to move."""
+
+    cachable = False
+    breaks = False
+    moves_left = 1000
+
+    def pipe_file(self, path: str, value: bytes, *args: Any, **options: Any) -> None:
+        if not self.breaks:
+            super().pipe_file(path, value, *args, **options)
+            return
+        super().pipe_file(path, value[: len(value) // 2])
+        raise OSError(28, "No space left on device")
+
+    def mv(self, path1: str, path2: str, *args: Any, **options: Any) -> None:
+        if not self.moves_left:
+            raise OSError("Operation unsupported")
+        self.moves_left -= 1
+        super().mv(path1, path2, *args, **options)
+
+
+def test_a_replace_that_is_broken_off_leaves_the_old_header_and_no_reader_meets_half_of_the_new(tmp_path: Path) -> None:
+    fs = BrokenOff()
+    backend = GenericBackend(fs, single_writer=True)
+    header = f"{tmp_path}/x$header"
+    token = run(backend, backend.create(header, b"the old header"))
+    for _ in range(2):
+        fs.breaks = True
+        with pytest.raises(OSError, match="No space left"):
+            run(backend, backend.replace(header, b"the new header", token))
+        fs.breaks = False
+        assert Path(header).read_bytes() == b"the old header"
+    run(backend, backend.replace(header, b"the new header", token))
+    assert Path(header).read_bytes() == b"the new header"
+
+
+def test_a_header_is_never_open_for_writing_under_its_own_name(tmp_path: Path) -> None:
+    header, fs = f"{tmp_path}/x$header", BrokenOff()
+    backend = GenericBackend(fs, single_writer=True)
+    token = run(backend, backend.create(header, b"old"))
+    with open(header, "rb") as reader:  # it goes on with the file that it has opened
+        run(backend, backend.replace(header, b"newer", token))
+        assert reader.read() == b"old"
+    assert [entry.path for entry in run(backend, backend.list(f"{tmp_path}/x$chunks")).entries] == []
+
+
+@pytest.mark.parametrize("moves", [0, 1])
+def test_a_server_that_cannot_move_is_written_in_place_unless_it_could_before(
+    tmp_path: Path, moves: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = BrokenOff()
+    fs.moves_left = moves
+    backend = GenericBackend(fs, single_writer=True)
+    header = f"{tmp_path}/x$header"
+    token = run(backend, backend.create(header, b"old"))
+    if moves:
+        with pytest.raises(OSError, match="unsupported"):
+            run(backend, backend.replace(header, b"new", token))
+        assert Path(header).read_bytes() == b"old"
+        return
+    token = run(backend, backend.replace(header, b"new", token))
+    assert Path(header).read_bytes() == b"new"
+    assert len(caplog.records) == 1  # said once
+    assert "overwritten" in caplog.text
+    assert os.listdir(tmp_path / "x$chunks") == []
+
+
+def test_now_is_the_date_of_a_new_file_and_nothing_is_left_of_it(tmp_path: Path) -> None:
+    class Yesterday(LocalFileSystem):
+        cachable = False
+
+        def info(self, path: str, **options: Any) -> dict[str, Any]:
+            info = super().info(path, **options)
+            return {**info, "mtime": info["mtime"] - 86_400}
+
+    backend = GenericBackend(Yesterday(), single_writer=True)
+    run(backend, backend.write(f"{tmp_path}/chunk", [b"x"]))
+    now = run(backend, backend.now(f"{tmp_path}/log"))
+    assert abs(now - run(backend, backend.stat(f"{tmp_path}/chunk")).modified) < 600
+    assert os.listdir(tmp_path) == ["chunk"]
+
+
+def test_without_dates_the_time_stands_still_and_who_only_reads_writes_nothing() -> None:
+    class Undated(MemoryFileSystem):
+        def info(self, path: str, **options: Any) -> dict[str, Any]:
+            return {**super().info(path, **options), "created": None}
+
+    fs = Undated(global_store=False, skip_instance_cache=True)
+    backend = GenericBackend(fs, single_writer=True)
+    assert run(backend, backend.now("/log")) == 0.0 == run(backend, backend.now("/log"))
+    fs.pipe_file = None  # type: ignore[method-assign]
+    assert run(backend, GenericBackend(fs).now("/log")) > 0.0

@@ -20,7 +20,7 @@ import pytest
 from rollingfs import names
 from rollingfs.backend import disk, local, record_lock
 from rollingfs.backend.contract import Backend, Part
-from rollingfs.backend.local import LINK_AGE_S_MIN, LocalBackend
+from rollingfs.backend.local import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, Factory, run
 from tests.servers import require
@@ -319,6 +319,9 @@ def _inode(path: str | Path) -> int:
 
 def test_file_and_folders_are_flushed(backend: LocalBackend, tmp_path: Path, flushed: list[int]) -> None:
     header, chunks = f"{tmp_path}/new/x$header", f"{tmp_path}/new/x$chunks"
+    run(backend, backend.create(f"{tmp_path}/before$header", b"x"))
+    assert _inode(tmp_path.parent) in flushed  # the folders above, once
+    flushed.clear()
     token = run(backend, backend.create(header, b"x"))
     assert flushed == [_inode(tmp_path), _inode(tmp_path / "new"), _inode(header), _inode(tmp_path / "new")]
     flushed.clear()
@@ -557,55 +560,44 @@ def test_no_descriptor_is_left_open(backend: LocalBackend, header: str, tmp_path
 # -- copies, conditional deletes --------------------------------------------------------------------------------
 
 
+HOUR_S = 3600
+
+
 def _aged(path: Path, data: bytes, age_s: float) -> str:
     path.write_bytes(data)
     os.utime(path, (time.time() - age_s,) * 2)
     return str(path)
 
 
-def test_an_old_file_is_linked_and_the_chunk_is_young(backend: LocalBackend, tmp_path: Path) -> None:
-    source = _aged(tmp_path / "plain", b"old", LINK_AGE_S_MIN + 60)
+@pytest.mark.parametrize("age_s", [0, HOUR_S / 2, 48 * HOUR_S])
+@pytest.mark.parametrize("mode", ["ab", "wb", "r+b"])
+def test_a_copy_is_young_and_not_changed_by_who_writes_to_the_old_name(
+    backend: LocalBackend, tmp_path: Path, age_s: float, mode: str
+) -> None:
+    source = _aged(tmp_path / "plain", b"as adopted", age_s)
     target = f"{tmp_path}/plain$chunks/chunk"
     before = run(backend, backend.stat(source))
-    run(backend, backend.copy(source, target, before.token))
-    assert os.path.samefile(source, target)
-    assert run(backend, backend.stat(source)) == before
-    listing = run(backend, backend.list(f"{tmp_path}/plain$chunks"))
-    assert listing.now - listing.entries[0].modified < 600  # else collection would take it
-
-
-def test_a_young_file_is_copied_since_its_writer_may_go_on(backend: LocalBackend, tmp_path: Path) -> None:
-    source = _aged(tmp_path / "plain", b"young", LINK_AGE_S_MIN - 60)
-    target = f"{tmp_path}/plain$chunks/chunk"
-    run(backend, backend.copy(source, target, run(backend, backend.stat(source)).token))
-    with open(source, "ab") as file:
-        file.write(b" and more")
-    assert Path(target).read_bytes() == b"young"
-
-
-def test_where_links_are_refused_the_bytes_are_copied(
-    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = _aged(tmp_path / "plain", b"old", LINK_AGE_S_MIN + 60)
-
-    def refuse(*_args: Any) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    run(backend, backend.copy(source, f"{tmp_path}/plain$chunks/chunk"))
-    assert not os.path.samefile(source, f"{tmp_path}/plain$chunks/chunk")
-    assert (tmp_path / "plain$chunks/chunk").read_bytes() == b"old"
+    with open(source, "r+b") as held:  # by a program that goes on writing
+        run(backend, backend.copy(source, target, before.token))
+        assert run(backend, backend.stat(source)) == before
+        with open(source, mode) as file:
+            file.write(b"by another program")
+        held.write(b"and this")
+    assert Path(target).read_bytes() == b"as adopted"
+    assert os.stat(target).st_nlink == 1
+    info = run(backend, backend.stat(target))
+    assert run(backend, backend.now(target)) - info.modified < 600  # else collection would take it
 
 
 def test_a_symbolic_link_is_copied_as_the_file_it_names(backend: LocalBackend, tmp_path: Path) -> None:
-    _aged(tmp_path / "real", b"old", LINK_AGE_S_MIN + 60)
+    _aged(tmp_path / "real", b"old", 2 * HOUR_S)
     (tmp_path / "plain").symlink_to("real")
     run(backend, backend.copy(f"{tmp_path}/plain", f"{tmp_path}/plain$chunks/chunk"))
     assert not os.path.islink(tmp_path / "plain$chunks/chunk")
     assert (tmp_path / "plain$chunks/chunk").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("age_s", [0, LINK_AGE_S_MIN + 60])
+@pytest.mark.parametrize("age_s", [0, 2 * HOUR_S])
 def test_a_source_that_changes_during_the_copy_leaves_nothing(
     backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: float
 ) -> None:
@@ -621,6 +613,40 @@ def test_a_source_that_changes_during_the_copy_leaves_nothing(
     with pytest.raises(ConflictError):
         run(backend, backend.copy(source, f"{tmp_path}/plain$chunks/chunk", token))
     assert os.listdir(tmp_path / "plain$chunks") == []
+
+
+def test_a_write_in_the_middle_of_a_copy_leaves_nothing(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place, of the same length, and beyond what the token looks at."""
+    source = _aged(tmp_path / "plain", bytes(100_000), 2 * HOUR_S)
+    token = run(backend, backend.stat(source)).token
+    real_copy = disk.copy_bytes
+
+    def torn(origin: int, target: int, start: int, end: int) -> None:
+        real_copy(origin, target, start, end // 2)
+        with open(source, "r+b") as file:
+            file.seek(1000)
+            file.write(b"changed")
+        real_copy(origin, target, end // 2, end)
+
+    monkeypatch.setattr(disk, "copy_bytes", torn)
+    with pytest.raises(ConflictError):
+        run(backend, backend.copy(source, f"{tmp_path}/plain$chunks/chunk", token))
+    assert os.listdir(tmp_path / "plain$chunks") == []
+
+
+@pytest.mark.parametrize("machine_s", [0.0, 10.0**9, 10.0**10])
+def test_a_copy_of_what_was_just_written_waits_for_the_dates_to_go_on_whatever_time_the_machine_has(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_s: float
+) -> None:
+    slept: list[float] = []
+    (tmp_path / "plain").write_bytes(b"just now")
+    monkeypatch.setattr(time, "time", lambda: machine_s)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(local, "DATE_TICK_S", 60.0)
+    run(backend, backend.copy(f"{tmp_path}/plain", f"{tmp_path}/plain$chunks/chunk"))
+    assert slept == [60.0]
 
 
 def test_bytes_are_copied_where_the_kernel_cannot(

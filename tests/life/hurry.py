@@ -74,7 +74,8 @@ class Hurried(BackendWrapper):
         """An answer, its dates hurried."""
         if isinstance(answer, Listing):
             entries = tuple(self.hurried(entry) for entry in answer.entries)
-            return Listing(entries, self.hurry.of(answer.now) + self.hurry.jumped_s)
+            now = None if answer.now is None else self.hurry.of(answer.now) + self.hurry.jumped_s
+            return Listing(entries, now)
         if isinstance(answer, Blob) or (isinstance(answer, FileInfo) and answer.modified):
             return dataclasses.replace(answer, modified=self.hurry.of(answer.modified))
         return answer

@@ -333,7 +333,7 @@ def check_content(place: Place, fs: Any) -> None:
 
 def check_no_orphans(place: Place, fs: Any, age_s: float) -> None:
     """After collection, no file in any chunk folder that was as old before it is named by nobody."""
-    now = fs._bridge.run(fs._backend.now())
+    now = fs._bridge.run(fs._backend.now(place.folder))
     for _ in range(PASSES):
         collected = fs.collect(place.folder, recursive=True)
         assert collected.failures == ()

@@ -1,0 +1,158 @@
+"""A lock that another process holds for too long: the commit's deadline holds, and the error says what holds it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, names
+from rollingfs.backend import record_lock
+from rollingfs.backend.local import LocalBackend
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, LockedError
+from rollingfs.runtime import SyncRuntime, drive
+
+WAIT_S = 60
+TIMEOUT_S = 0.5
+
+
+def _new_fs(timeout_s: float = TIMEOUT_S) -> RollingFileSystem:
+    return RollingFileSystem("file", skip_instance_cache=True, commit_timeout_s=timeout_s, sync=False)
+
+
+def _append_and_stop(path: str, pipe: Any) -> None:
+    """Append; the process is stopped within the replacement of the header, under the lock."""
+    fs = _new_fs(WAIT_S)
+    rename = os.rename
+
+    def stopping(source: str, target: str) -> None:
+        if target == names.header_path(path):
+            pipe.send("about to rename")
+            os.kill(os.getpid(), signal.SIGSTOP)
+        rename(source, target)
+
+    os.rename = stopping  # type: ignore[assignment]
+    pipe.send(fs.append(path, b"by the stopped one"))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    path = f"{tmp_path}/log"
+    _new_fs().pipe_file(path, b"before ")
+    return path
+
+
+@pytest.fixture
+def stopped(log: str) -> Any:
+    """A writer that is stopped under the lock, and the pipe on which it says that it has appended."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_append_and_stop, args=(log, there), daemon=True)
+    process.start()
+    assert here.poll(WAIT_S)
+    here.recv()
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    yield process, here
+    process.kill()
+    process.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="needs waitid")
+def test_a_commit_gives_up_on_a_stopped_writer_at_its_deadline_and_says_what_holds_the_lock(
+    log: str, stopped: Any
+) -> None:
+    process, pipe = stopped
+    fs = _new_fs()
+    with pytest.raises(CommitTimeoutError, match=r"another process .* holds the lock .*nothing was written") as caught:
+        fs.append(log, b"refused")
+    assert names.lock_path(names.header_path(log)) in str(caught.value)
+    assert fs.cat_file(log) == b"before "
+    os.kill(process.pid, signal.SIGCONT)
+    assert pipe.poll(WAIT_S)
+    pipe.recv()
+    fs.append(log, b" and after")
+    assert fs.cat_file(log) == b"before by the stopped one and after"
+
+
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="needs waitid")
+def test_a_commit_waits_for_a_writer_that_goes_on_before_its_deadline(log: str, stopped: Any) -> None:
+    process, pipe = stopped
+    fs, errors = _new_fs(WAIT_S), []
+
+    def append() -> None:
+        try:
+            fs.append(log, b" and after")
+        except OSError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    os.kill(process.pid, signal.SIGCONT)
+    assert pipe.poll(WAIT_S)
+    pipe.recv()
+    thread.join(WAIT_S)
+    assert errors == []
+    assert fs.cat_file(log) == b"before by the stopped one and after"
+
+
+def test_a_delete_and_a_removal_do_not_wait_for_ever_either(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_lock, "WAIT_S_MAX", 0.05)
+    backend, header = LocalBackend(), names.header_path(log)
+    token = drive(backend.read(header)).token
+    chunks = names.chunks_folder(log)
+    with record_lock.record_lock(names.lock_path(header)):
+        with pytest.raises(LockedError, match="holds the lock"):
+            drive(backend.delete_if(header, token))
+        with pytest.raises(LockedError, match="holds the lock"):
+            drive(backend.remove_folder(chunks))
+    assert drive(backend.delete_if(header, token))
+
+
+@pytest.mark.parametrize("has_ofd_locks", [True, False])
+def test_the_time_of_a_call_bounds_its_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ofd_locks: bool
+) -> None:
+    if has_ofd_locks and not record_lock._HAS_OFD_LOCKS:
+        pytest.skip("this system has no locks of open file descriptions")
+    monkeypatch.setattr(record_lock, "_HAS_OFD_LOCKS", has_ofd_locks)
+    backend, header = LocalBackend(), f"{tmp_path}/x$header"
+    token = drive(backend.replace(header, b"old", drive(backend.create(header, b"x"))))
+    errors: list[BaseException] = []
+
+    def replace() -> None:
+        try:
+            drive(SyncRuntime().limit(backend.replace(header, b"new", token), 0.05))
+        except LockedError as error:
+            errors.append(error)
+
+    with record_lock.record_lock(names.lock_path(header)):
+        thread = threading.Thread(target=replace)
+        thread.start()
+        thread.join(WAIT_S)
+    assert len(errors) == 1
+    assert drive(backend.read(header)).data == b"old"
+    assert record_lock._held == set()
+
+
+def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that was lost is not forgotten over a lock that is held later."""
+    fs = _new_fs()
+    real = LocalBackend.replace
+    tries: list[str] = []
+
+    async def replace(self: LocalBackend, path: str, data: Any, token: str) -> str:
+        if path == names.header_path(log):  # not that of the probe
+            tries.append(path)
+        if tries == [path]:
+            raise OSError(5, "injected: nobody knows what became of it")
+        return await real(self, path, data, token)
+
+    monkeypatch.setattr(LocalBackend, "replace", replace)
+    with record_lock.record_lock(names.lock_path(names.header_path(log))), pytest.raises(AppendOutcomeUnknown):
+        fs.append(log, b"unknown")
+    assert len(tries) > 1
