@@ -22,8 +22,9 @@ def is_one(paths: Path | Sequence[Path]) -> TypeGuard[Path]:
 
 def as_list(paths: Path | Sequence[Path]) -> list[str]:
     """One path or several, as a list."""
-    listed = [paths] if is_one(paths) else list(paths)
-    return [stringify_path(path) for path in listed]
+    if isinstance(paths, str | os.PathLike):
+        return [stringify_path(paths)]
+    return [stringify_path(path) for path in paths]
 
 
 def is_pattern(paths: Path | Sequence[Path]) -> bool:
@@ -52,12 +53,14 @@ def targets(
     is_literal
         Whether `named` is the name of something; fsspec takes what has a name like a pattern for one.
     """
-    into = (
-        (is_folder or trailing_sep(target)) and not trailing_sep(as_list(named)[0]) if is_literal else len(sources) == 1
-    )
-    found: list[str] = other_paths(
-        sources, stringify_path(target), exists=is_one(named) and into, flatten=not is_one(named)
-    )
+    if not sources:
+        return []
+    if is_literal:
+        into = (is_folder or trailing_sep(target)) and not trailing_sep(as_list(named)[0])
+    else:
+        into = len(sources) == 1
+    one = is_one(named)
+    found: list[str] = other_paths(sources, stringify_path(target), exists=one and into, flatten=not one)
     return found
 
 

@@ -144,7 +144,7 @@ class Reading:
             found = [path for path, is_dir in zip(found, folders, strict=True) if not is_dir]
         if is_folder is None:
             is_folder = await self.isdir(stringify_path(target))
-        return found, targets(found, named, target, is_folder=is_folder, is_literal=is_literal) if found else []
+        return found, targets(found, named, target, is_folder=is_folder, is_literal=is_literal)
 
     async def du(
         self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: Any
