@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
@@ -25,7 +25,15 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     With `follow` it waits for more until the segment is sealed; without, it ends where the segment ended at the first
     look. While nothing comes it asks with one conditional request a poll, more and more rarely.
 
-    Made by ``segment.tail()``. `position` is the segment offset of the next byte.
+    Made by ``segment.tail()``.
+
+    Attributes
+    ----------
+    position : int or None
+        The segment offset of the next byte; None before the first look, if it was not given.
+    pause : callable
+        Called with the seconds to wait between two polls of a blocking reader, `time.sleep` by default. What it raises
+        ends the waiting.
 
     Parameters
     ----------
@@ -66,6 +74,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         self._bridge = bridge
         self.path = path
         self.position = offset
+        self.pause: Callable[[float], None] = time.sleep
         self._segment = segment
         self._follow = follow
         self._poll_s_min = poll_s_min
@@ -84,7 +93,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
 
     def __next__(self) -> bytes:
         while (piece := self._bridge.run(self._piece())) == b"":
-            time.sleep(self._next_pause_s())
+            self.pause(self._next_pause_s())
         if piece is None:
             raise StopIteration
         self._pause_s = self._poll_s_min
