@@ -22,7 +22,7 @@ from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.clock import Clock
 from rollingfs.handle import Segment
 from rollingfs.methods import Methods
-from rollingfs.options import Target, make_policy, refuse_unknown, take_target_options
+from rollingfs.options import Target, make_policy, take_store_options
 from rollingfs.policy import RollingPolicy
 from rollingfs.reader import ReadFile
 from rollingfs.stream import Stream
@@ -69,7 +69,8 @@ class RollingFileSystem(Methods, ChainedFileSystem):
     target_protocol
         Of the filesystem below: ``"s3"``, ``"file"``, ``"memory"``, ...
     target_options
-        Its options. They may also stand under its name, as in ``s3={"anon": True}``.
+        Its options. They may also stand under its name, as in ``s3={"anon": True}``, or by themselves, as in
+        ``anon=True``, where the filesystem below lies over no other.
     fs
         The filesystem below itself; it is not altered.
     backend
@@ -100,7 +101,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         No target, or more than one; a policy or a tuning out of range; more `max_concurrency` than the connections
         (``config_kwargs={"max_pool_connections": ...}``) that the target is given.
     TypeError
-        An unknown option.
+        An option that neither rolling nor the target has, or that both have and either may be meant.
     ImportError
         The target is S3 and s3fs is not installed.
     """
@@ -140,12 +141,12 @@ class RollingFileSystem(Methods, ChainedFileSystem):
     ) -> None:
         if target_protocol is None and fs is None and backend is None:
             target_protocol = self.target_default
-        nested = take_target_options(target_protocol, options)
-        refuse_unknown(options, OPTIONS, target_protocol)
+        shared = {"max_concurrency": max_concurrency}
+        store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
         self._tuning = Tuning(max_concurrency, prefetch, max_memory)
         target = Target(
             target_protocol,
-            {**(target_options or {}), **nested},
+            store_options,
             fs,
             backend,
             sync=sync,
