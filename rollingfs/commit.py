@@ -26,12 +26,14 @@ from rollingfs.clock import Clock, Moment
 from rollingfs.codec import format_header
 from rollingfs.drops import clear_drops
 from rollingfs.errors import (
+    TELLING,
     AppendInterrupted,
     AppendOutcomeUnknown,
     CommitTimeoutError,
     ConflictError,
     CorruptHeaderError,
     RollingError,
+    not_committed,
 )
 from rollingfs.header import AGE_S_MAX, Drop, Header, Mark
 from rollingfs.headers import Headers, Loaded
@@ -54,8 +56,6 @@ ATTEMPT_SHARE = 1 / 3
 PROBES_MAX = 5
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ENOTDIR}
 """Errors that resending the same bytes will not mend."""
-_TELLING = (RollingError, FileNotFoundError, FileExistsError)
-"""Errors that say by themselves that nothing was written."""
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer."""
 
@@ -220,11 +220,9 @@ class Committer:
         except KeyboardInterrupt as interrupt:
             raise await self._interrupted(path, attempt, interrupt) from interrupt
         except OSError as error:
-            if attempt.count or isinstance(error, _TELLING):
+            if attempt.count or isinstance(error, TELLING):
                 raise
-            raise OSError(
-                error.errno or errno.EIO, f"{path}: nothing was committed: {error.strerror or error}"
-            ) from error
+            raise not_committed(error, path) from error
         finally:
             own = [*attempt.uploads.values(), *attempt.renewed.values()]
             await self.chunks.discard_unnamed(path, own, attempt.named)
@@ -313,7 +311,7 @@ class Committer:
             if refusals >= REFUSALS_MAX and doubts:
                 raise self._unknown(path, "the store refuses now, but an earlier request may still arrive") from cause
             if refusals >= REFUSALS_MAX:
-                raise cause
+                raise not_committed(cause, path) if isinstance(cause, OSError) else cause from cause
             self._check_time(path, attempt, settled=False, cause=cause)
 
     async def _without_page(self, path: str, base: Loaded, attempt: Attempt, gone: PageGoneError) -> Loaded:

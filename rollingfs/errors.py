@@ -7,6 +7,8 @@ fsspec expect builtins only.
 
 from __future__ import annotations
 
+import errno
+
 
 class RollingError(OSError):
     """Base of all errors that are rollingfs' own."""
@@ -82,3 +84,25 @@ class AppendInterrupted(KeyboardInterrupt):
 
 class CommitTimeoutError(RollingError, TimeoutError):
     """Others replaced the header until `commit_timeout_s` had passed, or it could not be read. Nothing was written."""
+
+
+TELLING = (RollingError, FileNotFoundError, FileExistsError)
+"""Errors that say by themselves that nothing was written."""
+NOT_COMMITTED = "nothing was committed"
+
+
+def not_committed(error: OSError, path: str) -> OSError:
+    """What to raise for a failure of the store before, or instead of, the commit to a segment: with path and outcome.
+
+    Parameters
+    ----------
+    path
+        The segment.
+    """
+    why = error.strerror or str(error)
+    if why.startswith(NOT_COMMITTED):
+        return error
+    # the segment's own files are no names for users; another file, as one that is read from, is
+    if isinstance(error.filename, str) and not error.filename.startswith(path):
+        why = f"{why}: {error.filename!r}"
+    return OSError(error.errno or errno.EIO, f"{NOT_COMMITTED}: {why}", path)

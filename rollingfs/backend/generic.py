@@ -190,8 +190,8 @@ class GenericBackend(Backend):
     def _check_single_writer(self, verb: str, path: str) -> None:
         if not self.can_write:
             raise UnsafeBackendError(
-                f"{verb} of {path!r} refused: {type(self.fs).__name__} has no atomic writes; "
-                "if nobody else ever writes these segments, say so with single_writer=True"
+                f"{names.shown(path)}: this store has no atomic writes, so nothing was written; "
+                "if nobody else ever writes here, say so with single_writer=True"
             )
 
     def _forget(self, path: str) -> None:
