@@ -15,7 +15,7 @@ from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 from fsspec.utils import stringify_path
 
-from rollingfs import names
+from rollingfs import arguments, names
 from rollingfs.backend.contract import Backend
 from rollingfs.bridge import Bridge
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
@@ -281,9 +281,11 @@ class RollingFileSystem(Methods, ChainedFileSystem):
                 tuning=tuning,
             )
         if tuning != self._tuning:
-            raise ValueError(f"max_concurrency, prefetch and max_memory are for reading, not for mode {mode!r}")
+            raise ValueError(f"{path}: max_concurrency, prefetch and max_memory are for reading, not for mode {mode!r}")
         if mode not in WRITE_MODES:
-            raise ValueError(f"mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
+            raise ValueError(f"{path}: mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
+        path = self._verbs.to_write(path)
+        arguments.check_attrs(path, attrs)
         return WriteFile(self, self._client, self._bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs)
 
     def segment(self, path: str) -> Segment:

@@ -137,7 +137,9 @@ class Folders:
         else:
             return
         if not recursive:
-            raise IsADirectoryError(errno.EISDIR, "It is a folder: remove it with recursive=True", path)
+            raise IsADirectoryError(
+                errno.EISDIR, "It is a folder, and still there: remove it with recursive=True", path
+            )
         await self._delete_tree(path, depth_max)
 
     async def delete_all(self, paths: Iterable[str], *, recursive: bool, depth_max: int | None) -> None:
@@ -215,7 +217,7 @@ class Folders:
 
     async def _move_tree(self, source: str, target: str) -> None:
         if target.startswith(f"{source}/"):
-            raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}")
+            raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
         scans = await self.listings.tree(source, hidden=True)
         for folder in scans:
             await self.make_all(target + folder[len(source) :], exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rollingfs import transitions
+from rollingfs import arguments, transitions
 from rollingfs.bridge import Bridge
 from rollingfs.chunk_list import ChunkList
 from rollingfs.chunks import Staged
@@ -90,9 +90,7 @@ class Segment(Upkeep):
     def _keep(self, view: View) -> None:
         bound = self._view.header
         if bound is not None and (view.header is None or view.header.segment != bound.segment):
-            raise FileNotFoundError(
-                2, "The segment that this handle was opened on is gone; another has its name", self.path
-            )
+            raise FileNotFoundError(2, transitions.GONE, self.path)
         self._view = view
 
     def _advance(self) -> None:
@@ -109,7 +107,7 @@ class Segment(Upkeep):
         self, expected_offset: int | None = None, expected_attrs: Mapping[str, str | None] | None = None
     ) -> Guard:
         segment = self._view.header.segment if self._view.header is not None else None
-        return Guard(segment, self._held, expected_offset, expected_attrs or {})
+        return arguments.guard(self.path, expected_offset, expected_attrs, segment=segment, epoch=self._held)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -183,6 +181,7 @@ class Segment(Upkeep):
             Whether it took place cannot be said.
         """
         guard = self._guard(expected_offset, expected_attrs)
+        arguments.check_attrs(self.path, attrs)
         # uploads are a call of their own, which Ctrl-C cancels with nothing committed
         waits = not is_small(data)
         taken = self._bridge.run(self._to_take(data, guard), waits=waits)
@@ -196,6 +195,7 @@ class Segment(Upkeep):
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         guard = self._guard(expected_offset, expected_attrs)
+        arguments.check_attrs(self.path, attrs)
         return await self._bridge.arun(self._to_append(data, attrs, guard))
 
     async def _to_take(self, data: Data, guard: Guard) -> Intake:
@@ -242,6 +242,7 @@ class Segment(Upkeep):
         return await self._bridge.arun(self._to_truncate(offset))
 
     async def _to_truncate(self, offset: int) -> int:
+        arguments.check_offset(self.path, offset)
         try:
             return await self._client.segments.truncate(self.path, offset, self._guard())
         finally:
@@ -286,7 +287,8 @@ class Segment(Upkeep):
         expected_attrs: Mapping[str, str | None] | None,
     ) -> int:
         if isinstance(sources, str):
-            raise TypeError("concat takes a list of sources, not one path")
+            raise TypeError(f"{self.path}: concat takes a list of sources, not one path; nothing was changed")
+        arguments.check_attrs(self.path, attrs)
         paths = [source.path if isinstance(source, Segment) else self._strip(source) for source in sources]
         guard = self._guard(expected_attrs=expected_attrs)
         offset = await self._client.concats.concat(self.path, paths, attrs=attrs, guard=guard)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from rollingfs.bridge import Bridge
 from rollingfs.intake import is_small
 from rollingfs.patterns import Path, as_list, is_one, is_pattern
 from rollingfs.twins import awaited, blocking
-from rollingfs.verbs import CREATE, OVERWRITE, Verbs
+from rollingfs.verbs import OVERWRITE, Verbs, creates_only
 
 
 class Methods(AsyncFileSystem):
@@ -93,12 +94,13 @@ class Methods(AsyncFileSystem):
     overwrite.__doc__ = Verbs.overwrite.__doc__
 
     def pipe_file(self, path: str, value: Any, mode: str = OVERWRITE, **kwargs: Any) -> None:
+        create_only = creates_only(mode, path)
         if self._intrans:
-            with self.open(path, "xb" if mode == CREATE else "wb") as file:
+            with self.open(path, "xb" if create_only else "wb") as file:
                 file.write(value)
             return
         waits = not is_small(value)
-        taken = self._bridge.run(self._verbs.take_replacement(path, value, create_only=mode == CREATE), waits=waits)
+        taken = self._bridge.run(self._verbs.take_replacement(path, value, create_only=create_only), waits=waits)
         self._bridge.run(self._verbs.pipe_file(path, taken, mode), commits=self._verbs.strip(path))
 
     pipe_file.__doc__ = Verbs.pipe_file.__doc__
@@ -112,7 +114,7 @@ class Methods(AsyncFileSystem):
         **kwargs: Any,
     ) -> None:
         if self._intrans and not os.path.isdir(lpath):
-            with self.open(rpath, "xb" if mode == CREATE else "wb") as target, open(lpath, "rb") as source:
+            with self.open(rpath, "xb" if creates_only(mode, rpath) else "wb") as target, open(lpath, "rb") as source:
                 shutil.copyfileobj(source, target)
             return
         self._bridge.run(self._verbs.put_file(lpath, rpath, callback, mode))
@@ -369,7 +371,9 @@ class Methods(AsyncFileSystem):
         self, path1: str | Sequence[str], sources: Sequence[str], path2: str | Sequence[str], maxdepth: int | None
     ) -> None:
         if maxdepth is not None:
-            raise NotImplementedError("mv takes no maxdepth: half a folder cannot be moved")
+            raise NotImplementedError(
+                f"{path1}: mv takes no maxdepth: half a folder cannot be moved; nothing was moved"
+            )
         if not isinstance(path2, str | os.PathLike):
             for source, target in zip(sources, path2, strict=True):
                 await self._verbs.folders.move(source, self._verbs.strip(target), into=False)
@@ -395,3 +399,13 @@ def _check_empty(error: FileNotFoundError) -> None:
     """Pass over fsspec's own error, which says only that nothing was found."""
     if error.errno is not None:
         raise error
+
+
+def _name_for_users(cls: type, name: str) -> None:
+    """Let what Python says of wrong arguments name the class that users know."""
+    for method in vars(cls).values():
+        if inspect.isfunction(method):
+            method.__qualname__ = f"{name}.{method.__name__}"
+
+
+_name_for_users(Methods, "RollingFileSystem")

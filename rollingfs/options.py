@@ -136,6 +136,8 @@ def make_policy(
         Both are given, or a number is out of its range.
     """
     numbers = (max_bytes, max_age, inline_bytes)
+    if policy is not None and not isinstance(policy, RollingPolicy):
+        raise TypeError(f"policy is {policy!r}: it must be a RollingPolicy, as RollingPolicy(max_bytes='1MiB')")
     if policy is None:
         return RollingPolicy(
             MAX_BYTES_DEFAULT if max_bytes is None else max_bytes,

@@ -182,7 +182,7 @@ class StreamVerbs:
             The subscriber has no name, or the cut is of another stream.
         """
         if not subscriber:
-            raise ValueError("a subscriber needs a name")
+            raise ValueError(f"{self.path}: a subscriber needs a name; nothing was written")
         published = Published(cut.renamed(self._name), self.client.committer.clock())
 
         def change(found: Ledger) -> Ledger:

@@ -69,7 +69,9 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         if offset is not None and offset < 0:
             raise BadOffsetError(f"{path}: cannot begin at offset {offset}; it must be at least 0")
         if not 0 < poll_s_min <= poll_s_max:
-            raise ValueError(f"polls every {poll_s_min} to {poll_s_max} s: both must be above 0, and in this order")
+            raise ValueError(
+                f"{path}: polls every {poll_s_min} to {poll_s_max} s: both must be above 0, and in this order"
+            )
         self._client = client
         self._bridge = bridge
         self.path = path

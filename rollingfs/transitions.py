@@ -114,9 +114,13 @@ def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms:
 # -- checks --------------------------------------------------------------------------------------------------
 
 
+MISSING = "No such segment or file"
+GONE = "The segment that this handle was opened on is gone; another has its name"
+
+
 def missing(name: str) -> FileNotFoundError:
     """The error for a segment that is not there."""
-    return FileNotFoundError(2, "No such segment or file", name)
+    return FileNotFoundError(2, MISSING, name)
 
 
 def live(header: Header | None, name: str, segment: str | None = None) -> Header:
@@ -152,7 +156,7 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
     """
     found = live(header, name)
     if guard.segment is not None and found.segment != guard.segment:
-        raise FileNotFoundError(2, "The segment that this handle was opened on is gone; another has its name", name)
+        raise FileNotFoundError(2, f"{GONE}; nothing was written", name)
     if found.phase is Phase.MERGING:
         raise MergeFoundError(name, found)
     _check_epoch(found, guard, name)
@@ -171,10 +175,13 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
 
 def _check_epoch(header: Header, guard: Guard, name: str) -> None:
     if guard.epoch is not None and (header.owner is None or guard.epoch != header.epoch):
-        raise FencedError(f"{name}: this handle's epoch {guard.epoch} has passed; it is now {header.epoch}")
+        raise FencedError(
+            f"{name}: this handle's epoch {guard.epoch} has passed; it is now {header.epoch}; nothing was written"
+        )
     if guard.epoch is None and header.owner is not None:
         raise FencedError(
-            f"{name} is held exclusively by {header.owner!r} (epoch {header.epoch}); acquire() it to take over"
+            f"{name} is held exclusively by {header.owner!r} (epoch {header.epoch}); nothing was written; acquire() it "
+            "to take over"
         )
 
 
@@ -187,11 +194,13 @@ def check_open(header: Header, name: str) -> None:
         It is sealed.
     """
     if header.phase is Phase.SEALED:
-        raise SegmentSealedError(f"{name} is sealed at length {header.length}; it takes no more bytes")
+        raise SegmentSealedError(
+            f"{name} is sealed at length {header.length}; it takes no more bytes, so nothing was written"
+        )
 
 
-def check_attrs(attrs: Mapping[str, str]) -> None:
-    """Refuse attributes beyond the limits of the format.
+def check_attrs(attrs: Mapping[str, str], name: str = "the segment") -> None:
+    """Refuse attributes of the segment `name` beyond the limits of the format.
 
     Raises
     ------
@@ -200,11 +209,12 @@ def check_attrs(attrs: Mapping[str, str]) -> None:
     """
     for key, value in attrs.items():
         if not key:
-            raise ValueError(f"attribute {key!r}={value!r}: a key must not be empty")
+            raise ValueError(f"{name}: attribute {key!r}={value!r}: a key must not be empty; nothing was written")
     size = sum(len(key.encode()) + len(value.encode()) for key, value in attrs.items())
     if len(attrs) > ATTRS_MAX or size > ATTRS_BYTES_MAX:
         raise ValueError(
-            f"{len(attrs)} attributes of {size} bytes; a segment holds at most {ATTRS_MAX} of {ATTRS_BYTES_MAX} bytes"
+            f"{name}: {len(attrs)} attributes of {size} bytes; a segment holds at most {ATTRS_MAX} "
+            f"of {ATTRS_BYTES_MAX} bytes; nothing was written"
         )
 
 
@@ -225,7 +235,7 @@ def create(
     if base is None:
         return fresh
     if base.must_settle:
-        raise MarksFullError(f"segment {base.segment} has marks to be settled")
+        raise MarksFullError("a concat or rename that it takes part in is not finished")
     adopted = adopted or base.adopted
     drops = drop_all(base, now_ms)
     return replace(fresh, version=base.version, epoch=base.epoch + 1, adopted=adopted, drops=drops)
@@ -238,12 +248,12 @@ def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -
     return replace(header, entries=header.entries + tuple(entries), tail=tail, tail_at_ms=at_ms if tail else 0)
 
 
-def with_attrs(header: Header, attrs: Mapping[str, str]) -> Header:
+def with_attrs(header: Header, attrs: Mapping[str, str], name: str = "the segment") -> Header:
     """Set attributes; the others stay."""
     if not attrs:
         return header
     merged = {**header.attrs, **attrs}
-    check_attrs(merged)
+    check_attrs(merged, name)
     return replace(header, attrs=merged)
 
 
@@ -271,7 +281,7 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
         It has merge marks, which must be settled first.
     """
     if header.must_settle:
-        raise MarksFullError(f"segment {header.segment} has marks to be settled")
+        raise MarksFullError("a concat or rename that it takes part in is not finished")
     return Header(
         header.segment,
         header.version,
@@ -308,7 +318,9 @@ def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) 
         The offset is negative or beyond the end.
     """
     if not 0 <= offset <= header.length:
-        raise BadOffsetError(f"{name}: cannot truncate at {offset}; it holds bytes {header.start} to {header.length}")
+        raise BadOffsetError(
+            f"{name}: cannot truncate at {offset}; it holds bytes {header.start} to {header.length}, as before"
+        )
     if offset <= header.start:
         return header
     kept = tuple(entry for entry in header.entries if entry.end > offset)
@@ -351,7 +363,9 @@ def check_source(header: Header | None, name: str, *, sealed: bool) -> Header:
 
 def not_sealed(name: str) -> SegmentNotSealedError:
     """The error for a source that still takes bytes."""
-    return SegmentNotSealedError(f"{name} is not sealed; seal() it before concat, so that no append is lost")
+    return SegmentNotSealedError(
+        f"{name} is not sealed; seal() it before concat, so that no append is lost; nothing was joined"
+    )
 
 
 def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
@@ -368,7 +382,7 @@ def with_aborted(header: Header, mark: Mark) -> Header:
         It has as many marks as the format allows; they must be settled first.
     """
     if len(header.merges) + len(header.aborts) >= MARKS_MAX:
-        raise MarksFullError(f"segment {header.segment} has too many merge marks")
+        raise MarksFullError("too many concats and renames that it takes part in are not finished")
     return replace(header, aborts=(*header.aborts, mark))
 
 

@@ -11,7 +11,6 @@ from typing import Annotated, cast
 
 import typer
 
-from rollingfs import names
 from rollingfs.cli.command import Commands
 from rollingfs.cli.looking import PathOf, Paths
 from rollingfs.cli.session import Advance, Place, Session
@@ -66,7 +65,7 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
     It is read here rather than by the library: over S3 that would happen in a thread which Ctrl-C cannot wake.
     """
     fs = place.fs
-    path = names.check_segment_name(fs._strip(place.path))
+    path = fs._verbs.to_write(place.path)
     segments, bridge = fs._client.segments, fs._bridge
     intake: Intake = segments.addition(path, guard, create=create)
     try:
