@@ -16,6 +16,7 @@ from rollingfs.lookup import View
 from rollingfs.maintenance import Collected
 from rollingfs.policy import parse_seconds
 from rollingfs.transitions import Guard
+from rollingfs.twins import name_for_users
 from rollingfs.upkeep import Upkeep
 
 
@@ -367,3 +368,6 @@ class Segment(Upkeep):
         await self._client.segments.release(self.path, self._guard())
         self._held = None
         self._advance()
+
+
+name_for_users(Upkeep, "Segment")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from rollingfs import patterns
 from rollingfs.bridge import Bridge
 from rollingfs.intake import is_small
 from rollingfs.patterns import Path, as_list, is_one, is_pattern
-from rollingfs.twins import awaited, blocking
+from rollingfs.twins import awaited, blocking, name_for_users
 from rollingfs.verbs import OVERWRITE, Verbs, creates_only
 
 
@@ -401,11 +400,4 @@ def _check_empty(error: FileNotFoundError) -> None:
         raise error
 
 
-def _name_for_users(cls: type, name: str) -> None:
-    """Let what Python says of wrong arguments name the class that users know."""
-    for method in vars(cls).values():
-        if inspect.isfunction(method):
-            method.__qualname__ = f"{name}.{method.__name__}"
-
-
-_name_for_users(Methods, "RollingFileSystem")
+name_for_users(Methods, "RollingFileSystem")

@@ -66,6 +66,13 @@ def awaited(verb: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., Corout
     return call
 
 
+def name_for_users(cls: type, name: str) -> None:
+    """Let what Python says of wrong arguments name the class that users know, of which this is a part."""
+    for method in vars(cls).values():
+        if inspect.isfunction(method):
+            method.__qualname__ = f"{name}.{method.__name__}"
+
+
 def _begun(
     verb: Callable[..., Coroutine[Any, Any, T]], verbs: Verbs, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, T]:

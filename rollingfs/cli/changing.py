@@ -18,7 +18,7 @@ from rollingfs.cli.text import count_text
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.filesystem import RollingFileSystem
 from rollingfs.intake import PIECE_BYTES, Intake
-from rollingfs.transitions import Guard
+from rollingfs.transitions import MISSING, Guard
 
 commands = Commands()
 
@@ -43,7 +43,13 @@ def append(
     source = cast(BufferedReader, sys.stdin.buffer)
     is_typed = source.isatty()
     with session.progress(path, _size(source), of_bytes=True, shown=not is_typed) as advance:
-        offset, size = _append(place, source, Guard(expected_offset=expected_offset), create, advance)
+        try:
+            offset, size = _append(place, source, Guard(expected_offset=expected_offset), create, advance)
+        except FileNotFoundError as error:
+            if error.strerror != MISSING:
+                raise
+            why = f"{MISSING}, so nothing was written: leave out --no-create to make it"
+            raise FileNotFoundError(error.errno, why, error.filename) from error
     session.report(
         {"name": place.fs._strip(place.path), "offset": offset, "size": size},
         f"{path}: {size:,} bytes at offset {offset:,}",

@@ -46,7 +46,10 @@ def test_append_makes_a_segment_and_cat_gives_the_very_bytes(log):
 
 def test_an_append_that_must_not_create_or_expects_another_offset_writes_nothing(log):
     missing = Run("append", log, "--no-create", stdin=b"x")
-    assert (missing.code, missing.err) == (1, f"rollingfs: {log}: No such segment or file\n")
+    assert (missing.code, missing.err) == (
+        1,
+        f"rollingfs: {log}: No such segment or file, so nothing was written: leave out --no-create to make it\n",
+    )
     done("append", log, "--expected-offset", 0, stdin=b"12345")
     late = Run("append", log, "--expected-offset", 4, stdin=b"x")
     assert late.code == 1
