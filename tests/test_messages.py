@@ -106,6 +106,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("site", ["local", "s3"], indirect=True)
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_change_that_is_refused_says_where_and_that_nothing_was_written(site, case):
     fs, root = site
@@ -266,7 +267,7 @@ S3_CHANGES = {
 
 @pytest.mark.parametrize("change", S3_CHANGES)
 def test_a_bucket_that_is_missing_is_named_and_nothing_else(moto, change):
-    fs = RollingFileSystem("s3", moto, skip_instance_cache=True)
+    fs = RollingFileSystem("s3", moto, header_cache_s=0)
     bucket = f"absent-{uuid.uuid4().hex[:12]}"
     with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist.*make it first") as caught:
         S3_CHANGES[change](fs, f"s3://{bucket}/logs/x")
@@ -287,7 +288,7 @@ def test_a_bucket_is_no_segment(moto, change):
 
 @pytest.mark.parametrize("change", S3_CHANGES)
 def test_without_credentials_the_error_says_so_and_what_to_give(moto, change):
-    fs = RollingFileSystem("s3", endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
+    fs = RollingFileSystem("s3", endpoint_url=moto["endpoint_url"])
     path = f"{new_bucket(moto)}/x"
     with pytest.raises(PermissionError, match="Unable to locate credentials; give key and secret") as caught:
         S3_CHANGES[change](fs, path)
