@@ -73,7 +73,7 @@ class Adoption:
             except ConflictError:
                 continue  # it was overwritten or deleted while it was copied
             return True
-        raise ConflictError(f"{path}: the plain file changes too often to be adopted")
+        raise ConflictError(f"{path}: the plain file changes too often to be adopted; nothing was written")
 
     async def _claimed(self, path: str) -> Header:
         """The header at a path; a tombstone is made where there is none."""
@@ -158,7 +158,7 @@ class Adoption:
                 continue  # another has been written meanwhile
             # who adopted it before it went has its bytes: then it is a segment that is to be deleted
             return await self._void_claims(path)
-        raise ConflictError(f"{path}: the plain file changes too often to be deleted")
+        raise ConflictError(f"{path}: the plain file changes too often to be deleted; it is still there")
 
     async def _void_claims(self, path: str) -> bool:
         """Replace a tombstone over which somebody may be about to adopt; false if there is a segment by now."""

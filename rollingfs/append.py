@@ -340,7 +340,7 @@ class _Group:
     def _admit(self, header: Header | None, append: Append, offset: int) -> Header:
         found = transitions.check(header, append.guard, self.path, length=offset)
         transitions.check_open(found, self.path)
-        return transitions.with_attrs(found, append.attrs)
+        return transitions.with_attrs(found, append.attrs, self.path)
 
 
 def _size(item: Item) -> int:

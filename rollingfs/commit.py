@@ -27,6 +27,7 @@ from rollingfs.clock import Clock, Moment
 from rollingfs.codec import format_header
 from rollingfs.drops import clear_drops
 from rollingfs.errors import (
+    TELLING,
     AppendInterrupted,
     AppendOutcomeUnknown,
     CommitTimeoutError,
@@ -36,6 +37,7 @@ from rollingfs.errors import (
     RollingError,
     if_interrupted,
     interrupted,
+    not_committed,
 )
 from rollingfs.header import AGE_S_MAX, COMMITS_MAX, Drop, Header, Mark
 from rollingfs.headers import Headers, Loaded
@@ -66,8 +68,6 @@ ATTEMPT_SHARE = 1 / 3
 PROBES_MAX = 5
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ENOTDIR}
 """Errors that resending the same bytes will not mend."""
-_TELLING = (RollingError, FileNotFoundError, FileExistsError)
-"""Errors that say by themselves that nothing was written."""
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer."""
 
@@ -250,11 +250,9 @@ class Committer:
         except KeyboardInterrupt as interrupt:
             raise await self._interrupted(path, attempt, interrupt) from interrupt
         except OSError as error:
-            if attempt.count or isinstance(error, _TELLING):
+            if attempt.count or isinstance(error, TELLING):
                 raise
-            raise OSError(
-                error.errno or errno.EIO, f"{path}: nothing was committed: {error.strerror or error}"
-            ) from error
+            raise not_committed(error, path) from error
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
             return await self._broken_off(path, attempt, error)
 
@@ -398,7 +396,7 @@ class Committer:
             if refusals >= REFUSALS_MAX and doubts:
                 raise self._unknown(path, "the store refuses now, but an earlier request may still arrive") from cause
             if refusals >= REFUSALS_MAX:
-                raise cause
+                raise not_committed(cause, path) if isinstance(cause, OSError) else cause from cause
             self._check_time(path, attempt, settled=not (refusals or doubts), cause=cause)
 
     async def _without_page(self, path: str, base: Loaded, attempt: Attempt, gone: PageGoneError) -> Loaded:

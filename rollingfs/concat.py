@@ -106,10 +106,10 @@ class Concats:
         """
         sources = list(sources)
         if target in sources:
-            raise ValueError(f"{target}: a segment cannot be concatenated to itself")
+            raise ValueError(f"{target}: a segment cannot be concatenated to itself; nothing was changed")
         if len(set(sources)) != len(sources):
-            raise ValueError(f"{target}: a source comes twice; each can be given away only once")
-        transitions.check_attrs(attrs or {})
+            raise ValueError(f"{target}: a source comes twice; each can be given away only once; nothing was changed")
+        transitions.check_attrs(attrs or {}, target)
         guard = guard or Guard()
         batches = _batches(target, sources)
         offset = -1
@@ -181,7 +181,7 @@ class Concats:
             items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
             grown = await grow(self.committer, target, found, items, attempt, joint=True)
             marked = transitions.with_merged(grown, [source.mark for source in sources])
-            return transitions.with_attrs(marked, attrs)
+            return transitions.with_attrs(marked, attrs, target)
 
         await self._commit_target(target, sources, step)
         return offset

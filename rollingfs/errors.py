@@ -8,6 +8,7 @@ fsspec expect builtins only.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 
 
@@ -113,3 +114,25 @@ class CommitTimeoutError(RollingError, TimeoutError):
 
     Nothing was written.
     """
+
+
+TELLING = (RollingError, FileNotFoundError, FileExistsError)
+"""Errors that say by themselves that nothing was written."""
+NOT_COMMITTED = "nothing was committed"
+
+
+def not_committed(error: OSError, path: str) -> OSError:
+    """What to raise for a failure of the store before, or instead of, the commit to a segment: with path and outcome.
+
+    Parameters
+    ----------
+    path
+        The segment.
+    """
+    why = error.strerror or str(error)
+    if why.startswith(NOT_COMMITTED):
+        return error
+    # the segment's own files are no names for users; another file, as one that is read from, is
+    if isinstance(error.filename, str) and not error.filename.startswith(path):
+        why = f"{why}: {error.filename!r}"
+    return OSError(error.errno or errno.EIO, f"{NOT_COMMITTED}: {why}", path)

@@ -15,7 +15,7 @@ from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 from fsspec.utils import stringify_path
 
-from rollingfs import names
+from rollingfs import arguments, names
 from rollingfs.backend.contract import Backend
 from rollingfs.bridge import Bridge
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
@@ -23,7 +23,7 @@ from rollingfs.clock import Clock
 from rollingfs.handle import Segment
 from rollingfs.listing import REPORT, check_on_error
 from rollingfs.methods import Methods
-from rollingfs.options import Target, make_policy, refuse_unknown, take_target_options
+from rollingfs.options import Target, make_policy, take_store_options
 from rollingfs.policy import RollingPolicy
 from rollingfs.reader import ReadFile
 from rollingfs.stream import Stream
@@ -70,7 +70,8 @@ class RollingFileSystem(Methods, ChainedFileSystem):
     target_protocol
         Of the filesystem below: ``"s3"``, ``"file"``, ``"memory"``, ...
     target_options
-        Its options. They may also stand under its name, as in ``s3={"anon": True}``.
+        Its options. They may also stand under its name, as in ``s3={"anon": True}``, or by themselves, as in
+        ``anon=True``, where the filesystem below lies over no other.
     fs
         The filesystem below itself; it is not altered.
     backend
@@ -101,7 +102,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         No target, or more than one; a policy or a tuning out of range; more `max_concurrency` than the connections
         (``config_kwargs={"max_pool_connections": ...}``) that the target is given.
     TypeError
-        An unknown option.
+        An option that neither rolling nor the target has, or that both have and either may be meant.
     ImportError
         The target is S3 and s3fs is not installed.
     """
@@ -141,12 +142,12 @@ class RollingFileSystem(Methods, ChainedFileSystem):
     ) -> None:
         if target_protocol is None and fs is None and backend is None:
             target_protocol = self.target_default
-        nested = take_target_options(target_protocol, options)
-        refuse_unknown(options, OPTIONS, target_protocol)
+        shared = {"max_concurrency": max_concurrency}
+        store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
         self._tuning = Tuning(max_concurrency, prefetch, max_memory)
         target = Target(
             target_protocol,
-            {**(target_options or {}), **nested},
+            store_options,
             fs,
             backend,
             sync=sync,
@@ -290,9 +291,13 @@ class RollingFileSystem(Methods, ChainedFileSystem):
                 verify=verify,
             )
         if tuning != self._tuning or verify:
-            raise ValueError(f"max_concurrency, prefetch, max_memory and verify are for reading, not for mode {mode!r}")
+            raise ValueError(
+                f"{path}: max_concurrency, prefetch, max_memory and verify are for reading, not for mode {mode!r}"
+            )
         if mode not in WRITE_MODES:
-            raise ValueError(f"mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
+            raise ValueError(f"{path}: mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
+        path = self._verbs.to_write(path)
+        arguments.check_attrs(path, attrs)
         return WriteFile(self, self._client, self._bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs)
 
     def segment(self, path: str) -> Segment:

@@ -154,7 +154,9 @@ class Folders:
         else:
             return
         if not recursive:
-            raise IsADirectoryError(errno.EISDIR, "It is a folder: remove it with recursive=True", path)
+            raise IsADirectoryError(
+                errno.EISDIR, "It is a folder, and still there: remove it with recursive=True", path
+            )
         await self._delete_tree(path, depth_max, damaged)
 
     async def delete_all(
@@ -269,7 +271,7 @@ class Folders:
 
     async def _move_tree(self, source: str, target: str) -> None:
         if target.startswith(f"{source}/"):
-            raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}")
+            raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
         scans = await self.listings.tree(source, hidden=True, on_error=REPORT)
         _check_readable(source, scans.values(), "moved")
         for folder in scans:

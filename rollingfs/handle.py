@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rollingfs import transitions
+from rollingfs import arguments, transitions
 from rollingfs.bridge import Bridge
 from rollingfs.chunk_list import ChunkList
 from rollingfs.chunks import Staged
@@ -18,6 +18,7 @@ from rollingfs.maintenance import Collected
 from rollingfs.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.policy import parse_seconds
 from rollingfs.transitions import Guard
+from rollingfs.twins import name_for_users
 from rollingfs.upkeep import Upkeep
 
 
@@ -93,9 +94,7 @@ class Segment(Upkeep):
     def _keep(self, view: View) -> None:
         bound = self._view.header
         if bound is not None and (view.header is None or view.header.segment != bound.segment):
-            raise FileNotFoundError(
-                2, "The segment that this handle was opened on is gone; another has its name", self.path
-            )
+            raise FileNotFoundError(2, transitions.GONE, self.path)
         self._view = view
 
     def _advance(self, made: Header | None = None) -> None:
@@ -121,7 +120,7 @@ class Segment(Upkeep):
         self, expected_offset: int | None = None, expected_attrs: Mapping[str, str | None] | None = None
     ) -> Guard:
         segment = self._view.header.segment if self._view.header is not None else None
-        return Guard(segment, self._held, expected_offset, expected_attrs or {})
+        return arguments.guard(self.path, expected_offset, expected_attrs, segment=segment, epoch=self._held)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -205,6 +204,7 @@ class Segment(Upkeep):
             Whether it took place cannot be said.
         """
         guard = self._guard(expected_offset, expected_attrs)
+        arguments.check_attrs(self.path, attrs)
         # uploads are a call of their own, which Ctrl-C cancels with nothing committed
         waits = not is_small(data)
         taken = self._bridge.run(self._to_take(data, guard), waits=waits)
@@ -218,6 +218,7 @@ class Segment(Upkeep):
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
         guard = self._guard(expected_offset, expected_attrs)
+        arguments.check_attrs(self.path, attrs)
         return await self._bridge.arun(self._to_append(data, attrs, guard))
 
     async def _to_take(self, data: Data, guard: Guard) -> Intake:
@@ -265,6 +266,7 @@ class Segment(Upkeep):
         return await self._bridge.arun(self._to_truncate(offset))
 
     async def _to_truncate(self, offset: int) -> int:
+        arguments.check_offset(self.path, offset)
         await self._bind()
         try:
             return await self._client.segments.truncate(self.path, offset, self._guard())
@@ -310,7 +312,8 @@ class Segment(Upkeep):
         expected_attrs: Mapping[str, str | None] | None,
     ) -> int:
         if isinstance(sources, str):
-            raise TypeError("concat takes a list of sources, not one path")
+            raise TypeError(f"{self.path}: concat takes a list of sources, not one path; nothing was changed")
+        arguments.check_attrs(self.path, attrs)
         paths = [source.path if isinstance(source, Segment) else self._strip(source) for source in sources]
         await self._bind()
         guard = self._guard(expected_attrs=expected_attrs)
@@ -390,3 +393,6 @@ class Segment(Upkeep):
         await self._client.segments.release(self.path, self._guard())
         self._held = None
         self._advance()
+
+
+name_for_users(Upkeep, "Segment")

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from rollingfs.backend.contract import Backend, frozen
 from rollingfs.chunks import Chunks, Staged, Stored
+from rollingfs.errors import TELLING, not_committed
 from rollingfs.policy import RollingPolicy
 from rollingfs.upload import ChunkWriter
 from rollingfs.uploads import Uploads
@@ -206,10 +207,15 @@ class Intake:
             await self._writer.abort_open()
 
     async def _give_up(self, error: BaseException) -> None:
+        """Remove what was uploaded; raise what to say of the error, where that is more than it says itself."""
         try:
             await self.abort()
         except OSError as second:
             error.add_note(f"{self.path}: removing what was uploaded failed as well, collect() will: {second}")
+        if isinstance(error, TypeError):
+            raise TypeError(f"{self.path}: {error}; nothing was written") from error
+        if isinstance(error, OSError) and not isinstance(error, TELLING):
+            raise not_committed(error, self.path) from error
 
 
 def as_bytes(data: Data) -> memoryview | None:
@@ -233,6 +239,8 @@ def as_bytes(data: Data) -> memoryview | None:
 
 def is_small(data: Data) -> bool:
     """Whether data stays in memory, so that to take it waits for nothing."""
+    if isinstance(data, str):
+        return True  # to be refused at once
     view = as_bytes(data)
     return view is not None and len(view) <= SMALL_BYTES_MAX
 

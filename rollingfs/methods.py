@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from glob import has_magic
 from typing import Any
 
-from fsspec.asyn import AsyncFileSystem
+from fsspec.asyn import AsyncFileSystem, sync
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
-from fsspec.utils import stringify_path
+from fsspec.implementations.local import make_path_posix
+from fsspec.utils import check_contained, stringify_path
 
+from rollingfs import patterns
 from rollingfs.bridge import Bridge
 from rollingfs.intake import is_small
-from rollingfs.twins import awaited, blocking
-from rollingfs.verbs import CREATE, OVERWRITE, Verbs
+from rollingfs.patterns import Path, as_list, is_one, is_pattern
+from rollingfs.twins import awaited, blocking, name_for_users
+from rollingfs.verbs import OVERWRITE, Verbs, creates_only
 
 
 class Methods(AsyncFileSystem):
@@ -91,12 +93,13 @@ class Methods(AsyncFileSystem):
     overwrite.__doc__ = Verbs.overwrite.__doc__
 
     def pipe_file(self, path: str, value: Any, mode: str = OVERWRITE, **kwargs: Any) -> None:
+        create_only = creates_only(mode, path)
         if self._intrans:
-            with self.open(path, "xb" if mode == CREATE else "wb") as file:
+            with self.open(path, "xb" if create_only else "wb") as file:
                 file.write(value)
             return
         waits = not is_small(value)
-        taken = self._bridge.run(self._verbs.take_replacement(path, value, create_only=mode == CREATE), waits=waits)
+        taken = self._bridge.run(self._verbs.take_replacement(path, value, create_only=create_only), waits=waits)
         self._bridge.run(self._verbs.pipe_file(path, taken, mode), commits=self._verbs.strip(path))
 
     pipe_file.__doc__ = Verbs.pipe_file.__doc__
@@ -110,7 +113,7 @@ class Methods(AsyncFileSystem):
         **kwargs: Any,
     ) -> None:
         if self._intrans and not os.path.isdir(lpath):
-            with self.open(rpath, "xb" if mode == CREATE else "wb") as target, open(lpath, "rb") as source:
+            with self.open(rpath, "xb" if creates_only(mode, rpath) else "wb") as target, open(lpath, "rb") as source:
                 shutil.copyfileobj(source, target)
             return
         self._bridge.run(self._verbs.put_file(lpath, rpath, callback, mode))
@@ -118,6 +121,173 @@ class Methods(AsyncFileSystem):
     put_file.__doc__ = Verbs.put_file.__doc__
 
     # -- several paths, patterns ---------------------------------------------------------------------------
+
+    def expand_path(
+        self,
+        path: Path | Sequence[Path],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        assume_literal: bool = False,
+        **kwargs: Any,
+    ) -> list[str]:
+        """What names and patterns stand for: a name like a pattern is one only where nothing is there under it.
+
+        Parameters
+        ----------
+        recursive
+            Also all that is below.
+        assume_literal
+            Nothing is a pattern.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing.
+        """
+        listed = self._listed(path)
+        literal = listed if assume_literal else self._bridge.run(self._verbs.literal(listed))
+        found = set[str]()
+        for paths, is_literal in _groups(listed, literal):
+            try:
+                found.update(super().expand_path(paths, recursive, maxdepth, assume_literal=is_literal, **kwargs))
+            except FileNotFoundError as error:
+                _check_empty(error)
+        if not found:
+            raise patterns.unmatched(listed)
+        return sorted(found)
+
+    async def _expand_path(
+        self,
+        path: Path | Sequence[Path],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        assume_literal: bool = False,
+    ) -> list[str]:
+        listed = self._listed(path)
+        literal = listed if assume_literal else await self._bridge.arun(self._verbs.literal(listed))
+        found = set[str]()
+        for paths, is_literal in _groups(listed, literal):
+            try:
+                found.update(await super()._expand_path(paths, recursive, maxdepth, assume_literal=is_literal))
+            except FileNotFoundError as error:
+                _check_empty(error)
+        if not found:
+            raise patterns.unmatched(listed)
+        return sorted(found)
+
+    def copy(
+        self,
+        path1: Path | Sequence[Path],
+        path2: Path | Sequence[Path],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        on_error: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Copy files and folders within the filesystem; names and patterns are told apart as by `expand_path`."""
+        if self.mirror_sync_methods:
+            sync(self.loop, self._copy, path1, path2, recursive, on_error, maxdepth, **kwargs)
+            return
+        if is_pattern(path1) and is_one(path2):
+            found = self.expand_path(path1, recursive, maxdepth)
+            path1, path2 = self._bridge.run(self._verbs.pairs(path1, found, path2, recursive, maxdepth))
+        super().copy(path1, path2, recursive=recursive, maxdepth=maxdepth, on_error=on_error, **kwargs)
+
+    async def _copy(
+        self,
+        path1: Path | Sequence[Path],
+        path2: Path | Sequence[Path],
+        recursive: bool = False,
+        on_error: str | None = None,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if is_pattern(path1) and is_one(path2):
+            found = await self._expand_path(path1, recursive, maxdepth)
+            path1, path2 = await self._bridge.arun(self._verbs.pairs(path1, found, path2, recursive, maxdepth))
+        await super()._copy(path1, path2, recursive, on_error, maxdepth, **kwargs)
+
+    def get(
+        self,
+        rpath: Path | Sequence[Path],
+        lpath: Path | Sequence[Path],
+        recursive: bool = False,
+        callback: Callback = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Copy files and folders to the local disk; names and patterns are told apart as by `expand_path`."""
+        if self.mirror_sync_methods:
+            sync(self.loop, self._get, rpath, lpath, recursive, callback, maxdepth, **kwargs)
+            return
+        if is_pattern(rpath) and is_one(lpath):
+            found = self.expand_path(rpath, recursive, maxdepth)
+            rpath, lpath = self._bridge.run(self._to_get(rpath, found, lpath, recursive, maxdepth))
+        super().get(rpath, lpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **kwargs)
+
+    async def _get(
+        self,
+        rpath: Path | Sequence[Path],
+        lpath: Path | Sequence[Path],
+        recursive: bool = False,
+        callback: Callback = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if is_pattern(rpath) and is_one(lpath):
+            found = await self._expand_path(rpath, recursive, maxdepth)
+            rpath, lpath = await self._bridge.arun(self._to_get(rpath, found, lpath, recursive, maxdepth))
+        await super()._get(rpath, lpath, recursive, callback, maxdepth, **kwargs)
+
+    async def _to_get(
+        self, named: Path | Sequence[Path], found: list[str], target: Path, recursive: bool, maxdepth: int | None
+    ) -> tuple[list[str], list[str]]:
+        local = make_path_posix(target)
+        sources, places = await self._verbs.pairs(
+            named, found, local, recursive, maxdepth, is_folder=os.path.isdir(local)
+        )
+        check_contained(local, places)  # a name in a listing must not lead out of the folder
+        return sources, places
+
+    def put(
+        self,
+        lpath: Path | Sequence[Path],
+        rpath: Path | Sequence[Path],
+        recursive: bool = False,
+        callback: Callback = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Copy files and folders from the local disk; names and patterns are told apart as by `expand_path`."""
+        if self.mirror_sync_methods:
+            sync(self.loop, self._put, lpath, rpath, recursive, callback, maxdepth=maxdepth, **kwargs)
+            return
+        if is_pattern(lpath) and is_one(rpath):
+            lpath, rpath = self._bridge.run(self._to_put(lpath, rpath, recursive, maxdepth))
+        super().put(lpath, rpath, recursive=recursive, callback=callback, maxdepth=maxdepth, **kwargs)
+
+    async def _put(
+        self,
+        lpath: Path | Sequence[Path],
+        rpath: Path | Sequence[Path],
+        recursive: bool = False,
+        callback: Callback = DEFAULT_CALLBACK,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if is_pattern(lpath) and is_one(rpath):
+            lpath, rpath = await self._bridge.arun(self._to_put(lpath, rpath, recursive, maxdepth))
+        await super()._put(lpath, rpath, recursive, callback, batch_size, maxdepth, **kwargs)
+
+    async def _to_put(
+        self, named: Path | Sequence[Path], target: Path, recursive: bool, maxdepth: int | None
+    ) -> tuple[list[str], list[str]]:
+        sources = patterns.local_sources(named, recursive=recursive, maxdepth=maxdepth)
+        is_literal = is_one(named) and os.path.lexists(make_path_posix(named))
+        is_folder = await self._verbs.isdir(stringify_path(target))
+        places = patterns.targets(sources, named, target, is_folder=is_folder, is_literal=is_literal)
+        return sources, places
 
     def rm(
         self,
@@ -131,7 +301,7 @@ class Methods(AsyncFileSystem):
         Parameters
         ----------
         path
-            One, several, or patterns.
+            One, several, or patterns; a name like a pattern is one only where nothing is there under it.
         recursive
             Folders too.
         maxdepth
@@ -151,7 +321,7 @@ class Methods(AsyncFileSystem):
         CorruptHeaderError
             The header of one cannot be read, and `damaged` is false; nothing of its folder was deleted.
         """
-        paths = self.expand_path(path) if _is_pattern(path) else self._listed(path)
+        paths = self.expand_path(path) if is_pattern(path) else self._listed(path)
         verb = self._verbs.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
         self._bridge.run(verb)
 
@@ -163,7 +333,7 @@ class Methods(AsyncFileSystem):
         damaged: bool = False,
         **kwargs: Any,
     ) -> None:
-        paths = await self._expand_path(path) if _is_pattern(path) else self._listed(path)
+        paths = await self._expand_path(path) if is_pattern(path) else self._listed(path)
         verb = self._verbs.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
         await self._bridge.arun(verb)
 
@@ -183,7 +353,7 @@ class Methods(AsyncFileSystem):
         Parameters
         ----------
         path1
-            One, several, or patterns.
+            One, several, or patterns, as for `rm`.
         path2
             Where to; a folder, for several. As many as there are of `path1`, if it is a list.
 
@@ -196,7 +366,7 @@ class Methods(AsyncFileSystem):
         NotImplementedError
             `maxdepth` is given: half a folder cannot be moved.
         """
-        sources = self.expand_path(path1) if _is_pattern(path1) else self._listed(path1)
+        sources = self.expand_path(path1) if is_pattern(path1) else self._listed(path1)
         self._bridge.run(self._move(path1, sources, path2, maxdepth))
 
     async def _mv(
@@ -207,24 +377,27 @@ class Methods(AsyncFileSystem):
         maxdepth: int | None = None,
         **kwargs: Any,
     ) -> None:
-        sources = await self._expand_path(path1) if _is_pattern(path1) else self._listed(path1)
+        sources = await self._expand_path(path1) if is_pattern(path1) else self._listed(path1)
         await self._bridge.arun(self._move(path1, sources, path2, maxdepth))
 
-    def _listed(self, paths: str | Sequence[str]) -> list[str]:
-        return [self._verbs.strip(path) for path in _as_list(paths)]
+    def _listed(self, paths: Path | Sequence[Path]) -> list[str]:
+        return [self._verbs.strip(path) for path in as_list(paths)]
 
     async def _move(
         self, path1: str | Sequence[str], sources: Sequence[str], path2: str | Sequence[str], maxdepth: int | None
     ) -> None:
         if maxdepth is not None:
-            raise NotImplementedError("mv takes no maxdepth: half a folder cannot be moved")
+            raise NotImplementedError(
+                f"{path1}: mv takes no maxdepth: half a folder cannot be moved; nothing was moved"
+            )
         if not isinstance(path2, str | os.PathLike):
             for source, target in zip(sources, path2, strict=True):
                 await self._verbs.folders.move(source, self._verbs.strip(target), into=False)
             return
         target = self._verbs.strip(path2)
         into: bool | None = None  # whether the target is a folder, the move itself finds out
-        if _is_pattern(path1) or not isinstance(path1, str | os.PathLike) or stringify_path(path2).endswith("/"):
+        # a pattern never stands for its own name, for then it would be one
+        if not is_one(path1) or list(sources) != self._listed(path1) or stringify_path(path2).endswith("/"):
             into = True
         elif stringify_path(path1).endswith("/"):
             into = False  # as with cp: what is in the folder
@@ -232,9 +405,16 @@ class Methods(AsyncFileSystem):
             await self._verbs.folders.move(source, target, into=into)
 
 
-def _is_pattern(paths: Any) -> bool:
-    return any(has_magic(stringify_path(path)) for path in _as_list(paths))
+def _groups(listed: Sequence[str], literal: Sequence[str]) -> list[tuple[list[str], bool]]:
+    """The names and the patterns among some paths, as far as there are any, and whether they are names."""
+    others = [path for path in listed if path not in literal]
+    return [(list(paths), is_literal) for paths, is_literal in ((literal, True), (others, False)) if paths]
 
 
-def _as_list(paths: Any) -> list[Any]:
-    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+def _check_empty(error: FileNotFoundError) -> None:
+    """Pass over fsspec's own error, which says only that nothing was found."""
+    if error.errno is not None:
+        raise error
+
+
+name_for_users(Methods, "RollingFileSystem")

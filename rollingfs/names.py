@@ -126,6 +126,16 @@ def is_reserved(path: str) -> bool:
     return path.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in path or path.rpartition("/")[2] == REMOVED_NAME
 
 
+def shown(path: str) -> str:
+    """What users call the file at a path: the segment, for its header and for what lies but for a moment beside it."""
+    folder, _, name = path.rpartition("/")
+    if folder.endswith(CHUNKS_SUFFIX) and (name == LOCK_NAME or name.startswith((PROBE_PREFIX, TEMPORARY_PREFIX))):
+        return segment_of_folder(folder)
+    if name == REMOVED_NAME:
+        return folder
+    return path.removesuffix(HEADER_SUFFIX)
+
+
 def parent(path: str) -> str:
     """The folder that holds a path; at the top "/" of an absolute path, "" of another ("bucket")."""
     folder, slash, _ = path.rpartition("/")

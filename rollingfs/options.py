@@ -17,21 +17,11 @@ from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPolicy
-
-FSSPEC_OPTIONS = frozenset(
-    {
-        "asynchronous",
-        "batch_size",
-        "listings_expiry_time",
-        "loop",
-        "max_paths",
-        "skip_instance_cache",
-        "use_listings_cache",
-    }
-)
-"""What fsspec itself gives to any filesystem."""
+from rollingfs.store_options import CHAIN_OPTIONS, FSSPEC_OPTIONS, accepted_by, listed, meant, unknown
 
 S3_PROTOCOLS = frozenset({"s3", "s3a"})
+ANON = "anon"
+"""pandas gives it by itself, whatever the store, when a read was refused: an error about it would hide the refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +136,8 @@ def make_policy(
         Both are given, or a number is out of its range.
     """
     numbers = (max_bytes, max_age, inline_bytes)
+    if policy is not None and not isinstance(policy, RollingPolicy):
+        raise TypeError(f"policy is {policy!r}: it must be a RollingPolicy, as RollingPolicy(max_bytes='1MiB')")
     if policy is None:
         return RollingPolicy(
             MAX_BYTES_DEFAULT if max_bytes is None else max_bytes,
@@ -157,30 +149,76 @@ def make_policy(
     return policy
 
 
-def take_target_options(protocol: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Remove from `options` what stands under the backend's name, as in ``s3={"key": …}``."""
-    protocols = ((protocol,) if protocol else ()) + (tuple(S3_PROTOCOLS) if protocol in S3_PROTOCOLS else ())
-    found: dict[str, Any] = {}
-    for name in dict.fromkeys(protocols):
-        nested = options.pop(name, None)
-        if nested is not None:
-            found |= nested
-    return found
+def take_store_options(
+    protocol: str | None,
+    given: Mapping[str, Any] | None,
+    options: dict[str, Any],
+    own: frozenset[str],
+    shared: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Take the options of the store below out of all that a filesystem was given.
 
+    They stand in `given`, in `options` under the store's name (``s3={"key": …}``), or in `options` by themselves, where
+    one store alone can be meant. What stands under a name counts before what stands by itself.
 
-def refuse_unknown(options: Mapping[str, Any], known: frozenset[str], protocol: str | None) -> None:
-    """Refuse options that nobody would look at.
+    Parameters
+    ----------
+    given
+        `target_options`.
+    options
+        All options that are not rolling's; those of the store are removed, so that fsspec's own are left.
+    own
+        The names of rolling's options.
+    shared
+        Those of rolling's that stores have too, where they are given.
 
     Raises
     ------
     TypeError
-        With the names of the unknown options (not their values, which may be secret) and of those there are.
+        Neither rolling nor the store has an option; or it is of both, and may be meant for either. The message has its
+        name, not its value, which may be secret.
     """
-    unknown = sorted(options.keys() - FSSPEC_OPTIONS)
-    if not unknown:
-        return
-    backend = protocol or "s3"
-    raise TypeError(
-        f"rolling has no option {', '.join(map(repr, unknown))}; it has {', '.join(sorted(known))}. "
-        f"Options of the backend go under its name: {backend}={{...}}, or target_options={{...}}"
-    )
+    if protocol is None:
+        _refuse(options, own)
+        return dict(given or {})
+    if protocol in S3_PROTOCOLS:
+        require_s3fs()
+    accepted = accepted_by(protocol)
+    nested = {**(given or {}), **_under_name(protocol, options)}
+    accepted.check(nested)
+    flat = {name: options.pop(name) for name in options.keys() - FSSPEC_OPTIONS}
+    is_chain = not CHAIN_OPTIONS.isdisjoint(nested)
+    if ANON in flat and ANON not in accepted.names and not is_chain:
+        del flat[ANON]
+    for name in sorted(flat):
+        if not accepted.knows(name, own):
+            raise TypeError(f"{unknown(name, own, accepted)}, also under its name, as in {protocol}={{...}}")
+        if is_chain:
+            raise TypeError(
+                f"option {name!r} may be meant for several filesystems of the chain: give it under the name of one, "
+                f"as in {protocol}={{{name!r}: ...}}"
+            )
+    both = sorted(name for name, value in shared.items() if value is not None and name in accepted.names)
+    if both and flat.keys() - {ANON}:
+        raise TypeError(
+            f"{both[0]!r} is an option of rolling and of {protocol}: give those of {protocol} under its name, as in "
+            f"{protocol}={{{sorted(flat)[0]!r}: ...}}; then what stands beside them is rolling's"
+        )
+    return flat | nested
+
+
+def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Remove from `options` what stands under the store's name, or another name of the same store."""
+    found: dict[str, Any] = {}
+    for name in (protocol, *sorted(S3_PROTOCOLS - {protocol} if protocol in S3_PROTOCOLS else ())):
+        found |= options.pop(name, None) or {}
+    return found
+
+
+def _refuse(options: Mapping[str, Any], own: frozenset[str]) -> None:
+    """Refuse options for a store that was handed in as an object."""
+    for name in sorted(options.keys() - FSSPEC_OPTIONS):
+        raise TypeError(
+            f"rolling has no option {name!r}{meant(name, own)}; it takes {listed(own)}; options of a store need its "
+            "target_protocol, and go under its name, as in s3={...}"
+        )

@@ -100,7 +100,7 @@ class Segments:
             An expected attribute differs.
         """
         names.check_segment_name(path)
-        transitions.check_attrs(attrs or {})
+        transitions.check_attrs(attrs or {}, path)
         guard = guard or Guard()
         intake = await self._taken(data, self.replacement(path, guard, create_only=create_only))
         items, uploads = await intake.finish(), intake.uploads
@@ -132,7 +132,7 @@ class Segments:
                 hints = await self.committer.pages.hints(path, base.header.entries)
                 header = with_hints(header, hints, self.committer.now_ms())
             items = await as_items(self.committer, path, data, attempt)
-            return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs)
+            return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs, path)
 
         is_large = any(isinstance(item, Stored) for item in data)
         header = _header(await self.committer.commit(path, step, fresh=is_large, uploads=[uploads]))
@@ -280,7 +280,7 @@ class Segments:
         create: bool = False,
     ) -> Written:
         """`append`, which with `create` makes the segment where nothing is."""
-        transitions.check_attrs(attrs or {})
+        transitions.check_attrs(attrs or {}, path)
         guard = guard or Guard()
         intake = await self._taken(data, self.addition(path, guard, create=create))
         items, uploads = await intake.finish(), intake.uploads
@@ -313,7 +313,7 @@ class Segments:
             except FileExistsError:
                 continue  # somebody else has created it just now
             return Written(header.start, header)
-        raise ConflictError(f"{path}: it is created and deleted too often to be appended to")
+        raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
 
     async def _settled(self, uploads: Uploads, call: Coroutine[Any, Any, T]) -> T:
         # not to be cancelled: uploads may be deleted only after the last attempt that could name them
@@ -360,7 +360,7 @@ class Segments:
     async def acquire(self, path: str, owner: str, guard: Guard | None = None) -> Header:
         """Take the segment exclusively, from whoever holds it; the header's epoch is the new handle's."""
         if not owner:
-            raise ValueError("an owner needs a name")
+            raise ValueError(f"{path}: an owner needs a name")
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.live(base.header, path)
@@ -394,10 +394,12 @@ def _header(committed: Committed) -> Header:
 
 
 def _exists(path: str) -> FileExistsError:
-    return FileExistsError(17, "A segment or a file is there already", path)
+    return FileExistsError(17, "A segment or a file is there already; nothing was written", path)
 
 
 def _check_absent_attrs(guard: Guard, path: str) -> None:
     for key, expected in guard.expected_attrs.items():
         if expected is not None:
-            raise AttributeMismatchError(f"{path} is not there, but attribute {key!r} was expected to be {expected!r}")
+            raise AttributeMismatchError(
+                f"{path} is not there, but attribute {key!r} was expected to be {expected!r}; nothing was written"
+            )

@@ -297,7 +297,7 @@ class StreamVerbs:
             There is no such folder.
         """
         if not subscriber:
-            raise ValueError("a subscriber needs a name")
+            raise ValueError(f"{self.path}: a subscriber needs a name; nothing was written")
         published = Published(cut.renamed(self._name), self.client.committer.clock())
 
         def change(found: Ledger) -> Ledger:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
@@ -26,7 +26,15 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     With `follow` it waits for more until the segment is sealed; without, it ends where the segment ended at the first
     look. While nothing comes it asks with one conditional request a poll, more and more rarely.
 
-    Made by ``segment.tail()``. `position` is the segment offset of the next byte.
+    Made by ``segment.tail()``.
+
+    Attributes
+    ----------
+    position : int or None
+        The segment offset of the next byte; None before the first look, if it was not given.
+    pause : callable
+        Called with the seconds to wait between two polls of a blocking reader, `time.sleep` by default. What it raises
+        ends the waiting.
 
     Parameters
     ----------
@@ -62,11 +70,14 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         if offset is not None and offset < 0:
             raise BadOffsetError(f"{path}: cannot begin at offset {offset}; it must be at least 0")
         if not 0 < poll_s_min <= poll_s_max:
-            raise ValueError(f"polls every {poll_s_min} to {poll_s_max} s: both must be above 0, and in this order")
+            raise ValueError(
+                f"{path}: polls every {poll_s_min} to {poll_s_max} s: both must be above 0, and in this order"
+            )
         self._client = client
         self._bridge = bridge
         self.path = path
         self.position = offset
+        self.pause: Callable[[float], None] = time.sleep
         self._segment = segment
         self._follow = follow
         self._poll_s_min = poll_s_min
@@ -86,7 +97,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
 
     def __next__(self) -> bytes:
         while (piece := self._bridge.run(self._piece())) == b"":
-            time.sleep(self._next_pause_s())
+            self.pause(self._next_pause_s())
         if piece is None:
             raise StopIteration
         self._pause_s = self._poll_s_min

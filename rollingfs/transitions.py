@@ -123,9 +123,13 @@ def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms:
 # -- checks --------------------------------------------------------------------------------------------------
 
 
+MISSING = "No such segment or file"
+GONE = "The segment that this handle was opened on is gone; another has its name"
+
+
 def missing(name: str) -> FileNotFoundError:
     """The error for a segment that is not there."""
-    return FileNotFoundError(2, "No such segment or file", name)
+    return FileNotFoundError(2, MISSING, name)
 
 
 def live(header: Header | None, name: str, segment: str | None = None) -> Header:
@@ -161,7 +165,7 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
     """
     found = live(header, name)
     if guard.segment is not None and guard.segment not in found.incarnations:
-        raise FileNotFoundError(2, "The segment that this handle was opened on is gone; another has its name", name)
+        raise FileNotFoundError(2, f"{GONE}; nothing was written", name)
     if found.phase is Phase.MERGING:
         raise MergeFoundError(name, found)
     _check_epoch(found, guard, name)
@@ -180,10 +184,13 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
 
 def _check_epoch(header: Header, guard: Guard, name: str) -> None:
     if guard.epoch is not None and (header.owner is None or guard.epoch != header.epoch):
-        raise FencedError(f"{name}: this handle's epoch {guard.epoch} has passed; it is now {header.epoch}")
+        raise FencedError(
+            f"{name}: this handle's epoch {guard.epoch} has passed; it is now {header.epoch}; nothing was written"
+        )
     if guard.epoch is None and header.owner is not None:
         raise FencedError(
-            f"{name} is held exclusively by {header.owner!r} (epoch {header.epoch}); acquire() it to take over"
+            f"{name} is held exclusively by {header.owner!r} (epoch {header.epoch}); nothing was written; acquire() it "
+            "to take over"
         )
 
 
@@ -196,11 +203,13 @@ def check_open(header: Header, name: str) -> None:
         It is sealed.
     """
     if header.phase is Phase.SEALED:
-        raise SegmentSealedError(f"{name} is sealed at length {header.length}; it takes no more bytes")
+        raise SegmentSealedError(
+            f"{name} is sealed at length {header.length}; it takes no more bytes, so nothing was written"
+        )
 
 
-def check_attrs(attrs: Mapping[str, str | None]) -> None:
-    """Refuse attributes beyond the limits of the format; those that are to be removed (None) count as nothing.
+def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> None:
+    """Refuse attributes of the segment `name` beyond the limits of the format; those to be removed (None) count not.
 
     Raises
     ------
@@ -209,12 +218,12 @@ def check_attrs(attrs: Mapping[str, str | None]) -> None:
     """
     for key, value in attrs.items():
         if not key:
-            raise ValueError(f"attribute {key!r}={value!r}: a key must not be empty")
+            raise ValueError(f"{name}: attribute {key!r}={value!r}: a key must not be empty; nothing was written")
     sizes = [len(key.encode()) + len(value.encode()) for key, value in attrs.items() if value is not None]
     if len(sizes) > ATTRS_MAX or sum(sizes) > ATTRS_BYTES_MAX:
         raise ValueError(
-            f"{len(sizes)} attributes of {sum(sizes)} bytes; a segment holds at most {ATTRS_MAX} of {ATTRS_BYTES_MAX} "
-            "bytes. Remove one with attrs={key: None}"
+            f"{name}: {len(sizes)} attributes of {sum(sizes)} bytes; a segment holds at most {ATTRS_MAX} of "
+            f"{ATTRS_BYTES_MAX} bytes; nothing was written. Remove one with attrs={{key: None}}"
         )
 
 
@@ -235,7 +244,7 @@ def create(
     if base is None:
         return fresh
     if base.must_settle:
-        raise MarksFullError(f"segment {base.segment} has marks to be settled")
+        raise MarksFullError("a concat or rename that it takes part in is not finished")
     adopted = adopted or base.adopted
     drops = drop_all(base, now_ms)
     return replace(fresh, version=base.version, epoch=base.epoch + 1, adopted=adopted, drops=drops)
@@ -248,12 +257,12 @@ def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -
     return replace(header, entries=header.entries + tuple(entries), tail=tail, tail_at_ms=at_ms if tail else 0)
 
 
-def with_attrs(header: Header, attrs: Mapping[str, str | None]) -> Header:
+def with_attrs(header: Header, attrs: Mapping[str, str | None], name: str = "the segment") -> Header:
     """Set attributes, and remove those whose value is None; the others stay, in their order."""
     if not any(value is not None or key in header.attrs for key, value in attrs.items()):
         return header
     merged = {key: value for key, value in {**header.attrs, **attrs}.items() if value is not None}
-    check_attrs(merged)
+    check_attrs(merged, name)
     return replace(header, attrs=merged)
 
 
@@ -281,7 +290,7 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
         It has merge marks, which must be settled first.
     """
     if header.must_settle:
-        raise MarksFullError(f"segment {header.segment} has marks to be settled")
+        raise MarksFullError("a concat or rename that it takes part in is not finished")
     return Header(
         header.segment,
         header.version,
@@ -318,7 +327,9 @@ def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) 
         The offset is negative or beyond the end.
     """
     if not 0 <= offset <= header.length:
-        raise BadOffsetError(f"{name}: cannot truncate at {offset}; it holds bytes {header.start} to {header.length}")
+        raise BadOffsetError(
+            f"{name}: cannot truncate at {offset}; it holds bytes {header.start} to {header.length}, as before"
+        )
     if offset <= header.start:
         return header
     kept = tuple(entry for entry in header.entries if entry.end > offset)
@@ -361,7 +372,9 @@ def check_source(header: Header | None, name: str, *, sealed: bool) -> Header:
 
 def not_sealed(name: str) -> SegmentNotSealedError:
     """The error for a source that still takes bytes."""
-    return SegmentNotSealedError(f"{name} is not sealed; seal() it before concat, so that no append is lost")
+    return SegmentNotSealedError(
+        f"{name} is not sealed; seal() it before concat, so that no append is lost; nothing was joined"
+    )
 
 
 def check_marks(header: Header, more: Sequence[Mark]) -> None:
@@ -375,7 +388,7 @@ def check_marks(header: Header, more: Sequence[Mark]) -> None:
     old = (*header.merges, *header.aborts)
     count = len(old) + len(more)
     if old and (count > MARKS_MAX or sum(map(_mark_bytes, [*old, *more])) > MARKS_BYTES_MAX):
-        raise MarksFullError(f"segment {header.segment} has too many merge marks")
+        raise MarksFullError("too many concats and renames that it takes part in are not finished")
 
 
 def _mark_bytes(mark: Mark) -> int:

@@ -42,7 +42,7 @@ def blocking(verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = Fal
 
     @functools.wraps(verb)
     def call(self: Face, *args: Any, **kwargs: Any) -> T:
-        running = verb(self._verbs, *args, **kwargs)
+        running = _begun(verb, self._verbs, args, kwargs)
         if not commits:
             return self._bridge.run(running)
         return self._bridge.run(running, commits=self._verbs.strip(args[0] if args else kwargs[segment]))
@@ -61,6 +61,23 @@ def awaited(verb: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., Corout
 
     @functools.wraps(verb)
     async def call(self: Face, *args: Any, **kwargs: Any) -> T:
-        return await self._bridge.arun(verb(self._verbs, *args, **kwargs))
+        return await self._bridge.arun(_begun(verb, self._verbs, args, kwargs))
 
     return call
+
+
+def name_for_users(cls: type, name: str) -> None:
+    """Let what Python says of wrong arguments name the class that users know, of which this is a part."""
+    for method in vars(cls).values():
+        if inspect.isfunction(method):
+            method.__qualname__ = f"{name}.{method.__name__}"
+
+
+def _begun(
+    verb: Callable[..., Coroutine[Any, Any, T]], verbs: Verbs, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Coroutine[Any, Any, T]:
+    """The coroutine of a verb; wrong arguments, and nothing else can fail here, are said of the method."""
+    try:
+        return verb(verbs, *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(str(error).replace(verb.__qualname__, f"RollingFileSystem.{verb.__name__}", 1)) from None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
-from rollingfs import names
+from rollingfs import arguments, names
 from rollingfs.chunks import Staged
 from rollingfs.intake import Data, Intake
 from rollingfs.lookup import View
@@ -17,7 +18,7 @@ from rollingfs.maintenance import Collected
 from rollingfs.maintenance.tree import Progress, TreeCollector
 from rollingfs.policy import RollingPolicy, parse_seconds
 from rollingfs.reading import Reading
-from rollingfs.transitions import Guard, missing
+from rollingfs.transitions import MISSING, missing
 
 CREATE = "create"
 OVERWRITE = "overwrite"
@@ -27,14 +28,20 @@ class Verbs(Reading):
     """All methods of a filesystem, over paths as its callers write them."""
 
     def to_write(self, path: str) -> str:
-        """The backend's path for something to be changed.
+        """The backend's path for a segment to be changed.
 
         Raises
         ------
         ValueError
             It is no name for a segment.
+        IsADirectoryError
+            It is a bucket.
         """
-        return names.check_segment_name(self.strip(path))
+        path = names.check_segment_name(self.strip(path))
+        if self.listings.is_top(path):
+            why = f"It is a bucket, not a segment: name a key in it, as in {path}/events; nothing was written"
+            raise IsADirectoryError(errno.EISDIR, why, path)
+        return path
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -53,7 +60,9 @@ class Verbs(Reading):
         ValueError
             It is no name for a segment.
         """
-        await self.client.segments.create(self.to_write(path), policy)
+        path = self.to_write(path)
+        arguments.check_policy(path, policy)
+        await self.client.segments.create(path, policy)
 
     async def append(
         self,
@@ -90,15 +99,20 @@ class Verbs(Reading):
         AppendOutcomeUnknown
             Whether it took place cannot be said.
         """
-        guard = Guard(expected_offset=expected_offset, expected_attrs=expected_attrs or {})
-        return await self.client.segments.append(self.to_write(path), data, attrs=attrs, guard=guard)
+        path = self.to_write(path)
+        guard = arguments.guard(path, expected_offset, expected_attrs)
+        arguments.check_attrs(path, attrs)
+        with _saying_how_to_create(path):
+            return await self.client.segments.append(path, data, attrs=attrs, guard=guard)
 
     async def take_addition(
         self, path: str, data: Data, expected_offset: int | None, expected_attrs: Mapping[str, str | None] | None
     ) -> Intake:
         """Take what `append` is to commit: upload what is too large for memory, commit nothing."""
-        guard = Guard(expected_offset=expected_offset, expected_attrs=expected_attrs or {})
-        return await _taken(self.client.segments.addition(self.to_write(path), guard), data)
+        path = self.to_write(path)
+        guard = arguments.guard(path, expected_offset, expected_attrs)
+        with _saying_how_to_create(path):
+            return await _taken(self.client.segments.addition(path, guard), data)
 
     async def overwrite(
         self,
@@ -118,8 +132,10 @@ class Verbs(Reading):
         AppendOutcomeUnknown
             Whether it took place cannot be said.
         """
-        guard = Guard(expected_attrs=expected_attrs or {})
-        await self.client.segments.overwrite(self.to_write(path), data, attrs=attrs, guard=guard)
+        path = self.to_write(path)
+        guard = arguments.guard(path, None, expected_attrs)
+        arguments.check_attrs(path, attrs)
+        await self.client.segments.overwrite(path, data, attrs=attrs, guard=guard)
 
     async def take_replacement(
         self,
@@ -130,8 +146,9 @@ class Verbs(Reading):
         create_only: bool = False,
     ) -> Intake:
         """Take what `overwrite` is to commit: upload what is too large for memory, commit nothing."""
-        guard = Guard(expected_attrs=expected_attrs or {})
-        intake = self.client.segments.replacement(self.to_write(path), guard, create_only=create_only)
+        path = self.to_write(path)
+        guard = arguments.guard(path, None, expected_attrs)
+        intake = self.client.segments.replacement(path, guard, create_only=create_only)
         return await _taken(intake, data)
 
     async def stage(self, path: str, data: Data) -> Staged:
@@ -150,14 +167,15 @@ class Verbs(Reading):
         Parameters
         ----------
         mode
-            ``"overwrite"``, or ``"create"`` to fail where something is.
+            ``"overwrite"`` replaces what is there, a sealed segment too; ``"create"`` fails where something is.
 
         Raises
         ------
         FileExistsError
             With ``"create"``: a segment or a plain file is there.
         """
-        await self.client.segments.overwrite(self.to_write(path), value, create_only=mode == CREATE)
+        path = self.to_write(path)
+        await self.client.segments.overwrite(path, value, create_only=creates_only(mode, path))
 
     async def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty file.
@@ -189,6 +207,7 @@ class Verbs(Reading):
         FileExistsError
             With mode ``"create"``: a segment or a plain file is there.
         """
+        creates_only(mode, rpath)
         if os.path.isdir(lpath):
             await self.makedirs(rpath, exist_ok=True)
             return
@@ -263,7 +282,9 @@ class Verbs(Reading):
         FileNotFoundError, FencedError
             As for `seal`.
         """
-        return await self.client.segments.truncate(self.to_write(path), offset)
+        path = self.to_write(path)
+        arguments.check_offset(path, offset)
+        return await self.client.segments.truncate(path, offset)
 
     async def concat(
         self,
@@ -290,11 +311,13 @@ class Verbs(Reading):
         ValueError
             The target is among the sources, or one of them comes twice.
         """
+        target = self.to_write(target)
         if isinstance(sources, str):
-            raise TypeError("concat takes a list of sources, not one path")
-        guard = Guard(expected_attrs=expected_attrs or {})
+            raise TypeError(f"{target}: concat takes a list of sources, not one path; nothing was changed")
+        guard = arguments.guard(target, None, expected_attrs)
+        arguments.check_attrs(target, attrs)
         paths = [self.to_write(source) for source in sources]
-        return await self.client.concats.concat(self.to_write(target), paths, attrs=attrs, guard=guard)
+        return await self.client.concats.concat(target, paths, attrs=attrs, guard=guard)
 
     async def collect(
         self,
@@ -369,6 +392,31 @@ class Verbs(Reading):
     async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Give a segment or plain file another name, over what may be there; no bytes are moved."""
         await self.folders.move(self.strip(path1), self.strip(path2))
+
+
+def creates_only(mode: str, path: str) -> bool:
+    """Whether a mode of `Verbs.pipe_file` and `Verbs.put_file` wants nothing to be there.
+
+    Raises
+    ------
+    ValueError
+        There is no such mode.
+    """
+    if mode not in (CREATE, OVERWRITE):
+        raise ValueError(f"{path}: mode {mode!r} must be {OVERWRITE!r} or {CREATE!r}; nothing was written")
+    return mode == CREATE
+
+
+@contextlib.contextmanager
+def _saying_how_to_create(path: str) -> Iterator[None]:
+    """Say to whoever would append to nothing how there comes to be something."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if error.strerror != MISSING:
+            raise
+        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which makes it"
+        raise FileNotFoundError(errno.ENOENT, why, path) from None
 
 
 async def _taken(intake: Intake, data: Data) -> Intake:

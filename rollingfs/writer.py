@@ -85,11 +85,11 @@ class WriteFile(CommitsByClose):
         super().__init__()
         self._intake: Intake | None = None  # for `__del__`, if this method fails
         if mode not in MODES:
-            raise ValueError(f"mode {mode!r} cannot be: a segment is written by 'wb', 'xb' or 'ab'")
+            raise ValueError(f"{path}: mode {mode!r} cannot be: a segment is written by 'wb', 'xb' or 'ab'")
         if owner is not None and mode != "ab":
-            raise ValueError(f"an owner is for mode 'ab', not {mode!r}")
+            raise ValueError(f"{path}: an owner is for mode 'ab', not {mode!r}")
         names.check_segment_name(path)
-        transitions.check_attrs(attrs or {})
+        transitions.check_attrs(attrs or {}, path)
         self.fs = fs
         self.path = path
         self.mode = mode
@@ -123,7 +123,7 @@ class WriteFile(CommitsByClose):
         except FileNotFoundError:
             await self._client.contents.check_no_folder(self.path)
             return
-        raise FileExistsError(17, "A segment or a file is there already", self.path)
+        raise FileExistsError(17, "A segment or a file is there already; nothing was written", self.path)
 
     async def _find_end(self, owner: str | None) -> None:
         """What is appended to: bound to its incarnation, unless it is a plain file or nothing yet."""
@@ -143,7 +143,9 @@ class WriteFile(CommitsByClose):
         if owner is None and header.phase is not Phase.MERGING:
             transitions.check(header, Guard(), self.path)
         if header.sealed:
-            raise SegmentSealedError(f"{self.path} is sealed at length {header.length}; it takes no more bytes")
+            raise SegmentSealedError(
+                f"{self.path} is sealed at length {header.length}; it takes no more bytes, so nothing was written"
+            )
         if owner is not None:
             header = await self._client.segments.acquire(self.path, owner)
             self.epoch = header.epoch
@@ -196,7 +198,7 @@ class WriteFile(CommitsByClose):
             self._check_usable()
         view = as_bytes(data)
         if view is None:
-            raise TypeError(f"cannot write {type(data).__name__}: give bytes")
+            raise TypeError(f"{self.path}: cannot write {type(data).__name__}: give bytes")
         with self._or_broken():
             if self._is_held or self._pieces_bytes + len(view) < PIECE_BYTES:
                 self._pieces.append(frozen(view))

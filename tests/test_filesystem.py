@@ -813,3 +813,75 @@ def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(moto, moto_
 def test_a_backend_that_is_given_has_its_own_concurrency():
     with pytest.raises(ValueError, match="set its own requests_max"):
         RollingFileSystem(backend=MemoryBackend(), max_concurrency=8, skip_instance_cache=True)
+
+
+# -- what only makes -------------------------------------------------------------------------------------------
+
+STATES = {
+    "open": lambda place, path: place.fs.pipe_file(path, b"there"),
+    "sealed": lambda place, path: (place.fs.pipe_file(path, b"there"), place.fs.seal(path)),
+    "plain": lambda place, path: place.plain(path.rpartition("/")[2], b"there"),
+    "empty": lambda place, path: place.fs.touch(path),
+    "large": lambda place, path: (place.fs.pipe_file(path, b"there" * 500_000), place.fs.seal(path)),
+}
+BIG = bytes(3 << 20)
+
+
+def _through_open(place, path, data):
+    with place.fs.open(path, "xb") as file:
+        file.write(data)
+
+
+def _in_transaction(place, path, data):
+    with place.fs.transaction:
+        place.fs.pipe_file(path, data, mode="create")
+
+
+def _from_disk(place, path, data, folder):
+    (folder / "source").write_bytes(data)
+    place.fs.put_file(folder / "source", path, mode="create")
+
+
+MAKERS = {
+    "pipe_file": lambda place, path, data, _: place.fs.pipe_file(path, data, mode="create"),
+    "pipe": lambda place, path, data, _: place.fs.pipe({path: data}, mode="create"),
+    "put_file": _from_disk,
+    "open": lambda place, path, data, _: _through_open(place, path, data),
+    "transaction": lambda place, path, data, _: _in_transaction(place, path, data),
+    "create": lambda place, path, data, _: place.fs.create(path),
+}
+
+
+@pytest.mark.parametrize("size", ["small", "big"])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_what_only_makes_refuses_over_whatever_is_there_and_leaves_it(place, maker, state, size, tmp_path_factory):
+    path = f"{place.root}/x"
+    STATES[state](place, path)
+    before = place.fs.cat_file(path), place.fs.info(path)
+    with pytest.raises(FileExistsError, match="nothing was written") as caught:
+        MAKERS[maker](place, path, BIG if size == "big" else b"new", tmp_path_factory.mktemp("disk"))
+    assert caught.value.filename == path
+    assert (place.fs.cat_file(path), place.fs.info(path)) == before
+
+
+def test_what_only_makes_makes_where_nothing_is(place):
+    for number, write in enumerate((b"new", BIG)):
+        path = f"{place.root}/{number}"
+        place.fs.pipe_file(path, write, mode="create")
+        assert place.fs.cat_file(path) == write
+
+
+@pytest.mark.parametrize("mode", ["creat", "append", "", None])
+def test_a_mode_that_is_none_is_refused_and_replaces_nothing(place, mode, tmp_path_factory):
+    path = f"{place.root}/x"
+    place.fs.pipe_file(path, b"there")
+    source = tmp_path_factory.mktemp("disk") / "source"
+    source.write_bytes(b"new")
+    for write in (
+        lambda: place.fs.pipe_file(path, b"new", mode=mode),
+        lambda: place.fs.put_file(source, path, mode=mode),
+    ):
+        with pytest.raises(ValueError, match=r"must be 'overwrite' or 'create'; nothing was written"):
+            write()
+    assert place.fs.cat_file(path) == b"there"

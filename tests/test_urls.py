@@ -3,6 +3,7 @@
 import importlib.util
 import multiprocessing
 import pickle
+import re
 import subprocess
 import sys
 import tomllib
@@ -138,6 +139,86 @@ def test_an_unknown_option_says_which_and_what_there_is_and_keeps_its_value_secr
     with pytest.raises(TypeError, match=r"'kee'.*max_bytes.*s3=\{") as caught:
         RollingFileSystem("s3", kee="hush-hush")
     assert "hush-hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_options": {"anom": True}},
+        {"s3": {"anom": True}},
+        {"anom": True},
+        {"s3": {"client_kwargs": {"verfy": 1}}},
+    ],
+    ids=["as target_options", "under its name", "by itself", "deeper"],
+)
+def test_an_option_that_the_store_does_not_have_is_an_error_before_anything_is_asked(options):
+    _needs_s3fs()
+    with pytest.raises(TypeError, match=r"s3 has no option|has an option 'anom'") as caught:
+        RollingFileSystem("s3", skip_instance_cache=True, **options)
+    assert re.search(r"did you mean '(anon|verify)'", str(caught.value))
+
+
+@pytest.mark.parametrize("protocol", ["file", "memory"])
+def test_a_disk_swallows_no_option(protocol):
+    with pytest.raises(TypeError, match=f"{protocol} has no option 'max_byte'.*it takes asynchronous, "):
+        RollingFileSystem(protocol, {"max_byte": 1}, skip_instance_cache=True)
+    with pytest.raises(TypeError, match=r"neither rolling nor .* \(did you mean 'max_bytes'"):
+        RollingFileSystem(protocol, max_byte=1, skip_instance_cache=True)
+
+
+@pytest.mark.parametrize("url", ["rolling::s3://{}/x", "rolling+s3://{}/x"])
+def test_options_of_the_one_store_that_can_be_meant_may_stand_by_themselves(url, moto):
+    url = url.format(new_bucket(moto))
+    with fsspec.open(url, "wb", **moto, max_bytes=100) as file:
+        file.write(b"data")
+    fs, path = fsspec.url_to_fs(url, **moto, max_bytes=100)
+    assert fs.cat_file(path) == b"data"
+    assert fs._client.segments.policy.max_bytes == 100
+    assert pickle.loads(pickle.dumps(fs)).cat_file(path) == b"data"
+    assert fsspec.url_to_fs(url, anon=True)[0]._backend.fs.anon
+
+
+def test_what_stands_under_the_stores_name_counts_before_what_stands_by_itself():
+    _needs_s3fs()
+    fs = RollingFileSystem("s3", key="flat", secret="flat", s3={"key": "nested"}, skip_instance_cache=True)
+    assert (fs._backend.fs.key, fs._backend.fs.secret) == ("nested", "flat")
+
+
+def test_an_option_of_rolling_and_of_the_store_says_how_to_nest_it():
+    _needs_s3fs()
+    with pytest.raises(TypeError, match=r"'max_concurrency' is an option of rolling and of s3: .*s3=\{'key': ...\}"):
+        RollingFileSystem("s3", key="k", max_concurrency=4, skip_instance_cache=True)
+    fs = RollingFileSystem("s3", s3={"key": "k", "max_concurrency": 5}, max_concurrency=4, skip_instance_cache=True)
+    assert (fs._backend.requests_max, fs._backend.fs.max_concurrency) == (4, 5)
+
+
+def test_in_a_longer_chain_an_option_must_name_its_store(tmp_path):
+    with pytest.raises(TypeError, match=r"'cache_storage' may be meant for several .*simplecache=\{'cache_storage'"):
+        fsspec.url_to_fs("rolling::simplecache::memory://x", cache_storage=str(tmp_path))
+    nested = {"simplecache": {"cache_storage": str(tmp_path)}}
+    assert type(fsspec.url_to_fs("rolling::simplecache::memory://x", **nested)[0]._backend) is GenericBackend
+
+
+def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(moto, tmp_path, monkeypatch):
+    """It asks again with ``anon=True``, whatever the store: the second error is the one that people see."""
+    pd = pytest.importorskip("pandas")
+    bucket = new_bucket(moto)
+    where = {"endpoint_url": moto["endpoint_url"]}
+    public = {**moto, "s3_additional_kwargs": {"ACL": "public-read"}}
+    RollingFileSystem("s3", public).pipe_file(f"{bucket}/public.csv", b"a\n1\n")
+    RollingFileSystem("s3", moto).pipe_file(f"{bucket}/private.csv", b"a\n1\n")
+    assert pd.read_csv(f"rolling::s3://{bucket}/public.csv", storage_options=where)["a"].tolist() == [1]
+    for options in (where, {"s3": where}, {"s3": where | {"anon": False}}):
+        with pytest.raises(PermissionError, match=r"private\.csv"):
+            pd.read_csv(f"rolling::s3://{bucket}/private.csv", storage_options=options)
+
+    async def refuse(self, path):
+        raise PermissionError(13, "this is refused", path)
+
+    for backend, path in ((LocalBackend, f"rolling::file://{tmp_path}/x"), (MemoryBackend, "rolling::memory://x")):
+        monkeypatch.setattr(backend, "read", refuse)
+        with pytest.raises(PermissionError, match="this is refused"):
+            pd.read_csv(path)
 
 
 def test_secrets_are_not_in_the_repr():

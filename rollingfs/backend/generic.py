@@ -85,8 +85,8 @@ class GenericBackend(Backend):
     def _range(self, path: str, start: int, end: int) -> bytes:
         try:
             data: bytes = self.fs.cat_file(path, start=start, end=end)
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            raise _missing(path) from error  # many filesystems say no more than a name
         except Exception as error:  # a range beyond the end is b"", a 416 or something else, as each filesystem likes
             if isinstance(error, IsADirectoryError | NotADirectoryError):
                 raise _missing(path) from error
@@ -109,7 +109,10 @@ class GenericBackend(Backend):
 
     async def list(self, folder: str) -> Listing:
         self._forget(folder)
-        found = self.fs.ls(folder, detail=True)
+        try:
+            found = self.fs.ls(folder, detail=True)
+        except FileNotFoundError as error:
+            raise _missing(folder) from error
         entries: dict[str, FileInfo] = {}
         for info in found:
             path = self.fs._strip_protocol(info["name"]).rstrip("/")
@@ -221,8 +224,8 @@ class GenericBackend(Backend):
     def _check_single_writer(self, verb: str, path: str) -> None:
         if not self.can_write:
             raise UnsafeBackendError(
-                f"{verb} of {path!r} refused: {type(self.fs).__name__} has no atomic writes; "
-                "if nobody else ever writes these segments, say so with single_writer=True"
+                f"{names.shown(path)}: this store has no atomic writes, so nothing was written; "
+                "if nobody else ever writes here, say so with single_writer=True"
             )
 
     def _forget(self, path: str) -> None:
@@ -234,7 +237,7 @@ class GenericBackend(Backend):
         self._forget(path)
         try:
             info: dict[str, Any] = self.fs.info(path)
-        except NotADirectoryError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise _missing(path) from error
         if info["type"] == "directory":
             raise _missing(path)
@@ -279,7 +282,7 @@ class GenericBackend(Backend):
 
 
 def _missing(path: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "no such file", path)
+    return FileNotFoundError(errno.ENOENT, "No such file or folder", path)
 
 
 def _size(info: dict[str, Any]) -> int:

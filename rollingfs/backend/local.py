@@ -330,8 +330,8 @@ def _check_conditional(verb: str, path: str) -> None:
         raise ValueError(f"{verb} is for headers, whose names end in {names.HEADER_SUFFIX!r}, not for {path!r}")
     if not HAS_RECORD_LOCKS:
         raise UnsafeBackendError(
-            f"{verb} of {path!r} refused: this system has no record locks, so two writers could lose each other's "
-            "data; it can read segments, not write them"
+            f"{names.shown(path)}: this system has no record locks, so two writers could lose each other's data; "
+            "it can read segments, not write them; nothing was written"
         )
 
 

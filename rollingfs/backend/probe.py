@@ -37,28 +37,35 @@ async def probe(backend: Backend, folder: str) -> Abilities:
     OSError
         The store failed before it could be judged.
     """
-    name = type(backend).__name__
     if not backend.can_write:
         raise UnsafeBackendError(
-            f"{name} cannot replace a header atomically, so two writers could lose each other's data; "
-            "if nobody else ever writes these segments, say so with single_writer=True"
+            f"{names.segment_of_folder(folder)}: this store cannot replace a file atomically, so two writers could "
+            "lose each other's data; nothing was written; if nobody else ever writes here, say so with "
+            "single_writer=True"
         )
     path = names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}")
     try:
         old = await _probe_create(backend, path)
         newest = await _probe_replace(backend, path, old.token)
         delete_if = backend.can_delete_if and await _probe_delete_if(backend, path, old.token, newest)
-    finally:
-        await backend.delete([path])
-        if backend.has_folders:
-            await _remove_lock_folder(backend, path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first failure says more; a file that stays goes by collection
+            await _clean(backend, path)
+        raise
+    await _clean(backend, path)
     return Abilities(delete_if=delete_if)
 
 
-def _refused(backend: Backend, path: str, verb: str, found: str) -> UnsafeBackendError:
+async def _clean(backend: Backend, path: str) -> None:
+    await backend.delete([path])
+    if backend.has_folders:
+        await _remove_lock_folder(backend, path)
+
+
+def _refused(path: str, verb: str, found: str) -> UnsafeBackendError:
     return UnsafeBackendError(
-        f"{type(backend).__name__} is not safe to write at {backend.root(path)!r}: {verb} {found}; "
-        "nothing was written to any segment. Use a store with conditional writes"
+        f"{names.shown(path)}: it is not safe to write to this store: {verb} {found}; nothing was written to any "
+        "segment; use a store with conditional writes"
     )
 
 
@@ -78,10 +85,10 @@ async def _must_leave(
     except refusal:
         refused = True
     if not refused:
-        raise _refused(backend, path, verb, f"{over} did not fail")
+        raise _refused(path, verb, f"{over} did not fail")
     blob = await backend.read(path)
     if blob.data != data:
-        raise _refused(backend, path, verb, f"{over} failed and yet overwrote it")
+        raise _refused(path, verb, f"{over} failed and yet overwrote it")
     return blob
 
 
@@ -103,7 +110,7 @@ async def _probe_replace(backend: Backend, path: str, old_token: str) -> bytes:
     except ConflictError:
         # as with create: if the file is ours, the answer to our first request was lost
         if (await backend.read(path)).data != second:
-            raise _refused(backend, path, "replace", "with the right token was refused") from None
+            raise _refused(path, "replace", "with the right token was refused") from None
     wrong = backend.replace(path, b"probe: replace with a wrong token\n", old_token)
     return (await _must_leave(backend, path, second, wrong, ConflictError, "replace", "with a wrong token")).data
 

@@ -21,6 +21,8 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from rollingfs import names
+
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
 BUSY_STATUSES = frozenset({429, 503})
 TRANSIENT_CODES = frozenset(
@@ -30,6 +32,7 @@ REFUSED_STATUSES = frozenset({401, 403})
 REFUSED_CODES = frozenset(
     {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
 )
+CREDENTIALS_HINT = "give key and secret, profile, or anon=True where everybody may read"
 TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwargs={'verify': ...} or AWS_CA_BUNDLE"
 
 CONNECTION_ERRORS = (
@@ -81,11 +84,18 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
     verb, path : str
         What was done to what, for the message.
     """
-    text = f"{verb} of {path!r}: {error}"
+    shown = names.shown(path)
+    if code_of(error) == "NoSuchBucket":
+        bucket = path.partition("/")[0]
+        text = f"the bucket {bucket!r} does not exist, so nothing was read or written: make it first, as with fs.mkdir"
+        return FileNotFoundError(errno.ENOENT, text, shown)
+    if status_of(error) == 404:
+        return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
+    text = f"{verb} of {shown!r}: {error}"
     if is_untrusted(error):
         text += f"; {TRUST_HINT}"
-    if code_of(error) == "NoSuchBucket":
-        return FileNotFoundError(errno.ENOENT, f"{verb}: the bucket {path.partition('/')[0]!r} does not exist", path)
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        text += f"; {CREDENTIALS_HINT}"
     return OSError(_errno_of(error), text)  # Python picks the subclass: FileNotFoundError, PermissionError, ...
 
 
@@ -118,5 +128,5 @@ def refused_keys(errors: Sequence[dict[str, str]], bucket: str, count: int) -> C
     """What to raise for a DeleteObjects obeyed in part: the refusal that no repetition mends, if there is one."""
     worst = min(errors, key=lambda error: error.get("Code") in TRANSIENT_CODES)
     code, path = worst.get("Code", ""), f"{bucket}/{worst['Key']}"
-    text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {path!r}"
+    text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {names.shown(path)!r}"
     return ClientError({"Error": {"Code": code, "Message": text}}, "DeleteObjects")

@@ -11,7 +11,6 @@ from typing import Annotated, cast
 
 import typer
 
-from rollingfs import names
 from rollingfs.cli.command import Commands
 from rollingfs.cli.looking import PathOf, Paths
 from rollingfs.cli.session import Advance, Place, Session
@@ -19,7 +18,7 @@ from rollingfs.cli.text import count_text
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.filesystem import RollingFileSystem
 from rollingfs.intake import PIECE_BYTES, Intake
-from rollingfs.transitions import Guard
+from rollingfs.transitions import MISSING, Guard
 
 commands = Commands()
 
@@ -44,7 +43,13 @@ def append(
     source = cast(BufferedReader, sys.stdin.buffer)
     is_typed = source.isatty()
     with session.progress(path, _size(source), of_bytes=True, shown=not is_typed) as advance:
-        offset, size = _append(place, source, Guard(expected_offset=expected_offset), create, advance)
+        try:
+            offset, size = _append(place, source, Guard(expected_offset=expected_offset), create, advance)
+        except FileNotFoundError as error:
+            if error.strerror != MISSING:
+                raise
+            why = f"{MISSING}, so nothing was written: leave out --no-create to make it"
+            raise FileNotFoundError(error.errno, why, error.filename) from error
     session.report(
         {"name": place.fs._strip(place.path), "offset": offset, "size": size},
         f"{path}: {size:,} bytes at offset {offset:,}",
@@ -66,7 +71,7 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
     It is read here rather than by the library: over S3 that would happen in a thread which Ctrl-C cannot wake.
     """
     fs = place.fs
-    path = names.check_segment_name(fs._strip(place.path))
+    path = fs._verbs.to_write(place.path)
     segments, bridge = fs._client.segments, fs._bridge
     intake: Intake = segments.addition(path, guard, create=create)
     try:

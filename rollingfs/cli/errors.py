@@ -22,6 +22,8 @@ def in_one_line(error: BaseException) -> str:
     """What an error says, on one line."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror  # without its number, which tells people nothing
     else:
         text = str(error) or type(error).__name__
     if not isinstance(error, OSError | ValueError | TypeError | ImportError | NotImplementedError | WrongUsage):

@@ -7,7 +7,9 @@ import dataclasses
 import errno
 import json
 import os
+import select
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -49,6 +51,27 @@ def flush() -> None:
     """Hand on what was written."""
     with _to_reader():
         sys.stdout.flush()
+
+
+def wait(seconds: float) -> None:
+    """Wait with nothing to write, but not longer than there is somebody to read.
+
+    Raises
+    ------
+    ReaderGone
+        Whoever read standard output has closed it.
+    """
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # a stand-in without a descriptor
+        descriptor = None
+    if descriptor is None or not hasattr(select, "poll"):  # Windows: noticed with the next write
+        time.sleep(seconds)
+        return
+    watched = select.poll()
+    watched.register(descriptor, 0)  # errors and hang-ups are always told
+    if watched.poll(seconds * 1000):
+        raise ReaderGone
 
 
 def say(text: str) -> None:

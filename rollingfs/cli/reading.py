@@ -104,6 +104,7 @@ def tail(
     else:
         start = last_lines(segment, LINES_DEFAULT if lines is None else lines)
     pieces = segment.tail(start, follow=follow)
+    pieces.pause = output.wait
     for data in pieces:
         assert pieces.position is not None
         _put(session, segment.path, pieces.position - len(data), data)

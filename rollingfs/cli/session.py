@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollingfs.cli import errors, output
 from rollingfs.cli.errors import ReaderGone, WrongUsage
-from rollingfs.cli.stores import open_store, parse_options, split
+from rollingfs.cli.stores import Stores, parse_options, split
 from rollingfs.errors import AppendInterrupted
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Session:
     code: int = errors.DONE
     interrupted: str = ""
     """What to say after Ctrl-C, where the library says nothing of its own."""
+    _opener: Stores | None = None
     _stores: dict[str, RollingFileSystem] = field(default_factory=dict)
     _bar: Progress | None = None
 
@@ -59,7 +60,8 @@ class Session:
         """The store and path that a text on the command line means."""
         protocol, path = split(text)
         if protocol not in self._stores:
-            self._stores[protocol] = open_store(protocol, parse_options(self.option, os.environ))
+            self._opener = self._opener or Stores(parse_options(self.option, os.environ))
+            self._stores[protocol] = self._opener.open(protocol)
         return Place(self._stores[protocol], path)
 
     def places(self, texts: Sequence[str]) -> tuple[RollingFileSystem, list[str]]:

@@ -5,20 +5,55 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.cli.errors import WrongUsage
 
 if TYPE_CHECKING:
     from rollingfs.filesystem import RollingFileSystem
+    from rollingfs.store_options import Accepted
 
 ENVIRONMENT = "ROLLINGFS_OPTION_"
 """``ROLLINGFS_OPTION_MAX_BYTES=1MiB`` is ``--option max_bytes=1MiB``; two underscores stand for a dot."""
-OWN = frozenset({"commit_timeout_s", "header_cache_s", "inline_bytes", "max_age", "max_bytes", "single_writer", "sync"})
-"""Options of rolling itself; all others are the backend's."""
+ROLLING = "rolling"
+OWN = frozenset(
+    {
+        "commit_timeout_s",
+        "header_cache_s",
+        "inline_bytes",
+        "max_age",
+        "max_bytes",
+        "max_concurrency",
+        "max_memory",
+        "prefetch",
+        "single_writer",
+        "sync",
+    }
+)
+"""Options of rolling itself; all others are the store's."""
 _ALIAS = re.compile(r"rolling\+([a-z0-9]+)://")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An option as the user gave it."""
+
+    label: str
+    """What the user sees of it: ``--option key``, or the variable's name."""
+    names: tuple[str, ...]
+    """Its name; before it, those of what it is nested in."""
+    value: Any
+    is_ambient: bool = False
+    """Whether it comes from the environment, so that it may be meant for other stores than those of the command."""
+
+    def addressed(self, store: str) -> str:
+        """How to write it so that it names a store, or rolling."""
+        if self.is_ambient:
+            return f"{ENVIRONMENT}{store.upper()}_{'__'.join(self.names).upper()}"
+        return f"--option {'.'.join((store, *self.names))}=..."
 
 
 def split(text: str) -> tuple[str, str]:
@@ -42,36 +77,46 @@ def split(text: str) -> tuple[str, str]:
     return scheme[1], path
 
 
-def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The options of ``--option name=value``, over those in the environment.
+def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[Given]:
+    """The options in the environment, then those of ``--option name=value``, which count more.
 
     A dot in a name leads into a nested option. A value is JSON where it can be, else text.
 
     Raises
     ------
     WrongUsage
-        There is no ``=``, or a name is an option and a group of options at once.
+        There is no ``=``.
     """
-    found: dict[str, Any] = {}
+    found: list[Given] = []
     for name in sorted(environment):
         if name.startswith(ENVIRONMENT):
-            dotted = name.removeprefix(ENVIRONMENT).lower().replace("__", ".")
-            _put(found, dotted, environment[name])
+            names = name.removeprefix(ENVIRONMENT).lower().split("__")
+            found.append(Given(name, tuple(names), _value(environment[name]), is_ambient=True))
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise WrongUsage(f"--option {text!r} is not of the form name=value")
-        _put(found, name, value)
+        found.append(Given(f"--option {name}", tuple(name.split(".")), _value(value)))
     return found
 
 
-def _put(options: dict[str, Any], dotted: str, text: str) -> None:
-    *groups, name = dotted.split(".")
-    for group in groups:
-        options = options.setdefault(group, {})
-        if not isinstance(options, dict):
-            raise WrongUsage(f"option {dotted!r}: {group!r} has a value of its own already")
-    options[name] = _value(text)
+def nest(given: Iterable[tuple[tuple[str, ...], Given]]) -> dict[str, Any]:
+    """Options by name, nested ones within their groups; later ones count more.
+
+    Raises
+    ------
+    WrongUsage
+        A name is an option and a group of options at once.
+    """
+    found: dict[str, Any] = {}
+    for (*groups, name), one in given:
+        options = found
+        for group in groups:
+            options = options.setdefault(group, {})
+            if not isinstance(options, dict):
+                raise WrongUsage(f"{one.label}: {group!r} has a value of its own already")
+        options[name] = one.value
+    return found
 
 
 def _value(text: str) -> Any:
@@ -81,20 +126,96 @@ def _value(text: str) -> Any:
         return text
 
 
-def open_store(protocol: str, options: Mapping[str, Any]) -> RollingFileSystem:
-    """The filesystem over a store.
+@dataclass
+class Stores:
+    """The filesystems over the stores that a command's paths lie on, each with the options that are meant for it."""
 
-    Raises
-    ------
-    WrongUsage
-        There is no such protocol.
-    """
-    from fsspec.registry import known_implementations, registry
+    given: Sequence[Given]
+    _taken: dict[str, str] = field(default_factory=dict)
+    """Variables that name no store, and the store that each was given to."""
 
-    from rollingfs.filesystem import RollingFileSystem
+    def open(self, protocol: str) -> RollingFileSystem:
+        """The filesystem over a store.
 
-    if protocol not in known_implementations and protocol not in registry:
-        raise WrongUsage(f"there is no filesystem for {protocol}://; fsspec knows file, s3, memory and others")
-    own = {name: value for name, value in options.items() if name in OWN}
-    target = {name: value for name, value in options.items() if name not in OWN}
-    return RollingFileSystem(target_protocol=protocol, target_options=target, **own)
+        Raises
+        ------
+        WrongUsage
+            There is no such protocol; nobody has such an option; or it may be meant for several.
+        """
+        from fsspec.registry import known_implementations, registry
+
+        from rollingfs.filesystem import RollingFileSystem
+        from rollingfs.options import S3_PROTOCOLS, require_s3fs
+        from rollingfs.store_options import accepted_by, listed, meant
+
+        known = {*known_implementations, *registry}
+        if protocol not in known:
+            raise WrongUsage(f"there is no filesystem for {protocol}://; fsspec knows file, s3, memory and others")
+        if protocol in S3_PROTOCOLS:
+            require_s3fs()
+        accepted = accepted_by(protocol)
+        own: list[tuple[tuple[str, ...], Given]] = []
+        target: list[tuple[tuple[str, ...], Given]] = []
+        for one in self.given:
+            store, names = _addressee(one, known, accepted)
+            if store == ROLLING or (store is None and self._is_own(one, accepted)):
+                own.append((names, one))
+            elif (store in accepted.protocols) if store else self._is_for(one, accepted):
+                target.append((names, one))
+        for names, one in own:
+            if names[0] not in OWN:
+                raise WrongUsage(
+                    f"{one.label}: rolling has no option {names[0]!r}{meant(names[0], OWN)}; it takes {listed(OWN)}"
+                )
+        options = nest(target)
+        try:
+            accepted.check(options)
+        except TypeError as error:
+            raise WrongUsage(str(error)) from error
+        return RollingFileSystem(target_protocol=protocol, target_options=options, **nest(own))
+
+    def _is_own(self, one: Given, accepted: Accepted) -> bool:
+        """Whether an option that names nobody is rolling's."""
+        name = one.names[0]
+        if name in OWN and name in accepted.names:
+            raise WrongUsage(
+                f"{one.label}: {name!r} is an option of rolling and of {accepted.store}: "
+                f"write {one.addressed(ROLLING)} or {one.addressed(accepted.store)}"
+            )
+        return name in OWN
+
+    def _is_for(self, one: Given, accepted: Accepted) -> bool:
+        """Whether an option that names nobody, and is not rolling's, is the store's."""
+        from rollingfs.store_options import near, unknown
+
+        name = one.names[0]
+        if not one.is_ambient and accepted.knows(name, OWN):
+            return True
+        if not one.is_ambient:
+            raise WrongUsage(f"{one.label}: {unknown(name, OWN, accepted)}")
+        if name not in accepted.names and near(name, OWN | accepted.names):
+            raise WrongUsage(
+                f"{one.label}: {unknown(name, OWN, accepted)}; if it is meant for another store, put that before the "
+                f"name, as in {ENVIRONMENT}S3_KEY"
+            )
+        if name not in accepted.names:
+            return False  # it is meant for another store
+        other = self._taken.setdefault(one.label, accepted.store)
+        if other not in accepted.protocols:
+            raise WrongUsage(
+                f"{one.label} may be meant for {other} or {accepted.store}: "
+                f"write {one.addressed(other)} or {one.addressed(accepted.store)}"
+            )
+        return True
+
+
+def _addressee(one: Given, known: Set[str], accepted: Accepted) -> tuple[str | None, tuple[str, ...]]:
+    """The store that an option names, or rolling, and the option's own name; None if it names nobody."""
+    first, *rest = one.names
+    if rest and (first == ROLLING or first in known):
+        return first, tuple(rest)
+    if one.is_ambient and first not in OWN and first not in accepted.names:
+        for store in sorted({*known, ROLLING}, key=len, reverse=True):
+            if first.startswith(f"{store.lower()}_"):
+                return store, (first[len(store) + 1 :], *rest)
+    return None, one.names

@@ -370,7 +370,9 @@ def check_sealed(header: Header, path: str) -> None:
         It is not sealed.
     """
     if not header.sealed:
-        raise SegmentNotSealedError(f"{path} is not sealed; seal() it before its plain copy is written")
+        raise SegmentNotSealedError(
+            f"{path} is not sealed; seal() it before its plain copy is written; nothing was written"
+        )
 
 
 def _sealed(header: Header | None, path: str, segment: str | None) -> Header:

@@ -6,14 +6,18 @@ import base64
 import contextlib
 import os
 import random
+import select
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import fsspec
 import pytest
 
+from rollingfs.cli import output
+from rollingfs.cli.errors import ReaderGone
 from rollingfs.cli.reading import PEEK_BYTES
 from tests.cli.support import COMMAND, EXPECT_S_MAX, Run, done, environment
 from tests.servers import new_bucket
@@ -42,7 +46,10 @@ def test_append_makes_a_segment_and_cat_gives_the_very_bytes(log):
 
 def test_an_append_that_must_not_create_or_expects_another_offset_writes_nothing(log):
     missing = Run("append", log, "--no-create", stdin=b"x")
-    assert (missing.code, missing.err) == (1, f"rollingfs: {log}: No such segment or file\n")
+    assert (missing.code, missing.err) == (
+        1,
+        f"rollingfs: {log}: No such segment or file, so nothing was written: leave out --no-create to make it\n",
+    )
     done("append", log, "--expected-offset", 0, stdin=b"12345")
     late = Run("append", log, "--expected-offset", 4, stdin=b"x")
     assert late.code == 1
@@ -107,6 +114,40 @@ def test_a_reader_that_goes_away_ends_cat_quietly(log):
     assert cat.stderr.read() == b""
     cat.stderr.close()
     assert cat.wait(EXPECT_S_MAX) == 0
+
+
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="a closed pipe is noticed by poll()")
+@pytest.mark.parametrize("words", [["-n", 1], ["-n", 0], ["-n", 1, "--json"]], ids=str)
+def test_following_an_idle_segment_ends_when_its_reader_goes_away(log, words):
+    done("append", log, stdin=b"a\nb\n")
+    command = [*COMMAND, "tail", "-f", *map(str, words), log]
+    tail = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    try:
+        assert words[1] == 0 or tail.stdout.readline()
+        tail.stdout.close()
+        assert tail.wait(EXPECT_S_MAX) == 0
+        assert tail.stderr.read() == b""
+    finally:
+        tail.kill()
+        tail.wait()
+        tail.stderr.close()
+
+
+def test_following_goes_on_while_there_is_a_reader(log, monkeypatch):
+    done("append", log, stdin=b"a\n")
+    monkeypatch.setattr(output, "wait", lambda seconds: done("seal", log))
+    assert done("tail", "-f", log).out == b"a\n"
+
+
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="a closed pipe is noticed by poll()")
+def test_waiting_with_a_reader_takes_its_time_and_without_one_ends(monkeypatch):
+    reading, writing = os.pipe()
+    with open(writing, "wb") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        output.wait(0.001)
+        os.close(reading)
+        with pytest.raises(ReaderGone):
+            output.wait(EXPECT_S_MAX)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the high-water mark of memory is read on Linux")

@@ -13,7 +13,7 @@ import pytest
 
 from rollingfs import StreamCut, cli
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.stores import parse_options, split
+from rollingfs.cli.stores import nest, parse_options, split
 from tests.cli.support import COMMAND, Run, done, environment
 
 SMALL = ("--option", "max_bytes=1000", "--option", "inline_bytes=100")
@@ -376,7 +376,7 @@ def test_options_are_json_or_text_and_stand_over_the_environment():
         "ROLLINGFS_REQUIRE": "all",
     }
     texts = ["key=b=c", "client_kwargs.timeout=3", 'secret="7"', "name=0x"]
-    assert parse_options(texts, environ) == {
+    assert nest((one.names, one) for one in parse_options(texts, environ)) == {
         "key": "b=c",
         "client_kwargs": {"verify": False, "timeout": 3},
         "secret": "7",
@@ -384,7 +384,7 @@ def test_options_are_json_or_text_and_stand_over_the_environment():
     }
     for wrong in (["key"], ["=1"], ["a=1", "a.b=2"]):
         with pytest.raises(WrongUsage):
-            parse_options(wrong, {})
+            nest((one.names, one) for one in parse_options(wrong, {}))
 
 
 def test_options_reach_rolling_from_the_command_the_environment_and_fsspecs_config(tmp_path, monkeypatch):

@@ -1,0 +1,136 @@
+"""Which options the filesystem of a store takes, and what to say of one that nobody would look at."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+FSSPEC_OPTIONS = frozenset(
+    {
+        "asynchronous",
+        "batch_size",
+        "listings_expiry_time",
+        "loop",
+        "max_paths",
+        "skip_instance_cache",
+        "use_listings_cache",
+    }
+)
+"""What fsspec itself gives to any filesystem."""
+CHAIN_OPTIONS = frozenset({"fo", "fs", "target_options", "target_protocol"})
+"""What fsspec gives to a filesystem that lies over another."""
+S3_BASE_OPTIONS = frozenset(
+    {"asynchronous", "listings_expiry_time", "loop", "max_paths", "skip_instance_cache", "use_listings_cache"}
+)
+"""What s3fs takes beside the parameters that it names; all else goes to a botocore session."""
+NEAR_MIN = 0.6
+"""How alike two names are, of 1, for one to be offered in place of the other."""
+SLIP_MIN = 0.8
+"""How alike they are for one to be nothing but a slip of the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The options of one kind of store."""
+
+    store: str
+    """What users call it: its protocol."""
+    names: frozenset[str]
+    protocols: frozenset[str] = frozenset()
+    """All its protocols, which are names of one store."""
+    is_open: bool = False
+    """Whether it hands what it does not name on to a library of its own, so that only that knows what is wrong."""
+    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The names within an option that is a dictionary, where they are known."""
+
+    def knows(self, name: str, own: Iterable[str] = ()) -> bool:
+        """Whether the store takes the option; one that it does not name must not be a slip of an option in `own`."""
+        return name in self.names or (self.is_open and not near(name, own, SLIP_MIN))
+
+    def check(self, options: Mapping[str, Any], where: str = "") -> None:
+        """Refuse options that the store does not have.
+
+        Parameters
+        ----------
+        where
+            The option that they are given in, if they are.
+
+        Raises
+        ------
+        TypeError
+            With the name, not the value, which may be secret.
+        """
+        names = self.groups[where] if where else self.names
+        for name, value in options.items():
+            if name not in names and (where or not self.is_open):
+                raise TypeError(
+                    f"{self.store} has no option {name!r}{f' in {where}' if where else ''}{meant(name, names)}; "
+                    f"it takes {listed(names)}"
+                )
+            if not where and name in self.groups and isinstance(value, Mapping):
+                self.check(value, name)
+
+
+def accepted_by(protocol: str) -> Accepted:
+    """The options of the stores of a protocol."""
+    cls = fsspec.get_filesystem_class(protocol)
+    named = {cls.protocol} if isinstance(cls.protocol, str) else set(cls.protocol)
+    protocols = frozenset(named | {protocol})
+    if cls in (LocalFileSystem, MemoryFileSystem):
+        return Accepted(protocol, _parameters(cls) | FSSPEC_OPTIONS, protocols)
+    if cls.__module__ == "s3fs.core" and cls.__name__ == "S3FileSystem":
+        from botocore.session import Session
+
+        names = _parameters(cls) | _parameters(Session) | S3_BASE_OPTIONS
+        return Accepted(protocol, names, protocols, groups=_groups_of_s3())
+    is_open = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(cls.__init__).parameters.values())
+    return Accepted(protocol, _parameters(cls) | FSSPEC_OPTIONS, protocols, is_open)
+
+
+def _groups_of_s3() -> dict[str, frozenset[str]]:
+    from aiobotocore.config import AioConfig
+    from botocore.config import Config
+    from botocore.session import Session
+
+    return {
+        "client_kwargs": _parameters(Session, "create_client") - {"service_name"},
+        "config_kwargs": frozenset({*Config.OPTION_DEFAULTS, *_parameters(AioConfig)}),
+    }
+
+
+def _parameters(cls: type, method: str = "__init__") -> frozenset[str]:
+    """The names of the parameters that a method takes by name."""
+    _self, *found = inspect.signature(getattr(cls, method)).parameters.values()
+    return frozenset(one.name for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
+
+
+def near(name: str, names: Iterable[str], alike_min: float = NEAR_MIN) -> list[str]:
+    """The names that may have been meant, the likeliest first."""
+    return difflib.get_close_matches(name, sorted(names), cutoff=alike_min)
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """A half-sentence with the names that may have been meant."""
+    found = near(name, names)
+    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
+
+
+def unknown(name: str, own: Iterable[str], accepted: Accepted) -> str:
+    """What to say of an option that neither rolling, which takes `own`, nor the store has."""
+    store, names = accepted.store, accepted.names
+    return (
+        f"neither rolling nor {store} has an option {name!r}{meant(name, {*own, *names})}; "
+        f"rolling takes {listed(own)}; {store} takes {listed(names)}"
+    )
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as a list for people."""
+    return ", ".join(sorted(names)) or "none"

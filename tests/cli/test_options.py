@@ -1,0 +1,142 @@
+"""Options on the command line and in the environment: each goes to the one whom it is meant for, or is an error."""
+
+from __future__ import annotations
+
+import fsspec
+import pytest
+
+from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.stores import Stores, parse_options
+from tests.cli.support import Run, done
+from tests.servers import new_bucket, require_module
+
+
+def opened(protocol: str, *texts: str, **environment: str):
+    """The filesystem of a command with these options and variables."""
+    variables = {f"ROLLINGFS_OPTION_{name}": value for name, value in environment.items()}
+    return Stores(parse_options(texts, variables)).open(protocol)
+
+
+def given(fs) -> dict:
+    """What the store's filesystem was given."""
+    return fs.storage_options["target_options"]
+
+
+@pytest.fixture(autouse=True)
+def s3_is_installed():
+    require_module("s3fs")
+
+
+# -- what nobody has -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", ["file", "s3"])
+def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_path, moto, store):
+    path = f"s3://{new_bucket(moto)}/x" if store == "s3" else tmp_path / "x"
+    found = Run("append", path, "--option", "max_byte=12", stdin=b"data")
+    assert (found.code, found.out) == (2, b"")
+    assert found.err.count("\n") == 1
+    assert f"--option max_byte: neither rolling nor {store} has an option 'max_byte'" in found.err
+    assert "did you mean 'max_bytes'" in found.err
+    assert "rolling takes commit_timeout_s, " in found.err
+    assert f"; {store} takes " in found.err
+    assert not (tmp_path / "x$header").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("sekret=hush", "did you mean 'secret'"),
+        ("s3.sekret=hush", "did you mean 'secret'"),
+        ("rolling.synk=hush", "did you mean 'sync'"),
+        ("client_kwargs.endpoint_ur=hush", "'endpoint_ur' in client_kwargs (did you mean 'endpoint_url'"),
+        ("config_kwargs.max_pool_connection=hush", "'max_pool_connection' in config_kwargs (did you mean"),
+        ("utterly_wrong=hush", "'utterly_wrong'; rolling takes"),
+    ],
+)
+def test_a_mistyped_option_for_s3_is_no_error_of_botocore_and_its_value_is_not_shown(text, meant):
+    with pytest.raises(WrongUsage) as caught:
+        opened("s3", text)
+    assert meant in str(caught.value)
+    assert "hush" not in str(caught.value)
+    assert "TypeError" not in str(caught.value)
+
+
+def test_a_mistyped_variable_is_an_error_that_names_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROLLINGFS_OPTION_MAX_BYTE", "12")
+    found = Run("append", tmp_path / "x", stdin=b"data")
+    assert found.code == 2
+    assert "ROLLINGFS_OPTION_MAX_BYTE: " in found.err
+    assert "did you mean 'max_bytes'" in found.err
+    with pytest.raises(WrongUsage, match="s3 has no option 'sekret'"):
+        opened("s3", S3_SEKRET="x")
+
+
+def test_options_that_the_store_takes_pass():
+    fs = opened("s3", "key=a", "profile=b", "config_kwargs.connect_timeout=3")
+    assert given(fs) == {"key": "a", "profile": "b", "config_kwargs": {"connect_timeout": 3}}
+    assert given(opened("file", "auto_mkdir=true", "file.auto_mkdir=false")) == {"auto_mkdir": False}
+    # what this one does not name goes to a library of its own, which says what is wrong
+    assert given(opened("dir", 'path="/x"', "target_protocol=memory", "of_a_library=1"))["of_a_library"] == 1
+    with pytest.raises(WrongUsage, match="did you mean 'max_bytes'"):
+        opened("dir", 'path="/x"', "target_protocol=memory", "max_byte=1")
+
+
+# -- whom an option is meant for ---------------------------------------------------------------------------------
+
+
+def test_a_variable_with_a_stores_name_is_for_that_store_alone():
+    variables = {"S3_KEY": "a", "S3__SECRET": "b", "S3_CLIENT_KWARGS__REGION_NAME": "c", "FILE_AUTO_MKDIR": "true"}
+    assert given(opened("s3", **variables)) == {"key": "a", "secret": "b", "client_kwargs": {"region_name": "c"}}
+    assert given(opened("s3a", **variables)) == given(opened("s3", **variables))
+    assert given(opened("file", **variables)) == {"auto_mkdir": True}
+    assert given(opened("memory", **variables)) == {}
+    assert given(opened("s3", S3_ADDITIONAL_KWARGS__ACL="x")) == {"s3_additional_kwargs": {"acl": "x"}}
+    assert given(opened("file", S3_ADDITIONAL_KWARGS__ACL="x")) == {}
+
+
+def test_a_variable_of_rolling_is_for_every_store():
+    for protocol in ("s3", "file", "memory"):
+        fs = opened(protocol, MAX_BYTES="77", ROLLING_INLINE_BYTES="7")
+        assert (fs._client.segments.policy.max_bytes, fs._client.segments.policy.inline_bytes) == (77, 7)
+        assert given(fs) == {}
+
+
+def test_a_variable_that_names_no_store_is_given_only_to_one_that_has_it():
+    assert given(opened("s3", KEY="a", ENDPOINT_URL="http://x")) == {"key": "a", "endpoint_url": "http://x"}
+    for protocol in ("file", "memory"):
+        assert given(opened(protocol, KEY="a", SECRET="b", ENDPOINT_URL="c", CLIENT_KWARGS__VERIFY="false")) == {}
+    # nor to a store that takes whatever it is given
+    assert given(opened("dir", "path=x", "target_protocol=memory", KEY="a")).keys() == {"path", "target_protocol"}
+
+
+def test_a_variable_that_two_stores_of_a_command_have_must_name_one():
+    stores = Stores(
+        parse_options([], {"ROLLINGFS_OPTION_AUTO_MKDIR": "true", "ROLLINGFS_OPTION_USE_LISTINGS_CACHE": "1"})
+    )
+    stores.open("memory")
+    with pytest.raises(
+        WrongUsage, match="ROLLINGFS_OPTION_USE_LISTINGS_CACHE may be meant for memory or file: write "
+    ) as e:
+        stores.open("file")
+    assert "ROLLINGFS_OPTION_MEMORY_USE_LISTINGS_CACHE or ROLLINGFS_OPTION_FILE_USE_LISTINGS_CACHE" in str(e.value)
+
+
+def test_an_option_of_rolling_and_of_the_store_must_say_whose_it_is():
+    with pytest.raises(WrongUsage, match=r"write --option rolling.max_concurrency=... or --option s3.max_concurrency"):
+        opened("s3", "max_concurrency=3")
+    with pytest.raises(WrongUsage, match="write ROLLINGFS_OPTION_ROLLING_MAX_CONCURRENCY or "):
+        opened("s3", MAX_CONCURRENCY="3")
+    assert opened("s3", "rolling.max_concurrency=3")._backend.requests_max == 3
+    assert given(opened("s3", "s3.max_concurrency=3")) == {"max_concurrency": 3}
+    assert opened("dir", "path=x", "target_protocol=memory", "max_concurrency=3")._backend.requests_max == 3
+
+
+def test_variables_reach_the_store_that_they_name(tmp_path, moto, monkeypatch):
+    for name, value in moto.items():
+        monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
+    path = f"{new_bucket(moto)}/x"
+    done("append", f"s3://{path}", stdin=b"data")
+    done("append", tmp_path / "x", stdin=b"more")
+    assert done("cat", f"s3://{path}", tmp_path / "x").out == b"datamore"
+    assert fsspec.filesystem("s3", **moto).exists(f"{path}$header")

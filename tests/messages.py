@@ -1,0 +1,63 @@
+"""What every message to a user keeps to: it names the path, says what is true now, and has no internal name in it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+
+import rollingfs
+from rollingfs.cli.errors import in_one_line
+
+FORBIDDEN = (
+    r"\$chunks/(probe|tmp|lock|stage|index)",
+    r"object at 0x",
+    r"\bNoneType\b",
+    r"An error occurred \(404\)",
+    r"__init__|got an unexpected keyword argument '_",
+)
+"""Patterns of what says nothing to users; beside them, the names of all classes that are not public."""
+OUTCOMES = (
+    "nothing was (written|changed|committed|joined|moved|deleted|read or written|trimmed)",
+    "as before",
+    "still there",
+    "(would begin|begin) again",
+)
+"""How a message about a change says what is true now."""
+
+
+@functools.cache
+def internal_classes() -> set[str]:
+    """The names, of two words or more, of all classes of the package that users are not told of."""
+    found = set[str]()
+    for module in pkgutil.walk_packages(rollingfs.__path__, "rollingfs."):
+        if ".spark" in module.name or module.name.endswith("__main__") or ".demo" in module.name:
+            continue
+        for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if cls.__module__.startswith("rollingfs.") and name not in rollingfs.__all__:
+                found.add(name)
+    return {name for name in found if sum(letter.isupper() for letter in name) > 1} | {"Methods", "Verbs", "Upkeep"}
+
+
+def check_message(error: BaseException, path: str, *, changes: bool = True) -> None:
+    """Hold an error against the rules, as it is raised and as the command line shows it.
+
+    Parameters
+    ----------
+    path
+        What it must name.
+    changes
+        Whether it is about something that would have changed what is there.
+    """
+    for text in (str(error), in_one_line(error)):
+        check_text(text, path, changes=changes)
+
+
+def check_text(text: str, path: str, *, changes: bool = True) -> None:
+    """`check_message` of a text."""
+    assert path in text, text
+    for pattern in (*FORBIDDEN, *(rf"\b{name}\b" for name in internal_classes())):
+        assert not re.search(pattern, text), (pattern, text)
+    assert not changes or any(re.search(outcome, text) for outcome in OUTCOMES), text
