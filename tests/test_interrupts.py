@@ -242,6 +242,7 @@ def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_
     assert nth > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [DISK, CORE], ids=["disk", "core"])
 def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_lives(tmp_path, files):
     site = Site(LocalBackend(sync=False), str(tmp_path), RollingPolicy(max_bytes=32, inline_bytes=8))
