@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from typing import Any
 
@@ -195,6 +196,18 @@ def test_a_column_added_to_a_pandas_file_is_seen_by_pandas():
     found = pandas.read_parquet(io.BytesIO(grown(sink.getvalue(), batch)))
     assert (list(found.index), list(found.columns)) == (["a", "b", "c"], ["n", "new"])
     assert found["new"].isna().tolist() == [True, True, False]
+
+
+def test_what_a_writer_keeps_beside_the_columns_stays_but_for_what_would_hide_added_ones():
+    spark = b"org.apache.spark.sql.parquet.row.metadata"
+    table = pa.table({"n": [1]}).replace_schema_metadata({b"mine": b"x", spark: b"a struct of n"})
+    data = grown(parquet_of(table), pa.record_batch({"n": [2], "new": ["y"]}))
+    kept = pq.read_metadata(io.BytesIO(data)).metadata
+    assert kept[b"mine"] == b"x"
+    assert spark not in kept
+    assert pq.read_schema(io.BytesIO(data)).names == ["n", "new"]
+    stored = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(kept[b"ARROW:schema"])))
+    assert (stored.names, stored.metadata) == (["n", "new"], {b"mine": b"x"})
 
 
 def test_a_file_without_rows_gets_the_columns_that_come():

@@ -34,7 +34,7 @@ ORDINAL_MAX = 32767
 _REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
 """Of an element of the schema: what says nothing of how its values are written."""
 REQUIRED, OPTIONAL, REPEATED = range(3)
-_SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
+SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
 """Under which writers keep a schema of their own."""
 
 Fields = dict[int, tuple[int, Any]]
@@ -201,8 +201,8 @@ def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
 
 def _key_values(old: Fields, new: Fields) -> tuple[int, Any]:
     """What writers put beside the schema: the old file's, but for what describes its columns."""
-    kept = [pair for pair in _pairs(old) if pair[1][1] not in _SCHEMA_KEYS]
-    return LIST, (STRUCT, [*kept, *(pair for pair in _pairs(new) if pair[1][1] in _SCHEMA_KEYS)])
+    kept = [pair for pair in _pairs(old) if pair[1][1] not in SCHEMA_KEYS]
+    return LIST, (STRUCT, [*kept, *(pair for pair in _pairs(new) if pair[1][1] in SCHEMA_KEYS)])
 
 
 def _pairs(table: Fields) -> list[Fields]:

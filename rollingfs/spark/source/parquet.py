@@ -13,6 +13,7 @@ import pyarrow.types as pt
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.footer import (
     MAGIC,
+    SCHEMA_KEYS,
     TAIL_BYTES,
     Column,
     MalformedFooterError,
@@ -139,7 +140,8 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
     fields = [_as_there(schema.field(column.name), column) for column in there]
     names = {field.name for field in fields}
     added = [field for field in schema if field.name not in names]
-    return pa.schema([*fields, *added], known.metadata)
+    kept = {key: value for key, value in (known.metadata or {}).items() if key not in SCHEMA_KEYS}
+    return pa.schema([*fields, *added], kept)
 
 
 def _as_there(field: pa.Field, column: Column) -> pa.Field:
