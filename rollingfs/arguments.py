@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rollingfs.policy import RollingPolicy
-from rollingfs.transitions import Guard
+from rollingfs.transitions import MISSING, Guard
 
 NOTHING = "nothing was written"
+CREATE = "create"
+OVERWRITE = "overwrite"
 
 
 def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs") -> None:
@@ -83,3 +87,28 @@ def guard(
         check_offset(path, expected_offset, "expected_offset")
     check_attrs(path, expected_attrs, "expected_attrs")
     return Guard(segment, epoch, expected_offset, expected_attrs or {})
+
+
+def creates_only(mode: str, path: str) -> bool:
+    """Whether a mode of `Verbs.pipe_file` and `Verbs.put_file` wants nothing to be there.
+
+    Raises
+    ------
+    ValueError
+        There is no such mode.
+    """
+    if mode not in (CREATE, OVERWRITE):
+        raise ValueError(f"{path}: mode {mode!r} must be {OVERWRITE!r} or {CREATE!r}; nothing was written")
+    return mode == CREATE
+
+
+@contextlib.contextmanager
+def saying_how_to_create(path: str) -> Iterator[None]:
+    """Say to whoever would append to nothing how there comes to be something."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if error.strerror != MISSING:
+            raise
+        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which makes it"
+        raise FileNotFoundError(errno.ENOENT, why, path) from None

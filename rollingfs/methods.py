@@ -13,11 +13,12 @@ from fsspec.implementations.local import make_path_posix
 from fsspec.utils import check_contained, stringify_path
 
 from rollingfs import patterns
+from rollingfs.arguments import OVERWRITE, creates_only
 from rollingfs.bridge import Bridge
 from rollingfs.intake import is_small
 from rollingfs.patterns import Path, as_list, is_one, is_pattern
 from rollingfs.twins import awaited, blocking, name_for_users
-from rollingfs.verbs import OVERWRITE, Verbs, creates_only
+from rollingfs.verbs import Verbs
 
 
 class Methods(AsyncFileSystem):
@@ -147,11 +148,11 @@ class Methods(AsyncFileSystem):
         listed = self._listed(path)
         literal = listed if assume_literal else self._bridge.run(self._verbs.literal(listed))
         found = set[str]()
-        for paths, is_literal in _groups(listed, literal):
+        for paths, is_literal in patterns.groups(listed, literal):
             try:
                 found.update(super().expand_path(paths, recursive, maxdepth, assume_literal=is_literal, **kwargs))
             except FileNotFoundError as error:
-                _check_empty(error)
+                patterns.check_empty(error)
         if not found:
             raise patterns.unmatched(listed)
         return sorted(found)
@@ -166,11 +167,11 @@ class Methods(AsyncFileSystem):
         listed = self._listed(path)
         literal = listed if assume_literal else await self._bridge.arun(self._verbs.literal(listed))
         found = set[str]()
-        for paths, is_literal in _groups(listed, literal):
+        for paths, is_literal in patterns.groups(listed, literal):
             try:
                 found.update(await super()._expand_path(paths, recursive, maxdepth, assume_literal=is_literal))
             except FileNotFoundError as error:
-                _check_empty(error)
+                patterns.check_empty(error)
         if not found:
             raise patterns.unmatched(listed)
         return sorted(found)
@@ -403,18 +404,6 @@ class Methods(AsyncFileSystem):
             into = False  # as with cp: what is in the folder
         for source in sources:
             await self._verbs.folders.move(source, target, into=into)
-
-
-def _groups(listed: Sequence[str], literal: Sequence[str]) -> list[tuple[list[str], bool]]:
-    """The names and the patterns among some paths, as far as there are any, and whether they are names."""
-    others = [path for path in listed if path not in literal]
-    return [(list(paths), is_literal) for paths, is_literal in ((literal, True), (others, False)) if paths]
-
-
-def _check_empty(error: FileNotFoundError) -> None:
-    """Pass over fsspec's own error, which says only that nothing was found."""
-    if error.errno is not None:
-        raise error
 
 
 name_for_users(Methods, "RollingFileSystem")

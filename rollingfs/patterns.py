@@ -84,3 +84,15 @@ def local_sources(paths: Path | Sequence[Path], *, recursive: bool, maxdepth: in
     if is_one(paths) and (not recursive or maxdepth is not None):
         return sorted(path for path in found if not os.path.isdir(path))
     return sorted(found)
+
+
+def groups(listed: Sequence[str], literal: Sequence[str]) -> list[tuple[list[str], bool]]:
+    """The names and the patterns among some paths, as far as there are any, and whether they are names."""
+    others = [path for path in listed if path not in literal]
+    return [(list(paths), is_literal) for paths, is_literal in ((literal, True), (others, False)) if paths]
+
+
+def check_empty(error: FileNotFoundError) -> None:
+    """Pass over fsspec's own error, which says only that nothing was found."""
+    if error.errno is not None:
+        raise error

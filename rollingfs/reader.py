@@ -187,7 +187,7 @@ class ReadFile(io.BufferedIOBase):
         """
         with self._held():
             if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
-                raise ValueError(f"whence is {whence}; it must be 0, 1 or 2")
+                raise ValueError(f"{self.path}: whence is {whence}; it must be 0, 1 or 2")
             origin = self.loc if whence == io.SEEK_CUR else self.size if whence == io.SEEK_END else 0
             position = int(loc) + origin
             if position < 0:

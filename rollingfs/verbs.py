@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
@@ -18,10 +18,7 @@ from rollingfs.maintenance import Collected
 from rollingfs.maintenance.tree import Progress, TreeCollector
 from rollingfs.policy import RollingPolicy, parse_seconds
 from rollingfs.reading import Reading
-from rollingfs.transitions import MISSING, missing
-
-CREATE = "create"
-OVERWRITE = "overwrite"
+from rollingfs.transitions import missing
 
 
 class Verbs(Reading):
@@ -102,7 +99,7 @@ class Verbs(Reading):
         path = self.to_write(path)
         guard = arguments.guard(path, expected_offset, expected_attrs)
         arguments.check_attrs(path, attrs)
-        with _saying_how_to_create(path):
+        with arguments.saying_how_to_create(path):
             return await self.client.segments.append(path, data, attrs=attrs, guard=guard)
 
     async def take_addition(
@@ -111,7 +108,7 @@ class Verbs(Reading):
         """Take what `append` is to commit: upload what is too large for memory, commit nothing."""
         path = self.to_write(path)
         guard = arguments.guard(path, expected_offset, expected_attrs)
-        with _saying_how_to_create(path):
+        with arguments.saying_how_to_create(path):
             return await _taken(self.client.segments.addition(path, guard), data)
 
     async def overwrite(
@@ -161,7 +158,7 @@ class Verbs(Reading):
         """
         return await self.client.segments.stage(self.to_write(path), data)
 
-    async def pipe_file(self, path: str, value: Data | Intake, mode: str = OVERWRITE, **kwargs: Any) -> None:
+    async def pipe_file(self, path: str, value: Data | Intake, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
         """Write a whole file, in one commit.
 
         Parameters
@@ -175,7 +172,7 @@ class Verbs(Reading):
             With ``"create"``: a segment or a plain file is there.
         """
         path = self.to_write(path)
-        await self.client.segments.overwrite(path, value, create_only=creates_only(mode, path))
+        await self.client.segments.overwrite(path, value, create_only=arguments.creates_only(mode, path))
 
     async def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty file.
@@ -197,7 +194,7 @@ class Verbs(Reading):
         lpath: str | os.PathLike[str],
         rpath: str,
         callback: Callback = DEFAULT_CALLBACK,
-        mode: str = OVERWRITE,
+        mode: str = arguments.OVERWRITE,
         **kwargs: Any,
     ) -> None:
         """Write a file from the local disk, in bounded memory and one commit; for a folder, make one.
@@ -207,7 +204,7 @@ class Verbs(Reading):
         FileExistsError
             With mode ``"create"``: a segment or a plain file is there.
         """
-        creates_only(mode, rpath)
+        arguments.creates_only(mode, rpath)
         if os.path.isdir(lpath):
             await self.makedirs(rpath, exist_ok=True)
             return
@@ -392,31 +389,6 @@ class Verbs(Reading):
     async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Give a segment or plain file another name, over what may be there; no bytes are moved."""
         await self.folders.move(self.strip(path1), self.strip(path2))
-
-
-def creates_only(mode: str, path: str) -> bool:
-    """Whether a mode of `Verbs.pipe_file` and `Verbs.put_file` wants nothing to be there.
-
-    Raises
-    ------
-    ValueError
-        There is no such mode.
-    """
-    if mode not in (CREATE, OVERWRITE):
-        raise ValueError(f"{path}: mode {mode!r} must be {OVERWRITE!r} or {CREATE!r}; nothing was written")
-    return mode == CREATE
-
-
-@contextlib.contextmanager
-def _saying_how_to_create(path: str) -> Iterator[None]:
-    """Say to whoever would append to nothing how there comes to be something."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        if error.strerror != MISSING:
-            raise
-        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which makes it"
-        raise FileNotFoundError(errno.ENOENT, why, path) from None
 
 
 async def _taken(intake: Intake, data: Data) -> Intake:

@@ -80,6 +80,7 @@ def test_a_file_that_creates_goes_on_into_its_own_incarnation_alone() -> None:
     file.write(b" goes on")
     with pytest.raises(FileNotFoundError):
         file.commit()
+    file.discard()
     assert site.content() == b"another's"
 
 

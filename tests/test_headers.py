@@ -169,7 +169,7 @@ class Late(Hooked):
 
     async def call(self, verb: str, *args: Any) -> Any:
         answer = self.answer if verb in ("read", "read_if_changed") else None
-        await super().call("now")
+        await super().call("now", PATH)
         return answer
 
 

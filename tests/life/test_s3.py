@@ -146,7 +146,7 @@ def write_later(fs, path, data):
     """As another tool does; not before the second of the store's clock has passed in which the file was written."""
     before = fs.info(path)["mtime"] if fs.exists(path) else 0.0
     fs._bridge.run(fs._backend.delete([path]))
-    while fs._bridge.run(fs._backend.now()) <= before:
+    while fs._bridge.run(fs._backend.now(path)) <= before:
         time.sleep(0.05)
     fs._bridge.run(fs._backend.write(path, [data]))
 
@@ -159,7 +159,7 @@ def test_a_marker_file_that_another_tool_writes_again_is_not_taken_for_the_one_t
     fs.seal(path)
     fs.mv(path, f"{bucket}/moved") if end == "mv" else fs.rm(path)
     assert not fs.exists(path)
-    while fs._bridge.run(fs._backend.now()) <= seen.modified + 1:
+    while fs._bridge.run(fs._backend.now(path)) <= seen.modified + 1:
         time.sleep(0.05)
     fs._bridge.run(fs._backend.write(path, [b""]))
     again = fs._bridge.run(fs._backend.stat(path))
