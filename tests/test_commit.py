@@ -68,6 +68,7 @@ def test_a_file_goes_on_into_its_own_incarnation_alone(site: Site) -> None:
         file.write(b" goes on")
         with pytest.raises(FileNotFoundError):
             file.commit()
+        file.discard()
         assert site.content() == b"another's"
 
 
