@@ -6,6 +6,9 @@ Refused is refused before anything is touched: all files below the place have th
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -223,3 +226,22 @@ def test_what_hadoop_offers_beyond_is_not_supported(disk, call):
         lambda _: disk.fs.truncate(path, 1) if call == "truncate" else disk.fs.concat(path, array),
         "Not implemented",
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda place: delete(place, "a b/log", False), {}),
+        (lambda place: delete(place, "a b", True), {}),
+        (lambda place: move(place, "a b/log", "new"), {"new": 150}),
+        (lambda place: move(place, "a b", "c d"), {"c d": 0}),
+    ],
+)
+def test_the_command_that_a_refusal_names_does_what_was_refused(disk, call, expected):
+    disk.segment("a b/log", DATA)
+    with pytest.raises(Exception, match="nothing was changed") as refusal:
+        call(disk)
+    found = re.search(r"use `rollingfs (.*?)`", str(refusal.value))
+    assert found
+    subprocess.run([sys.executable, "-m", "rollingfs.cli", *shlex.split(found[1])], check=True, capture_output=True)
+    assert disk.listed() == expected

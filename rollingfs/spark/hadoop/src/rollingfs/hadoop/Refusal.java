@@ -22,7 +22,7 @@ final class Refusal {
     /** What would change the segments that lie somewhere below a folder. */
     static String ofFolder(Path path, List<Path> segments, String advice) {
         String more = segments.size() > 1 ? " and " + (segments.size() - 1) + " more" : "";
-        return sentence(path, "a folder that holds the segment " + segments.get(0) + more, advice);
+        return sentence(path, "a folder that holds the segment " + url(segments.get(0)) + more, advice);
     }
 
     /** What would change a plain file in place, or make a segment of it. */
@@ -32,14 +32,20 @@ final class Refusal {
     }
 
     private static String sentence(Path path, String state, String advice) {
-        return path + " is " + state + "; Hadoop reads segments and does not change them, so nothing was changed: use "
+        return url(path) + " is " + state + "; Hadoop reads segments and does not change them, so nothing was changed: use "
                 + advice;
+    }
+
+    /** A path as the command line takes it: Hadoop leaves the slashes of an empty authority out. */
+    static String url(Path path) {
+        String authority = path.toUri().getAuthority();
+        return path.toUri().getScheme() + "://" + (authority == null ? "" : authority) + path.toUri().getPath();
     }
 
     static String command(String verb, Path... paths) {
         StringBuilder line = new StringBuilder("`rollingfs ").append(verb);
         for (Path path : paths) {
-            String text = path.toString();
+            String text = url(path);
             line.append(' ').append(SAFE.matcher(text).matches() ? text : "'" + text.replace("'", "'\\''") + "'");
         }
         return line.append('`').toString();
