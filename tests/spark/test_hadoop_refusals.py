@@ -231,9 +231,9 @@ def test_what_hadoop_offers_beyond_is_not_supported(disk, call):
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda place: delete(place, "a b/log", False), {}),
+        (lambda place: delete(place, "a b/log", False), {"a b": 0}),
         (lambda place: delete(place, "a b", True), {}),
-        (lambda place: move(place, "a b/log", "new"), {"new": 150}),
+        (lambda place: move(place, "a b/log", "new"), {"a b": 0, "new": 150}),
         (lambda place: move(place, "a b", "c d"), {"c d": 0}),
     ],
 )

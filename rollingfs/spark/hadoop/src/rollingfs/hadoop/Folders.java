@@ -252,9 +252,9 @@ final class Folders {
         store.fs.delete(below(path), false);
         Header now = Snapshot.header(store, path, null);
         if (now != null && !now.deleted()) {
-            throw new RollingException(Refusal.url(pathOf.apply(path)) + ": the plain file is deleted, but another program has made "
-                    + "a segment of its bytes meanwhile, which is there: use "
-                    + Refusal.command("rm", pathOf.apply(path)));
+            Path shown = pathOf.apply(path);
+            throw new RollingException(Refusal.url(shown) + ": the plain file is deleted, but another program has made a "
+                    + "segment of its bytes meanwhile, which is there: use " + Refusal.command("rm", shown));
         }
     }
 

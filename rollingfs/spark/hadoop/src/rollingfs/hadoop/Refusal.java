@@ -12,10 +12,9 @@ final class Refusal {
 
     private Refusal() {}
 
-    /** What would change a segment; {@code header} is null if it cannot be read. */
+    /** What would change a segment. */
     static String ofSegment(Path path, Header header, String advice) {
-        String state = header == null ? "a segment whose header cannot be read" : String.format(Locale.ROOT,
-                "a segment (%s, %,d bytes)", header.phase.word(), header.size());
+        String state = String.format(Locale.ROOT, "a segment (%s, %,d bytes)", header.phase.word(), header.size());
         return sentence(path, state, advice);
     }
 
@@ -32,8 +31,8 @@ final class Refusal {
     }
 
     private static String sentence(Path path, String state, String advice) {
-        return url(path) + " is " + state + "; Hadoop reads segments and does not change them, so nothing was changed: use "
-                + advice;
+        return url(path) + " is " + state
+                + "; Hadoop reads segments and does not change them, so nothing was changed: use " + advice;
     }
 
     /** A path as the command line takes it: Hadoop leaves the slashes of an empty authority out. */

@@ -4,6 +4,7 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.CreateFlag;
@@ -277,7 +278,7 @@ public class RollingFileSystem extends FileSystem {
         return folders.rename(own(source), own(target));
     }
 
-    /** Refuse what {@link #rename} refuses: the general form of it deletes the target before it renames. */
+    /** Refuse what {@link #rename} refuses, for who deletes the target before. */
     void checkRename(Path source, Path target) throws IOException {
         checkName(own(source));
         checkName(own(target));
@@ -287,7 +288,9 @@ public class RollingFileSystem extends FileSystem {
     @Override
     @Deprecated
     protected void rename(Path source, Path target, Rename... options) throws IOException {
-        checkRename(source, target);
+        if (List.of(options).contains(Rename.OVERWRITE)) {
+            checkRename(source, target);
+        }
         super.rename(source, target, options);
     }
 

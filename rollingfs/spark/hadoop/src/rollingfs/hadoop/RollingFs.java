@@ -13,10 +13,12 @@ public class RollingFs extends DelegateToFileSystem {
         super(uri, new RollingFileSystem(), conf, uri.getScheme(), false);
     }
 
-    /** The general form of a rename deletes the target first, so what is refused is refused before. */
+    /** An overwriting rename deletes the target first: what is refused is refused before that. */
     @Override
     public void renameInternal(Path source, Path target, boolean overwrite) throws IOException {
-        ((RollingFileSystem) fsImpl).checkRename(source, target);
+        if (overwrite) {
+            ((RollingFileSystem) fsImpl).checkRename(source, target);
+        }
         super.renameInternal(source, target, overwrite);
     }
 

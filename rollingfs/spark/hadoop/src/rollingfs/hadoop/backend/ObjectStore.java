@@ -2,7 +2,6 @@ package rollingfs.hadoop.backend;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.io.OutputStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -63,7 +62,7 @@ public final class ObjectStore extends Store {
         return FutureIO.awaitFuture(builder.build());
     }
 
-    /** With the status, which has the ETag: without it, S3A's stream may answer from a cache of what was there before. */
+    /** With the status, which has the ETag: without it, S3A may answer from a cache of what was there before. */
     @Override
     public FSDataInputStream openPlain(FileInfo plain, OpenFileParameters how) throws IOException {
         return FutureIO.awaitFuture(reading(hadoopPath(plain.path()), how).withFileStatus(plain.status()).build());

@@ -64,8 +64,8 @@ public final class Header {
     }
 
     /** Bytes whose chunks are listed in an index page of {@code size} bytes. */
-    public record Page(long start, long length, String file, int chunks, int crc32c, long size, long offset, int foreign)
-            implements Entry {
+    public record Page(long start, long length, String file, int chunks, int crc32c, long size, long offset,
+            int foreign) implements Entry {
         public Page {
             if (start < 0 || length < 1 || offset < 0 || chunks < 1 || chunks > LARGE_PAGE_CHUNKS) {
                 throw new Malformed("a page's range is empty or negative, or its count is out of range");

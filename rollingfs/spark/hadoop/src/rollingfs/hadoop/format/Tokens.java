@@ -44,7 +44,7 @@ final class Tokens {
         return crc32c(data, 0, data.length);
     }
 
-    /** The text of a word: what may be escaped is a percent sign, a blank or a control character, so it has one form. */
+    /** The text of a word; nothing but percent signs, blanks and control characters may be escaped. */
     static String unquote(String word) {
         if (word.indexOf('%') < 0) {
             return word;
