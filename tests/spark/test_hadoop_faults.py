@@ -1,7 +1,6 @@
-"""The store fails at every call of every operation of the Java side, in each way; Python finds the old or the new.
+"""The store fails at every call of every operation of the Java side: no segment is ever changed.
 
-Every case is run until no call is left to be hit. What Java says of the operation must be what Python then reads, the
-same operation must work when it is repeated, and collection must leave nothing but what the headers name.
+Every case is run until no call is left to be hit.
 """
 
 from __future__ import annotations
@@ -9,46 +8,30 @@ from __future__ import annotations
 import itertools
 import select
 import subprocess
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs import names
 from rollingfs.backend.local import LocalBackend
 from rollingfs.client import Client
-from rollingfs.header import Header
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.policy import RollingPolicy
 from tests.servers import new_bucket, require, shared_backend
 from tests.spark import world
-from tests.spark.world import SMALL, Place
+from tests.spark.world import Place
 
 pytestmark = pytest.mark.slow
 
 ANSWER_S_MAX = 90
-LOCKED_S = 0.3
-LATER_S = 60.0
-"""By then the mark of a rename is taken for that of a mover who died."""
-ONCE = ("BEFORE", "AFTER")
-MODES = (*ONCE, "REFUSED", "DIES")
-SOME = ("BEFORE", "DIES")
-CALLS_MAX = 400
-LARGE = RollingPolicy(max_bytes=600_000)
+CALLS_MAX = 100
+MODES = ("BEFORE", "AFTER")
 PAGED = RollingPolicy(max_bytes=12, inline_bytes=10)
 OLD = bytes(65 + index % 26 for index in range(150))
 LONG = bytes(65 + index % 26 for index in range(128 * 12))
-NEW = b"what is new; " * 10
-HUGE = b"0123456789abcdef" * 90_000
-
-State = dict[str, bytes | None]
-"""What is read at each name; None for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +39,7 @@ class Answer:
     """What Java says."""
 
     outcome: str
-    """``done``, ``failed``, ``unknown`` or ``died``; ``waits`` before there is any."""
+    """``done`` or ``failed``; ``waits`` before there is any."""
     hit: str
     """The call that failed; ``-`` for none."""
     said: str
@@ -104,219 +87,6 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
     made.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """An operation, and what it makes of what."""
-
-    prepare: Callable[[Place], object]
-    words: tuple[str, ...]
-    """The operation and its arguments; a name of a segment begins with a slash."""
-    before: State
-    after: State
-    is_whole: bool = True
-    """Whether it is one operation, and not one for each segment of a folder."""
-    is_first: bool = False
-    """Whether each time another client does it."""
-    modes: tuple[str, ...] = MODES
-
-
-def segment(data: bytes, policy: RollingPolicy = SMALL, name: str = "log") -> Callable[[Place], object]:
-    return lambda place: place.segment(name, data, policy, piece=len(data))
-
-
-def tombstone_and_segment(place: Place) -> None:
-    place.segment("other", b"gone" * 40)
-    place.run(place.client.segments.delete(f"{place.path}/other"))
-    place.segment("log", OLD)
-
-
-def tombstone_and_plain(place: Place) -> None:
-    place.segment("log", b"gone" * 40)
-    place.run(place.client.segments.delete(f"{place.path}/log"))
-    place.plain("log", OLD)
-
-
-def folder(place: Place) -> None:
-    place.segment("in/deep/two", NEW)
-    place.plain("in/plain", b"3")
-    place.plain("out/plain", b"4")
-
-
-FOLDER: State = {"in/deep/two": NEW, "in/plain": b"3"}
-MOVED: State = {f"out/{name}": data for name, data in FOLDER.items()}
-NOWHERE: State = dict.fromkeys([*FOLDER])
-
-CASES = {
-    "a small append": Case(segment(OLD), ("append", "/log", "more"), {"log": OLD}, {"log": OLD + b"more"}),
-    "an append of chunks": Case(segment(OLD), ("append", "/log", NEW.decode()), {"log": OLD}, {"log": OLD + NEW}),
-    "a client's first append": Case(
-        segment(OLD), ("append", "/log", "more"), {"log": OLD}, {"log": OLD + b"more"}, is_first=True, modes=SOME
-    ),
-    "a large append": Case(
-        segment(OLD, LARGE), ("append", "/log", HUGE.decode()), {"log": OLD}, {"log": OLD + HUGE}, modes=SOME
-    ),
-    "an append that folds the map": Case(
-        segment(LONG, PAGED),
-        ("append", "/log", "more and more"),
-        {"log": LONG},
-        {"log": LONG + b"more and more"},
-        modes=SOME,
-    ),
-    "an append to a plain file": Case(
-        lambda place: place.plain("log", OLD), ("append", "/log", "more"), {"log": OLD}, {"log": OLD + b"more"}
-    ),
-    "an overwrite": Case(segment(OLD), ("overwrite", "/log", NEW.decode()), {"log": OLD}, {"log": NEW}),
-    "a rename": Case(
-        segment(OLD), ("rename", "/log", "/other"), {"log": OLD, "other": None}, {"log": None, "other": OLD}
-    ),
-    "a rename over a tombstone": Case(
-        tombstone_and_segment,
-        ("rename", "/log", "/other"),
-        {"log": OLD, "other": None},
-        {"log": None, "other": OLD},
-        modes=("DIES",),
-    ),
-    "a delete": Case(segment(OLD), ("delete", "/log"), {"log": OLD}, {"log": None}),
-    "a delete of one with index pages": Case(
-        segment(LONG + NEW, PAGED), ("delete", "/log"), {"log": LONG + NEW}, {"log": None}, modes=("DIES",)
-    ),
-    "a delete of a plain file": Case(
-        lambda place: place.plain("log", OLD), ("delete", "/log"), {"log": OLD}, {"log": None}, modes=SOME
-    ),
-    "a delete of a plain file over a tombstone": Case(
-        tombstone_and_plain, ("delete", "/log"), {"log": OLD}, {"log": None}, modes=SOME
-    ),
-    "a delete of a folder": Case(folder, ("delete", "/in"), FOLDER, NOWHERE, is_whole=False, modes=SOME),
-    "a rename of a folder": Case(
-        folder,
-        ("rename", "/in", "/out"),
-        {**FOLDER, **dict.fromkeys(MOVED)},
-        {**NOWHERE, **MOVED},
-        is_whole=False,
-        modes=SOME,
-    ),
-}
-CASES_S3 = (
-    ("an append of chunks", "BEFORE"),
-    ("an append of chunks", "AFTER"),
-    ("an overwrite", "BEFORE"),
-    ("a rename", "BEFORE"),
-    ("a rename", "DIES"),
-    ("a delete", "AFTER"),
-)
-
-
-# -- what Python finds -------------------------------------------------------------------------------------------
-
-
-def look(place: Place, case: Case) -> State:
-    """What Python reads now."""
-    found: State = {}
-    for name in case.before:
-        try:
-            found[name] = place.content(name)
-        except FileNotFoundError:
-            found[name] = None
-    return found
-
-
-def settle(place: Place, case: Case) -> None:
-    """What is done some time later, by another client: unfinished business, and everything that nobody needs."""
-    client = Client(place.client.backend, clock=lambda: time.time() + LATER_S)
-    rounds = min(len(case.before), 2)  # again, for what the first time was kept for another's sake
-    for name in [*case.before] * rounds:
-        try:
-            place.run(client.collector.collect(f"{place.path}/{name}", grace_s=0))
-        except FileNotFoundError:
-            continue
-
-
-def check_whole(place: Place, case: Case) -> None:
-    """No chunk is damaged, and no file lies there that no header names."""
-    named: set[str] = set()
-    for name in case.before:
-        path = f"{place.path}/{name}"
-        header = place.header(name)
-        if header is None or header.deleted:
-            continue
-        assert all(row.ok for row in place.run(Verifier(place.client).verify(path)))
-        named |= {names.resolve(path, file) for file in files(place, path, header)}
-    found = {(name, file) for name in case.before for file in place.chunk_files(name)}
-    # a pin stays as long as its target refers to the folder, also that of an attempt before
-    left = {f"{place.path}/{name}$chunks/{file}" for name, file in found if not file.startswith(names.PIN_PREFIX)}
-    assert left == named
-
-
-def files(place: Place, path: str, header: Header) -> set[str]:
-    chunks = place.run(place.client.committer.pages.unfold(path, header.entries))
-    return {entry.file for entry in (*chunks, *header.entries)}
-
-
-def check_said(case: Case, answer: Answer, found: State) -> None:
-    """What Java said came of it is what Python finds."""
-    old, new = case.before, case.after
-    if case.is_whole:
-        assert found in (old, new)
-        if answer.outcome == "failed":
-            assert found == old
-    else:
-        assert merged(found) == merged(old) or all(found[name] in (old[name], new[name]) for name in found)
-    if answer.outcome == "done":
-        assert found == new
-
-
-def merged(state: Mapping[str, bytes | None]) -> list[bytes]:
-    """All bytes, wherever they are."""
-    return sorted(data for data in state.values() if data is not None)
-
-
-# -- one case, and all calls of it -------------------------------------------------------------------------------
-
-
-def run_case(jvm: Jvm, place: Place, case: Case, mode: str, at: int) -> Answer:
-    """Do the operation with a fault; find the old or the new; repeat it."""
-    case.prepare(place)
-    assert look(place, case) == case.before
-    words = tuple(f"{place.url}{word}" if word.startswith("/") else word for word in case.words)
-    if case.is_first:
-        jvm.tell("new")
-    answer = jvm.ask(mode, at, *words)
-    assert answer.outcome != "broken", answer
-    if answer.outcome == "done":
-        assert answer.said != "false", answer
-    if answer.outcome == "died":
-        jvm.tell("new")
-    found = look(place, case)
-    if mode not in ONCE or (answer.outcome != "failed" and found != case.after):  # else it is repeated at once
-        settle(place, case)
-        found = look(place, case)
-    check_said(case, answer, found)
-    if found != case.after:
-        again = jvm.ask("-", 0, *words)
-        assert again.outcome == "done", (answer, again)
-        assert look(place, case) == case.after, (answer, again)
-    settle(place, case)
-    assert look(place, case) == case.after
-    check_whole(place, case)
-    return answer
-
-
-def run_all(jvm: Jvm, places: Iterator[Place], case: Case, mode: str) -> Counter[tuple[str, str]]:
-    """Hit one call after the other; what came of how many."""
-    seen: Counter[tuple[str, str]] = Counter()
-    for at in range(1, CALLS_MAX):
-        place = next(places)
-        try:
-            answer = run_case(jvm, place, case, mode, at)
-        except AssertionError as error:
-            error.add_note(f"{mode} at call {at} of {case.words[:2]}, in {place.path}")
-            raise
-        if answer.hit == "-":
-            return seen
-        seen[answer.hit, answer.outcome] += 1
-    raise AssertionError(f"more than {CALLS_MAX} calls")
-
-
 @pytest.fixture
 def disks(jvm: Jvm, tmp_path: Path) -> Iterator[Place]:
     """Folder after folder."""
@@ -351,48 +121,130 @@ def prefixes(jvm: Jvm, connected: tuple[Client, str]) -> Iterator[Place]:
     )
 
 
-@pytest.mark.parametrize(("name", "mode"), [(name, mode) for name, case in CASES.items() for mode in case.modes])
-def test_on_disk_a_failure_leaves_the_old_or_the_new_as_it_says(jvm, disks, name, mode):
-    seen = run_all(jvm, disks, CASES[name], mode)
-    assert seen
+@pytest.fixture(params=["disks", pytest.param("prefixes", marks=pytest.mark.s3)])
+def places(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Each of them."""
+    found: Iterator[Place] = request.getfixturevalue(request.param)
+    return found
 
 
-@pytest.mark.s3
-@pytest.mark.parametrize(("name", "mode"), CASES_S3)
-def test_on_s3_a_failure_leaves_the_old_or_the_new_as_it_says(jvm, prefixes, name, mode):
-    seen = run_all(jvm, prefixes, CASES[name], mode)
-    assert seen
+def full(place: Place) -> None:
+    """A segment, plain files, and a folder with a segment below."""
+    place.segment("log", OLD)
+    place.segment("in/deep/log", OLD)
+    for name in ("plain", "in/plain", "out/plain"):
+        place.plain(name, b"plain")
 
 
-def by_python(place: Place, verb: str) -> bool:
-    """Whether there was still something for Python to change."""
-    segments, path = place.client.segments, f"{place.path}/log"
-    try:
-        place.run(segments.delete(path) if verb == "delete" else segments.append(path, b"+"))
-    except FileNotFoundError:
-        return False
-    return True
+def remains(place: Place) -> None:
+    """Plain files, and a folder with plain files and the rest of a deleted segment."""
+    place.segment("in/deep/log", OLD)
+    place.run(place.client.segments.delete(f"{place.path}/in/deep/log"))
+    for name in ("plain", "other", "in/plain", "in/deep/plain"):
+        place.plain(name, b"plain")
 
 
-@pytest.mark.parametrize("prepare", [lambda place: place.plain("log", OLD), tombstone_and_plain])
-@pytest.mark.parametrize(("words", "verb"), [(("append", "/log", "more"), "delete"), (("delete", "/log"), "append")])
-def test_a_plain_file_that_one_deletes_and_the_other_adopts_is_gone(jvm, disks, prepare, words, verb):
-    changed = set()
+def words_of(place: Place, words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{place.url}{word}" if word.startswith("/") else word for word in words)
+
+
+REFUSED = (
+    ("append", "/log", "more"),
+    ("overwrite", "/log", "new"),
+    ("rename", "/log", "/new"),
+    ("rename", "/plain", "/log"),
+    ("rename", "/in", "/new"),
+    ("delete", "/log"),
+    ("delete", "/in"),
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_what_is_refused_touches_nothing_whatever_fails(jvm, places, words, mode):
+    place = next(places)
+    full(place)
+    before = place.tree()
+    for at in range(1, CALLS_MAX):
+        answer = jvm.ask(mode, at, *words_of(place, words))
+        assert place.tree() == before, (mode, at, answer)
+        assert answer.outcome == "failed", (mode, at, answer)
+        if answer.hit == "-":
+            assert "nothing was changed" in answer.said
+            return
+        assert "injected" in answer.said or "nothing was changed" in answer.said
+    raise AssertionError(f"more than {CALLS_MAX} calls")
+
+
+PLAIN: dict[tuple[str, ...], Callable[[dict[str, bytes]], dict[str, bytes]]] = {
+    ("overwrite", "/plain", "new"): lambda old: {**old, "plain": b"new"},
+    ("overwrite", "/in/deep/log", "new"): lambda old: {**old, "in/deep/log": b"new"},
+    ("rename", "/plain", "/new"): lambda old: {**without(old, "plain"), "new": b"plain"},
+    ("delete", "/plain"): lambda old: without(old, "plain"),
+    ("delete", "/in"): lambda old: {name: data for name, data in old.items() if not name.startswith("in/")},
+    ("rename", "/in", "/new"): lambda old: {
+        f"new{name[2:]}" if name.startswith("in/") else name: data for name, data in old.items()
+    },
+}
+"""What changes plain files, and what there is of them then."""
+
+
+def without(old: dict[str, bytes], name: str) -> dict[str, bytes]:
+    return {other: data for other, data in old.items() if other != name}
+
+
+def plain_files(place: Place) -> dict[str, bytes]:
+    return {name: data for name, data in place.tree().items() if "$" not in name and not name.endswith("/")}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("words", PLAIN, ids=" ".join)
+def test_a_failure_among_plain_files_changes_nothing_of_rollingfs_and_loses_no_other_file(jvm, places, words, mode):
+    for at in range(1, CALLS_MAX):
+        place = next(places)
+        remains(place)
+        held, old = place.held(), plain_files(place)
+        new = PLAIN[words](old)
+        answer = jvm.ask(mode, at, *words_of(place, words))
+        found = plain_files(place)
+        assert place.held() == held, (mode, at, answer)
+        if answer.outcome == "done":
+            assert found == new, (mode, at, answer)
+        kept = {name: data for name, data in old.items() if new.get(name) == data}
+        assert {name: found.get(name) for name in kept} == kept, (mode, at, answer)
+        if words[0] == "rename":
+            assert sorted(found.values()) == sorted(old.values()), (mode, at, answer)
+        if answer.hit == "-":
+            assert answer.outcome == "done"
+            return
+    raise AssertionError(f"more than {CALLS_MAX} calls")
+
+
+def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_says_that_it_lives(jvm, disks):
+    outcomes: Counter[str] = Counter()
     for at in range(1, CALLS_MAX):
         place = next(disks)
-        prepare(place)
-        answer = jvm.ask("WAITS", at, words[0], f"{place.url}/log", *words[2:])
+        place.plain("log", OLD)
+        answer = jvm.ask("WAITS", at, "delete", f"{place.url}/log")
         if answer.outcome != "waits":
             break
-        with ThreadPoolExecutor(1) as pool:
-            call = pool.submit(by_python, place, verb)
-            wait([call], LOCKED_S)  # in vain where Java holds the lock of the header
-            jvm.tell("go on")
-            changed.add(call.result())
-        jvm.answer(*words)
-        with pytest.raises(FileNotFoundError):
-            place.content("log")
-    assert True in changed, words
+        try:
+            place.run(place.client.segments.append(f"{place.path}/log", b"+"))
+            adopted = True
+        except FileNotFoundError:
+            adopted = False
+        jvm.tell("go on")
+        answer = jvm.answer("delete")
+        outcomes[answer.outcome] += 1
+        if adopted:
+            assert answer.outcome == "failed"
+            assert "rollingfs rm" in answer.said
+            assert place.content("log") == OLD + b"+"
+        else:
+            assert answer.outcome == "done"
+            with pytest.raises(FileNotFoundError):
+                place.content("log")
+    assert set(outcomes) == {"done", "failed"}
 
 
 @pytest.mark.parametrize("operation", ["read", "list"])

@@ -1,8 +1,7 @@
-"""``rolling+file://`` and ``rolling+s3://`` in Spark: segments read and written as files."""
+"""``rolling+file://`` and ``rolling+s3://`` in Spark: segments read as files, plain files written."""
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rollingfs.header import PlainCopy
 from rollingfs.policy import RollingPolicy
 from tests.servers import require_module
 from tests.spark.world import Place
@@ -97,7 +95,7 @@ def test_a_folder_of_segments_plain_files_and_empty_segments_is_one_table(place)
     place.segment("in/empty", b"")
     place.plain("in/plain", b"333\n")
     place.segment("in/gone", b"4444\n")
-    assert place.fs.delete(place.hadoop_path("in/gone"), False)
+    place.run(place.client.segments.delete(f"{place.path}/in/gone"))
     assert place.listed("in") == {"one": 5, "empty": 0, "plain": 4}
     assert rows(place, "text", f"{place.url}/in") == [("1",), ("22",), ("333",)]
     assert rows(place, "text", f"{place.url}/in/{{one,pl*}}") == [("1",), ("22",), ("333",)]
@@ -149,12 +147,79 @@ def test_a_table_is_saved_queried_appended_to_and_overwritten(place):
         spark.sql("DROP TABLE IF EXISTS saved")
 
 
-def test_a_table_of_segments_is_overwritten_by_a_job(place):
-    url = f"{place.url}/table"
+JOBS = ("parquet", "json", "text")
+MODES = ("errorifexists", "ignore", "append", "overwrite")
+
+
+def save(place: Place, kind: str, mode: str, name: str, values: list[str]) -> None:
+    place.spark.createDataFrame([(value,) for value in values], "value string").coalesce(1).write.format(kind).mode(
+        mode
+    ).save(f"{place.url}/{name}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", JOBS)
+def test_a_job_saves_in_every_mode_to_a_fresh_folder_and_over_plain_files(place, kind, mode):
+    save(place, kind, mode, "table", ["one"])
+    assert rows(place, kind, f"{place.url}/table") == [("one",)]
+    if mode == "errorifexists":
+        with pytest.raises(Exception, match=r"(?i)already exists"):
+            save(place, kind, mode, "table", ["two"])
+    else:
+        save(place, kind, mode, "table", ["two"])
+    expected = {"append": ["one", "two"], "overwrite": ["two"]}.get(mode, ["one"])
+    assert rows(place, kind, f"{place.url}/table") == [(value,) for value in expected]
+    assert place.held("table") == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_job_over_a_folder_that_holds_a_segment_overwrites_nothing(place, mode):
+    place.segment("table/deep/log", b"live\n" * 50)
+    place.plain("table/plain", b"old\n")
+    before = place.tree()
+    if mode in ("errorifexists", "overwrite"):
+        reason = "(?i)already exists" if mode == "errorifexists" else r"holds the segment \S+/table/deep/log; .*rm -r"
+        with pytest.raises(Exception, match=reason):
+            save(place, "text", mode, "table", ["new"])
+    else:
+        save(place, "text", mode, "table", ["new"])
+    after = place.tree()
+    assert {path: after[path] for path in before} == before
+    if mode != "append":
+        assert after == before
+    assert place.content("table/deep/log") == b"live\n" * 50
+    if mode == "append":
+        assert rows(place, "text", f"{place.url}/table") == [("new",), ("old",)]
+
+
+def test_an_insert_overwrite_of_a_table_that_holds_a_live_log_is_refused(disk):
+    disk.spark.sql("DROP TABLE IF EXISTS kept")
+    disk.spark.sql(f"CREATE TABLE kept (value string) USING json LOCATION '{disk.url}/kept'")
+    try:
+        disk.spark.sql("INSERT INTO kept VALUES ('old')")
+        disk.segment("kept/log", b'{"value": "live"}\n')
+        before = disk.tree()
+        with pytest.raises(Exception, match=r"holds the segment \S+/kept/log; .*`rollingfs rm -r \S+/kept`"):
+            disk.spark.sql("INSERT OVERWRITE kept VALUES ('new')")
+        assert disk.tree() == before
+        disk.spark.sql("REFRESH TABLE kept")
+        assert sorted(disk.spark.table("kept").collect()) == [("live",), ("old",)]
+    finally:
+        disk.spark.sql("DROP TABLE IF EXISTS kept")
+
+
+def test_a_job_overwrites_a_folder_whose_segments_are_deleted_and_leaves_their_rest_to_collection(place):
     place.segment("table/old", b"old\n" * 100)
-    place.spark.createDataFrame([("new",)], "value string").write.mode("overwrite").text(url)
-    assert rows(place, "text", url) == [("new",)]
-    assert "old" not in place.listed("table")
+    place.segment("table/deep/older", b"old\n" * 100)
+    for name in ("table/old", "table/deep/older"):
+        place.run(place.client.segments.delete(f"{place.path}/{name}"))
+    held = place.held()
+    save(place, "text", "overwrite", "table", ["new"])
+    assert rows(place, "text", f"{place.url}/table") == [("new",)]
+    assert place.held() == held
+    save(place, "text", "overwrite", "table", ["newer"])
+    assert rows(place, "text", f"{place.url}/table") == [("newer",)]
+    assert place.held() == held
 
 
 def test_a_file_stream_goes_from_a_folder_of_segments_through_a_checkpoint_into_a_sink(place):
@@ -183,218 +248,6 @@ def test_pandas_opens_the_same_urls(place):
     assert frame["id"].tolist() == [row["id"] for row in ROWS]
 
 
-# -- by header -------------------------------------------------------------------------------------------------
-
-
-def test_an_append_by_java_is_seen_by_python_and_goes_on_by_the_segments_policy(place):
-    place.segment("log", b"first\n")
-    place.append("log", b"second\n")
-    place.append("log", b"x" * 250)
-    assert place.content("log") == b"first\nsecond\n" + b"x" * 250
-    header = place.header("log")
-    assert [entry.length for entry in header.entries] == [100, 100, 63]  # the rest is longer than inline_bytes
-    assert place.read("log") == place.content("log")
-
-
-def test_a_large_append_goes_into_chunks_and_an_empty_one_changes_nothing(place):
-    place.segment("log", b"first\n", RollingPolicy(max_bytes=1_000_000))
-    place.append("log", b"y" * 2_500_000)
-    header = place.header("log")
-    assert [entry.length for entry in header.entries] == [6, 1_000_000, 1_000_000, 500_000]
-    place.append("log", b"")
-    assert place.header("log") == header
-    assert place.content("log") == b"first\n" + b"y" * 2_500_000
-
-
-def test_many_appends_by_java_fold_the_map_into_pages_that_python_reads(disk):
-    disk.segment("log", b"", RollingPolicy(max_bytes=4, inline_bytes=0))
-    for index in range(20):
-        disk.append("log", f"{index:03d};".encode() * 10)
-    header = disk.header("log")
-    assert header.chunk_count > len(header.entries)
-    assert disk.content("log") == b"".join(f"{index:03d};".encode() * 10 for index in range(20))
-
-
-def test_an_append_to_a_plain_file_adopts_it(place):
-    place.plain("log", b"plain, ")
-    place.append("log", b"and more")
-    assert place.content("log") == b"plain, and more"
-    header = place.header("log")
-    assert header.adopted is not None
-    info = place.run(place.client.backend.stat(f"{place.path}/log"))
-    assert header.adopted.token == info.token
-    assert header.origin_ms == header.adopted.modified_ms
-
-
-def test_an_append_to_what_is_sealed_held_or_missing_is_refused(place):
-    place.segment("sealed", b"done\n")
-    place.run(place.client.segments.seal(f"{place.path}/sealed"))
-    place.segment("held", b"mine\n")
-    place.run(place.client.segments.acquire(f"{place.path}/held", "somebody"))
-    for name, error in {"sealed": "sealed at length 5", "held": "held exclusively", "missing": "No such"}.items():
-        with pytest.raises(Exception, match=error):
-            place.append(name, b"more")
-    assert place.content("sealed") == b"done\n"
-    assert place.content("held") == b"mine\n"
-
-
-def test_overwriting_a_segment_makes_a_new_incarnation_and_deletes_the_old_chunks(place):
-    place.segment("log", b"old" * 200)
-    old = place.header("log")
-    place.create("log", b"new")
-    new = place.header("log")
-    assert place.content("log") == b"new"
-    assert new.version == old.version + 1
-    assert new.segment != old.segment
-    assert new.policy == old.policy
-    assert place.chunk_files("log") == []
-
-
-def test_an_output_that_is_given_up_leaves_the_segment_as_it_was(place):
-    place.segment("log", b"old", RollingPolicy(max_bytes=1_000_000))
-    before = place.header("log")
-    stream = place.fs.create(place.hadoop_path("log"), True)
-    stream.write(b"z" * 3_000_000)
-    stream.abort()
-    assert place.header("log") == before
-    assert place.content("log") == b"old"
-    assert place.chunk_files("log") == []
-
-
-def test_a_rename_by_header_moves_no_bytes_and_python_goes_on_with_it(place):
-    place.segment("old", b"abc" * 100, head=b"gone" * 10)
-    before = place.header("old")
-    assert place.fs.rename(place.hadoop_path("old"), place.hadoop_path("new"))
-    after = place.header("new")
-    assert (after.start, after.length, after.policy) == (before.start, before.length, before.policy)
-    assert [entry.size for entry in after.entries] == [entry.size for entry in before.entries]
-    assert all(entry.file.startswith("old$chunks/") for entry in after.entries)
-    assert place.header("old").merged is not None
-    assert place.listed() == {"new": 300}
-    place.run(place.client.segments.append(f"{place.path}/new", b"more"))
-    assert place.read("new") == b"abc" * 100 + b"more"
-    place.run(place.client.collector.collect(f"{place.path}/old", grace_s=0))
-    assert place.read("new") == b"abc" * 100 + b"more"
-
-
-def test_a_rename_onto_a_file_that_is_there_is_refused_and_into_a_folder_goes_below_it(place):
-    place.segment("one", b"1")
-    place.segment("two", b"2")
-    place.plain("folder/plain", b"3")
-    assert not place.fs.rename(place.hadoop_path("one"), place.hadoop_path("two"))
-    assert not place.fs.rename(place.hadoop_path("folder/plain"), place.hadoop_path("two"))
-    assert not place.fs.rename(place.hadoop_path("missing"), place.hadoop_path("three"))
-    assert place.fs.rename(place.hadoop_path("one"), place.hadoop_path("folder"))
-    assert place.listed("folder") == {"plain": 1, "one": 1}
-    assert place.content("two") == b"2"
-
-
-def test_a_deleted_segment_leaves_a_tombstone_that_yields_to_a_plain_file(place):
-    place.segment("log", b"old" * 100)
-    version = place.header("log").version
-    assert place.fs.delete(place.hadoop_path("log"), False)
-    assert not place.fs.delete(place.hadoop_path("log"), False)
-    assert place.header("log").deleted
-    assert place.header("log").version == version + 1
-    assert not place.fs.exists(place.hadoop_path("log"))
-    place.create("log", b"plain")
-    assert place.read("log") == place.content("log") == b"plain"
-    assert place.listed() == {"log": 5}
-
-
-def begin_copy(place: Place, name: str, left: bytes = b"bytes" * 100) -> None:
-    """A sealed segment whose plain copy somebody died at before its last commit, with a file under its plain name."""
-    path = f"{place.path}/{name}"
-    place.segment(name, b"bytes" * 100)
-    place.run(place.client.segments.seal(path))
-
-    async def step(base: Any, attempt: Any) -> Any:
-        return dataclasses.replace(base.header, plain_copy=PlainCopy(base.header.segment, base.header.start, 1))
-
-    place.run(place.client.committer.commit(path, step))
-    place.plain(name, left)
-
-
-CHANGES: dict[str, Callable[[Place], object]] = {
-    "delete": lambda place: place.fs.delete(place.hadoop_path("log"), False),
-    "rename": lambda place: place.fs.rename(place.hadoop_path("log"), place.hadoop_path("other")),
-    "overwrite": lambda place: place.create("log", b"new"),
-}
-
-
-def test_a_segment_whose_plain_copy_was_broken_off_is_read_and_listed(place):
-    begin_copy(place, "log")
-    assert place.read("log") == b"bytes" * 100
-    assert place.listed() == {"log": 500}
-    with pytest.raises(Exception, match="log is sealed at length 500"):
-        place.append("log", b"more")
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_on_disk_java_gives_up_a_plain_copy_that_was_broken_off(disk, change):
-    begin_copy(disk, "log")
-    CHANGES[change](disk)
-    expected = {"delete": {}, "rename": {"other": b"bytes" * 100}, "overwrite": {"log": b"new"}}[change]
-    assert {name: disk.content(name) for name in disk.listed()} == expected
-    header = disk.header("log")
-    assert not header.is_copying
-    assert header.adopted.token == disk.run(disk.client.backend.stat(f"{disk.path}/log")).token
-    disk.run(disk.client.collector.collect(f"{disk.path}/log", grace_s=0))
-    assert {name: disk.content(name) for name in disk.listed()} == expected
-
-
-def test_on_disk_a_file_that_is_no_copy_comes_to_life_when_java_deletes_the_segment(disk):
-    begin_copy(disk, "log", b"other" * 100)
-    assert disk.read("log") == b"bytes" * 100
-    assert disk.fs.delete(disk.hadoop_path("log"), False)
-    assert disk.listed() == {"log": 500}
-    assert disk.content("log") == disk.read("log") == b"other" * 100
-
-
-@pytest.mark.s3
-@pytest.mark.parametrize("change", CHANGES)
-def test_on_s3_java_refuses_while_a_plain_copy_is_under_way_and_says_what_settles_it(s3, change):
-    begin_copy(s3, "log")
-    before = s3.header("log")
-    command = f"rollingfs consolidate --plain s3a://{s3.path}/log"
-    with pytest.raises(Exception, match=f"(?s)its plain copy is being written since 1970-01-01.*`{command}`"):
-        CHANGES[change](s3)
-    assert s3.header("log") == before
-    s3.run(s3.client.plain_copies.write(f"{s3.path}/log"))
-    CHANGES[change](s3)
-    expected = {"delete": {}, "rename": {"other": b"bytes" * 100}, "overwrite": {"log": b"new"}}[change]
-    assert {name: s3.content(name) for name in s3.listed()} == expected
-
-
-def test_a_plain_file_that_was_adopted_stays_hidden_after_the_segment_is_deleted(place):
-    place.plain("log", b"plain")
-    place.append("log", b" and more")
-    assert place.listed() == {"log": 14}
-    assert place.fs.delete(place.hadoop_path("log"), False)
-    assert not place.fs.exists(place.hadoop_path("log"))
-    assert place.listed() == {}
-    place.create("log", b"plain again")
-    assert place.read("log") == b"plain again"
-
-
-def test_a_folder_of_segments_is_renamed_and_deleted_segment_by_segment(place):
-    place.segment("in/a/one", b"1" * 200)
-    place.plain("in/a/b/plain", b"2")
-    assert place.fs.rename(place.hadoop_path("in"), place.hadoop_path("out"))
-    assert not place.fs.exists(place.hadoop_path("in"))
-    assert place.listed("out/a") == {"one": 200, "b": 0}
-    assert place.content("out/a/b/plain") == b"2"
-    assert place.fs.delete(place.hadoop_path("out"), True)
-    assert not place.fs.exists(place.hadoop_path("out"))
-    assert not place.fs.listFiles(place.hadoop_path(), True).hasNext()
-    assert place.fs.mkdirs(place.hadoop_path("in"))
-    place.create("in/plain", b"again")
-    assert place.listed("in")["plain"] == 5
-    assert place.fs.delete(place.hadoop_path("in/plain"), False)
-    place.fs.delete(place.hadoop_path("in"), False)  # on an object store it went with what was in it
-    assert not place.fs.exists(place.hadoop_path("in"))
-
-
 def test_names_that_are_reserved_do_not_exist_and_cannot_be_made(place):
     place.segment("log", b"data" * 100)
     for name in ("log$header", "log$chunks", "$removed"):
@@ -413,9 +266,123 @@ def test_doctor_finds_nothing_missing_here_and_names_a_class_that_is(spark, monk
     assert any("rollingfs.hadoop.Missing" in found for found in doctor(spark))
 
 
-def test_a_corrupt_header_is_an_error_with_its_name_and_reason(disk):
-    disk.segment("log", b"data")
-    path = Path(f"{disk.path}/log$header")
-    path.write_bytes(path.read_bytes().replace(b"start 0", b"start 1"))
-    with pytest.raises(Exception, match=r"log\$header: the text does not have the checksum"):
-        disk.read("log")
+def test_a_corrupt_header_is_an_error_with_its_name_and_reason_and_its_neighbours_are_listed(place):
+    place.segment("in/log", b"data")
+    place.segment("in/other", b"other\n")
+    place.plain("in/plain", b"plain\n")
+    place.rewrite("in/log", b"start 0", b"start 1", sealed=False)
+    before = place.tree()
+    reason = r"in/log\$header: the text does not have the checksum"
+    listed = place.listed("in")
+    assert set(listed) == {"log", "other", "plain"}
+    assert (listed["other"], listed["plain"]) == (6, 6)
+    assert listed["log"] > 0  # an empty file is one that Spark would pass over
+    assert rows(place, "text", f"{place.url}/in/{{other,plain}}") == [("other",), ("plain",)]
+    for look in (
+        lambda: place.read("in/log"),
+        lambda: place.fs.getFileStatus(place.hadoop_path("in/log")),
+        lambda: rows(place, "text", f"{place.url}/in"),
+        lambda: place.create("in/log", b"new"),
+        lambda: place.fs.delete(place.hadoop_path("in/log"), False),
+    ):
+        with pytest.raises(Exception, match=reason):
+            look()
+    for change in (
+        lambda: place.fs.delete(place.hadoop_path("in"), True),
+        lambda: place.fs.rename(place.hadoop_path("in"), place.hadoop_path("out")),
+    ):
+        with pytest.raises(Exception, match=r"holds the segment \S+/in/log and 1 more; .*nothing was changed"):
+            change()
+    assert place.tree() == before
+
+
+def test_a_header_with_a_line_of_a_plain_copy_is_read(place):
+    place.segment("log", b"bytes" * 100)
+    place.rewrite(
+        "log", b"start 0\n", b"start 0\nplain 7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27 0 2026-11-20T10:00:00.000Z\n"
+    )
+    place.plain("log", b"half of the cop")
+    assert place.read("log") == b"bytes" * 100
+    assert place.listed() == {"log": 500}
+
+
+# -- plain files -----------------------------------------------------------------------------------------------
+
+
+def test_plain_files_are_created_renamed_and_deleted_without_a_header(place):
+    place.create("one", b"1")
+    place.create("folder/two", b"22")
+    assert place.fs.rename(place.hadoop_path("one"), place.hadoop_path("folder"))
+    assert place.listed("folder") == {"one": 1, "two": 2}
+    assert place.fs.rename(place.hadoop_path("folder"), place.hadoop_path("other"))
+    assert place.content("other/two") == b"22"
+    place.create("other/two", b"replaced")
+    assert place.content("other/two") == b"replaced"
+    assert place.fs.delete(place.hadoop_path("other/one"), False)
+    assert not place.fs.delete(place.hadoop_path("other/one"), False)
+    with pytest.raises(Exception, match=r"(?i)not empty|PathIsNotEmpty"):
+        place.fs.delete(place.hadoop_path("other"), False)
+    assert place.fs.delete(place.hadoop_path("other"), True)
+    assert place.held() == []
+
+
+def test_a_tombstone_yields_to_a_plain_file_and_stays_as_it_is(place):
+    place.segment("log", b"old" * 100)
+    place.run(place.client.segments.delete(f"{place.path}/log"))
+    held = place.held()
+    assert not place.fs.exists(place.hadoop_path("log"))
+    place.create("log", b"plain")
+    assert place.read("log") == place.content("log") == b"plain"
+    assert place.listed() == {"log": 5}
+    assert place.fs.rename(place.hadoop_path("log"), place.hadoop_path("other"))
+    assert place.fs.rename(place.hadoop_path("other"), place.hadoop_path("log"))
+    assert place.content("log") == b"plain"
+    assert place.fs.delete(place.hadoop_path("log"), False)
+    assert place.listed() == {}
+    assert place.held() == held
+
+
+def adopted_and_deleted(place: Place) -> None:
+    """A tombstone that names the plain file that still lies there: MinIO leaves it, and so does a disk that is told."""
+    place.plain("log", b"plain")
+    path = f"{place.path}/log"
+    if "rolling+file" in place.url:
+        Path(f"{path}.kept").hardlink_to(path)
+    place.run(place.client.segments.append(path, b" and more"))
+    place.run(place.client.segments.delete(path))
+    if "rolling+file" in place.url:
+        Path(f"{path}.kept").rename(path)
+    assert place.tree()["log"] == b"plain"
+
+
+def test_a_plain_file_that_a_tombstone_names_is_dead_and_yields_to_a_new_one(place):
+    adopted_and_deleted(place)
+    assert not place.fs.exists(place.hadoop_path("log"))
+    assert place.listed() == {}
+    assert not place.fs.delete(place.hadoop_path("log"), False)
+    place.create("other", b"renamed over it")
+    assert place.fs.rename(place.hadoop_path("other"), place.hadoop_path("log"))
+    assert place.read("log") == place.content("log") == b"renamed over it"
+    assert place.header("log").deleted
+    stream = place.fs.create(place.hadoop_path("log"), True)
+    stream.write(b"plain again")
+    stream.close()
+    assert place.read("log") == place.content("log") == b"plain again"
+
+
+def test_a_folder_of_plain_files_and_rests_moves_and_goes_without_the_rests(place):
+    place.segment("in/a/one", b"1" * 200)
+    place.run(place.client.segments.delete(f"{place.path}/in/a/one"))
+    place.plain("in/a/b/plain", b"2")
+    held = place.held()
+    assert place.fs.rename(place.hadoop_path("in"), place.hadoop_path("out"))
+    assert not place.fs.exists(place.hadoop_path("in"))
+    assert place.content("out/a/b/plain") == b"2"
+    assert place.fs.delete(place.hadoop_path("out"), True)
+    assert not place.fs.exists(place.hadoop_path("out"))
+    assert not place.fs.listFiles(place.hadoop_path(), True).hasNext()
+    assert place.held() == held
+    assert place.fs.mkdirs(place.hadoop_path("in"))
+    place.create("in/plain", b"again")
+    assert place.listed("in")["plain"] == 5
+    assert place.held() == held

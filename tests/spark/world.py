@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import google_crc32c
+
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
@@ -71,11 +73,14 @@ def spark_session(folder: Path) -> Iterator[Any]:
 
 
 def java_command(main: str, classes: Path, *more: str) -> list[str]:
-    """How to run a class of `tests/spark/java`, compiled into `classes`, with our own jar and `more` on its path."""
+    """How to run a class of `tests/spark/java`, compiled into `classes`, with our own jar and `more` on its path.
+
+    `main` is its name below the package `rollingfs.hadoop`.
+    """
     from rollingfs.spark import jar
 
     path = os.pathsep.join([str(jar.own_jar()), f"{jar.spark_jars()}/*", *more])
-    source = JAVA_TESTS / f"{main}.java"
+    source = JAVA_TESTS / f"{main.rpartition('.')[2]}.java"
     compile_it = ["javac", "-proc:none", "-nowarn", "-Xlint:none", "-d", str(classes), "-cp", path, str(source)]
     subprocess.run(compile_it, check=True, timeout=JVM_S_MAX, capture_output=True)
     return ["java", "-cp", f"{classes}{os.pathsep}{path}", f"rollingfs.hadoop.{main}"]
@@ -126,6 +131,16 @@ class Place:
         self.run(self.client.backend.write(f"{self.path}/{name}", [data]))
         return f"{self.url}/{name}"
 
+    def rewrite(self, name: str, old: bytes, new: bytes, *, sealed: bool = True) -> None:
+        """Put other words into the text of a header, under its old checksum if it is not `sealed` again."""
+        path = f"{self.path}/{name}$header"
+        text, end, rest = self.run(self.client.backend.read(path)).data.partition(b"\nend crc32c=")
+        assert old in text + b"\n"
+        text = (text + b"\n").replace(old, new, 1)
+        crc = b"%08x" % google_crc32c.value(text) if sealed else rest[:8]
+        self.run(self.client.backend.delete([path]))
+        self.run(self.client.backend.write(path, [text + end[1:] + crc + rest[8:]]))
+
     def header(self, name: str) -> Any:
         """What Python finds now."""
         return self.run(self.client.headers.load(f"{self.path}/{name}")).header
@@ -138,6 +153,27 @@ class Place:
             return []
         found = [entry.path.rpartition("/")[2] for entry in listing.entries]
         return [file for file in found if file != "lock"]
+
+    def tree(self, name: str = "") -> dict[str, bytes]:
+        """Every file below a folder, by its path from the place, with its bytes; empty folders end in a slash."""
+        folder = f"{self.path}/{name}".rstrip("/")
+        try:
+            entries = self.run(self.client.backend.list(folder)).entries
+        except FileNotFoundError:
+            return {}
+        found = {} if entries or not name else {f"{name}/": b""}
+        for entry in entries:
+            own = entry.path.removeprefix(f"{self.path}/")
+            if entry.is_folder:
+                found |= self.tree(own)
+            else:
+                found[own] = self.run(self.client.backend.read(entry.path)).data
+        return found
+
+    def held(self, name: str = "") -> list[tuple[str, bytes]]:
+        """What rollingfs keeps below a folder, the marks of removed folders apart: headers, chunks, pins, pages."""
+        found = sorted(self.tree(name).items())
+        return [(path, data) for path, data in found if "$header" in path or "$chunks" in path]
 
     def content(self, name: str) -> bytes:
         """The retained bytes, as Python reads them."""

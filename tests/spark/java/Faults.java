@@ -6,24 +6,21 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.AccessDeniedException;
 import java.util.Arrays;
-import java.util.Collection;
 import java.util.List;
-import java.util.Map;
-import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.Abortable;
-import org.apache.hadoop.fs.BulkDelete;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
-import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FilterFileSystem;
 import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.util.Progressable;
+import rollingfs.hadoop.backend.DiskStore;
+import rollingfs.hadoop.backend.ObjectStore;
+import rollingfs.hadoop.backend.Store;
 
 /**
  * Runs operations on a store that fails as it is told: commands come line by line, answers go back so.
@@ -38,19 +35,10 @@ public final class Faults {
     enum Mode {
         /** It fails, nothing is done. */
         BEFORE,
-        /** It fails, and yet it is done; only calls that change something count. */
+        /** It fails, and yet it is done. */
         AFTER,
-        /** It and all of its kind are refused from now on. */
-        REFUSED,
-        /** The client is gone, it is done; only calls that change something count. */
-        DIES,
         /** It waits until it is told to go on. */
         WAITS
-    }
-
-    /** The process that ran this client is gone: no later call reaches the store. */
-    static final class Died extends Error {
-        private static final long serialVersionUID = 1L;
     }
 
     interface Call<T> {
@@ -61,8 +49,6 @@ public final class Faults {
         void run() throws IOException;
     }
 
-    private static final long COMMIT_MS_MAX = 500;
-    private static final Set<String> READS = Set.of("status", "stat", "list", "walk", "read", "token", "open");
     private static Mode mode;
     private static int at;
     private static int count;
@@ -81,37 +67,22 @@ public final class Faults {
 
     /** Whether this call is to fail after it was made; one that is to fail before does so here. */
     private static synchronized boolean isHit(String verb) throws IOException {
-        if (hit != null && mode == Mode.DIES) {
-            throw new Died();
-        }
-        if (READS.contains(verb) && (mode == Mode.AFTER || mode == Mode.DIES)) {
-            return false;
-        }
-        count++;
-        if (count != at && !(mode == Mode.REFUSED && verb.equals(hit))) {
+        if (++count != at) {
             return false;
         }
         hit = verb;
-        switch (mode) {
-            case BEFORE -> throw new IOException("injected before " + verb);
-            case WAITS -> {
-                System.out.println("waits\t" + verb + "\t");
-                commands.readLine();
-                return false;
-            }
-            case REFUSED -> throw new AccessDeniedException("injected: " + verb + " is refused");
-            default -> {
-                return true;
-            }
+        if (mode == Mode.WAITS) {
+            System.out.println("waits\t" + verb + "\t");
+            commands.readLine();
+        } else if (mode == Mode.BEFORE) {
+            throw new IOException("injected before " + verb);
         }
+        return mode == Mode.AFTER;
     }
 
     static <T> T call(String verb, Call<T> call) throws IOException {
         boolean isHit = isHit(verb);
         T answer = call.run();
-        if (isHit && mode == Mode.DIES) {
-            throw new Died();
-        }
         if (isHit) {
             throw new IOException("injected after " + verb);
         }
@@ -132,7 +103,6 @@ public final class Faults {
         Configuration conf = new Configuration();
         conf.set("fs.rolling+file.impl", FaultyRolling.class.getName());
         conf.set("fs.rolling+faulty.impl", FaultyRolling.class.getName());
-        Committer.commitMsMax = COMMIT_MS_MAX;
         FileSystem fs = null;
         for (String line; (line = commands.readLine()) != null;) {
             String[] words = line.split("\t", -1);
@@ -154,10 +124,6 @@ public final class Faults {
         String outcome;
         try {
             outcome = "done\t%s\t" + run(fs, words[2], path, words.length > 4 ? words[4] : null);
-        } catch (Died died) {
-            outcome = "died\t%s\t";
-        } catch (RollingException.OutcomeUnknown unknown) {
-            outcome = "unknown\t%s\t" + unknown.getMessage();
         } catch (IOException error) {
             outcome = "failed\t%s\t" + error;
         } catch (RuntimeException | Error error) {
@@ -170,10 +136,8 @@ public final class Faults {
     private static String run(FileSystem fs, String operation, Path path, String argument) throws IOException {
         switch (operation) {
             case "append", "overwrite" -> {
-                byte[] data = argument.getBytes(StandardCharsets.US_ASCII);
                 try (OutputStream stream = operation.equals("append") ? fs.append(path) : fs.create(path, true)) {
-                    stream.write(data, 0, data.length / 2);
-                    stream.write(data, data.length / 2, data.length - data.length / 2);
+                    stream.write(argument.getBytes(StandardCharsets.US_ASCII));
                 }
                 return "";
             }
@@ -213,45 +177,6 @@ public final class Faults {
         }
     }
 
-    /** A file that is being written. */
-    private static final class FaultyStream extends OutputStream implements Abortable {
-        private final OutputStream stream;
-        private boolean isClosed;
-
-        FaultyStream(OutputStream stream) {
-            this.stream = stream;
-        }
-
-        @Override
-        public void write(int value) throws IOException {
-            write(new byte[] {(byte) value}, 0, 1);
-        }
-
-        @Override
-        public void write(byte[] data, int start, int size) throws IOException {
-            work("write", () -> stream.write(data, start, size));
-        }
-
-        @Override
-        public void close() throws IOException {
-            if (isClosed) {
-                return;
-            }
-            isClosed = true;
-            try {
-                work("close", stream::close);
-            } finally {
-                abort(); // no more than what came before is done; after a close it does nothing
-            }
-        }
-
-        @Override
-        public AbortableResult abort() {
-            isClosed = true;
-            return stream instanceof Abortable abortable ? abortable.abort() : null;
-        }
-    }
-
     /** A local disk whose every step may fail. */
     private static final class FaultyDisk extends DiskStore {
         FaultyDisk(FileSystem raw) {
@@ -259,57 +184,27 @@ public final class Faults {
         }
 
         @Override
-        FileInfo stat(String path) throws IOException {
+        public FileInfo stat(String path) throws IOException {
             return call("stat", () -> super.stat(path));
         }
 
         @Override
-        Listing list(String folder) throws IOException {
+        public Listing list(String folder) throws IOException {
             return call("list", () -> super.list(folder));
         }
 
         @Override
-        boolean holdsSegments(String folder) throws IOException {
-            return call("walk", () -> super.holdsSegments(folder));
+        public Tree tree(String folder) throws IOException {
+            return call("walk", () -> super.tree(folder));
         }
 
         @Override
-        byte[] readWhole(String path, FileStatus known) throws IOException {
+        public byte[] readWhole(String path, FileStatus known) throws IOException {
             return call("read", () -> super.readWhole(path, known));
         }
 
         @Override
-        String token(FileInfo plain) throws IOException {
-            return call("token", () -> super.token(plain));
-        }
-
-        @Override
-        void create(String header, byte[] data) throws IOException {
-            work("create header", () -> super.create(header, data));
-        }
-
-        @Override
-        void replace(String header, byte[] data, String token) throws IOException {
-            work("replace header", () -> super.replace(header, data, token));
-        }
-
-        @Override
-        OutputStream newFile(String path) throws IOException {
-            return new FaultyStream(call("new file", () -> super.newFile(path)));
-        }
-
-        @Override
-        void write(String path, byte[] data) throws IOException {
-            work("write file", () -> super.write(path, data));
-        }
-
-        @Override
-        void delete(String folder, List<String> paths) throws IOException {
-            work("delete", () -> super.delete(folder, paths));
-        }
-
-        @Override
-        void clear(String path) throws IOException {
+        public void clear(String path) throws IOException {
             work("clear", () -> super.clear(path));
         }
     }
@@ -356,62 +251,9 @@ public final class Faults {
         }
 
         @Override
-        public FSDataOutputStreamBuilder<?, ?> createFile(Path path) {
-            return new FaultyBuilder(this, fs, path);
-        }
-
-        @Override
-        public BulkDelete createBulkDelete(Path base) throws IOException {
-            BulkDelete bulk = fs.createBulkDelete(base);
-            return new BulkDelete() {
-                @Override
-                public int pageSize() {
-                    return bulk.pageSize();
-                }
-
-                @Override
-                public Path basePath() {
-                    return bulk.basePath();
-                }
-
-                @Override
-                public List<Map.Entry<Path, String>> bulkDelete(Collection<Path> paths) throws IOException {
-                    return call("delete", () -> bulk.bulkDelete(paths));
-                }
-
-                @Override
-                public void close() throws IOException {
-                    bulk.close();
-                }
-            };
-        }
-    }
-
-    /** Passes on what it is told when it builds. */
-    private static final class FaultyBuilder extends FSDataOutputStreamBuilder<FSDataOutputStream, FaultyBuilder> {
-        private final FileSystem below;
-        private final Path path;
-
-        FaultyBuilder(FileSystem fs, FileSystem below, Path path) {
-            super(fs, path);
-            this.below = below;
-            this.path = path;
-        }
-
-        @Override
-        public FaultyBuilder getThisBuilder() {
-            return this;
-        }
-
-        @Override
-        public FSDataOutputStream build() throws IOException {
-            FSDataOutputStreamBuilder<?, ?> builder = below.createFile(path);
-            builder.create();
-            builder.recursive();
-            builder.overwrite(true);
-            getMandatoryKeys().forEach(key -> builder.must(key, getOptions().get(key)));
-            getOptionalKeys().forEach(key -> builder.opt(key, getOptions().get(key)));
-            return new FSDataOutputStream(new FaultyStream(call("create", builder::build)), null);
+        public FSDataOutputStream create(Path path, boolean isOverwriting, int buffer, short replication, long block,
+                Progressable progress) throws IOException {
+            return call("create", () -> fs.create(path, isOverwriting, buffer, replication, block, progress));
         }
     }
 }

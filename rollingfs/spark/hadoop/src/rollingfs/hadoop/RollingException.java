@@ -6,37 +6,15 @@ import java.io.IOException;
 public class RollingException extends IOException {
     private static final long serialVersionUID = 1L;
 
-    RollingException(String message) {
+    public RollingException(String message) {
         super(message);
     }
 
-    RollingException(String message, Throwable cause) {
-        super(message, cause);
-    }
-
-    /** A header, an index page, a pin or a chunk is not what it must be; the message says what and why. */
+    /** A header, an index page or a chunk is not what it must be; the message says what and why. */
     public static final class Corrupt extends RollingException {
         private static final long serialVersionUID = 1L;
 
-        Corrupt(String message) {
-            super(message);
-        }
-    }
-
-    /** The segment is sealed: it takes no more bytes. */
-    public static final class Sealed extends RollingException {
-        private static final long serialVersionUID = 1L;
-
-        Sealed(String message) {
-            super(message);
-        }
-    }
-
-    /** Another owner holds the segment exclusively. */
-    public static final class Fenced extends RollingException {
-        private static final long serialVersionUID = 1L;
-
-        Fenced(String message) {
+        public Corrupt(String message) {
             super(message);
         }
     }
@@ -45,34 +23,16 @@ public class RollingException extends IOException {
     public static final class Truncated extends RollingException {
         private static final long serialVersionUID = 1L;
 
-        Truncated(String message) {
+        public Truncated(String message) {
             super(message);
         }
     }
 
-    /** The store never said whether a commit took place: it may or may not be there. */
-    public static final class OutcomeUnknown extends RollingException {
+    /** The call would change a segment: nothing was changed, and the message says which command does it. */
+    public static final class Refused extends RollingException {
         private static final long serialVersionUID = 1L;
 
-        OutcomeUnknown(String message, Throwable cause) {
-            super(message, cause);
-        }
-    }
-
-    /** Others were faster for too long. Nothing was written. */
-    public static final class Conflict extends RollingException {
-        private static final long serialVersionUID = 1L;
-
-        Conflict(String message) {
-            super(message);
-        }
-    }
-
-    /** The store cannot replace a header atomically, so that writing through it could lose data. */
-    public static final class Unsafe extends RollingException {
-        private static final long serialVersionUID = 1L;
-
-        Unsafe(String message) {
+        public Refused(String message) {
             super(message);
         }
     }

@@ -4,6 +4,7 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.CreateFlag;
@@ -15,6 +16,7 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FsServerDefaults;
 import org.apache.hadoop.fs.FsStatus;
 import org.apache.hadoop.fs.Options.OpenFileOptions;
+import org.apache.hadoop.fs.Options.Rename;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.impl.AbstractFSBuilderImpl;
@@ -22,20 +24,27 @@ import org.apache.hadoop.fs.impl.OpenFileParameters;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.LambdaUtils;
 import org.apache.hadoop.util.Progressable;
-import rollingfs.hadoop.Segments.View;
+import rollingfs.hadoop.backend.DiskStore;
+import rollingfs.hadoop.backend.ObjectStore;
+import rollingfs.hadoop.backend.Store;
+import rollingfs.hadoop.format.Header;
+import rollingfs.hadoop.format.Names;
+import rollingfs.hadoop.read.IndexPages;
+import rollingfs.hadoop.read.SegmentInput;
+import rollingfs.hadoop.read.Snapshot;
 
 /**
  * Segments as files, over another Hadoop filesystem: {@code rolling+s3://bucket/x} over {@code s3a://bucket/x},
  * {@code rolling+file:///x} over the local disk, {@code rolling+X} over {@code X}.
  *
- * <p>What it creates is a plain file of the filesystem below, for a plain file is a segment of one chunk. Segments that
- * have a header are read, replaced, appended to, renamed and deleted by header.
+ * <p>Segments are read and listed. Plain files are created, renamed and deleted, as the filesystem below does it.
+ * What would change a segment is refused before anything is touched: only rollingfs in Python commits.
  */
 public class RollingFileSystem extends FileSystem {
     private static final String SCHEME_PREFIX = "rolling+";
     private URI uri;
     private Store store;
-    private Segments segments;
+    private IndexPages pages;
     private Folders folders;
     private Path workingDirectory;
 
@@ -51,8 +60,8 @@ public class RollingFileSystem extends FileSystem {
         String below = scheme.substring(SCHEME_PREFIX.length());
         uri = URI.create(below.equals("file") ? scheme + ":///" : scheme + "://" + name.getAuthority());
         store = storeOf(below, name, conf);
-        segments = new Segments(store);
-        folders = new Folders(segments, this::statusOf);
+        pages = new IndexPages(store);
+        folders = new Folders(store, this::ours);
         workingDirectory = wrap(store.fs.getWorkingDirectory());
     }
 
@@ -146,50 +155,39 @@ public class RollingFileSystem extends FileSystem {
 
     private FSDataInputStream open(Path path, OpenFileParameters how) throws IOException {
         String own = own(path);
-        View view = segments.view(own);
-        if (view.header() != null) {
-            return new FSDataInputStream(new SegmentInput(segments, own, view.header(), how));
+        Snapshot found = Snapshot.take(store, own);
+        if (found.header() != null) {
+            return new FSDataInputStream(new SegmentInput(store, pages, own, found.header(), how));
         }
-        if (!view.isFile()) {
-            throw new FileNotFoundException(path + (view.isNothing() ? " does not exist" : " is a folder"));
+        if (!found.isFile()) {
+            throw new FileNotFoundException(path + (found.isNothing() ? " does not exist" : " is a folder"));
         }
-        return store.openPlain(view.plain(), how);
+        return store.openPlain(found.plain(), how);
     }
 
     @Override
     public FileStatus getFileStatus(Path path) throws IOException {
         String own = own(path);
-        View view = segments.view(own);
-        if (view.isNothing() || (view.isFolder() && !folders.isAlive(own))) {
-            throw new FileNotFoundException("No such segment, file or folder: " + path);
+        Snapshot found = Snapshot.take(store, own);
+        if (found.isNothing() || (found.isFolder() && !folders.isAlive(own))) {
+            throw missing(path);
         }
-        return statusOf(own, view);
+        return folders.status(own, found);
     }
 
-    /** A view as Hadoop shows it; a segment has its retained size. */
-    private FileStatus statusOf(String own, View view) {
-        Path path = ours(own);
-        if (view.isFolder()) {
-            return new FileStatus(0, true, 1, 0, view.plain().modifiedMs(), 0, view.plain().mode(), null, null, path);
-        }
-        long block = store.fs.getDefaultBlockSize(below(own));
-        if (view.header() != null) {
-            return new FileStatus(view.header().size(), false, 1, block, view.header().modifiedMs, 0, null, null, null,
-                    path);
-        }
-        return new FileStatus(view.plain().size(), false, 1, block, view.plain().modifiedMs(), 0, view.plain().mode(),
-                null, null, path);
+    private static FileNotFoundException missing(Path path) {
+        return new FileNotFoundException("No such segment, file or folder: " + path);
     }
 
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
         String own = own(path);
-        View view = segments.view(own);
-        if (view.isFile()) {
-            return new FileStatus[] {statusOf(own, view)};
+        Snapshot found = Snapshot.take(store, own);
+        if (found.isFile()) {
+            return new FileStatus[] {folders.status(own, found)};
         }
-        if (view.isNothing()) {
-            throw new FileNotFoundException("No such segment, file or folder: " + path);
+        if (found.isNothing()) {
+            throw missing(path);
         }
         return folders.list(own);
     }
@@ -216,20 +214,20 @@ public class RollingFileSystem extends FileSystem {
             short replication, long blockSize, Progressable progress) throws IOException {
         String own = own(path);
         checkName(own);
-        Header header = segments.header(own, null);
+        Header header = Snapshot.header(store, own, null);
         if (header != null && !header.deleted()) {
-            if (!overwrite) {
-                throw new FileAlreadyExistsException("The segment is there already: " + path);
-            }
-            return new FSDataOutputStream(new SegmentOutput(segments, own, header, false), null);
+            Path shown = ours(own);
+            String text = Refusal.ofSegment(shown, header,
+                    Refusal.command("rm", shown) + " first, or " + Refusal.command("append", shown));
+            throw overwrite ? new RollingException.Refused(text) : new FileAlreadyExistsException(text);
         }
-        boolean isHidden = header != null && header.adopted != null && segments.view(own).isNothing();
-        if (overwrite || isHidden) {
+        boolean isDead = header != null && header.adopted != null && Snapshot.take(store, own).isDead();
+        if (overwrite || isDead) {
             store.clear(own);
         }
         folders.unmark(Names.parent(own));
         // the signature without a permission: with one, the local filesystem forks a process for each file
-        return store.fs.create(below(own), overwrite || isHidden, bufferSize, replication, blockSize, progress);
+        return store.fs.create(below(own), overwrite || isDead, bufferSize, replication, blockSize, progress);
     }
 
     @Override
@@ -247,15 +245,25 @@ public class RollingFileSystem extends FileSystem {
     public FSDataOutputStream append(Path path, int bufferSize, Progressable progress) throws IOException {
         String own = own(path);
         checkName(own);
-        Header header = segments.openForAppend(own);
-        return new FSDataOutputStream(new SegmentOutput(segments, own, header, true), null, header.size());
+        Snapshot found = Snapshot.take(store, own);
+        if (!found.isFile()) {
+            throw new FileNotFoundException(path + (found.isNothing() ? " does not exist" : " is a folder"));
+        }
+        Path shown = ours(own);
+        throw new RollingException.Refused(found.header() == null ? Refusal.ofAppend(shown)
+                : Refusal.ofSegment(shown, found.header(), Refusal.command("append", shown)));
     }
 
     @Override
     public boolean mkdirs(Path path, FsPermission permission) throws IOException {
         String own = own(path);
         checkName(own);
-        if (segments.view(own).isFile()) {
+        Snapshot found = Snapshot.take(store, own);
+        if (found.header() != null) {
+            throw new FileAlreadyExistsException(Refusal.ofSegment(ours(own), found.header(),
+                    Refusal.command("rm", ours(own)) + " first"));
+        }
+        if (found.isFile()) {
             throw new FileAlreadyExistsException("A file of this name is there already: " + path);
         }
         boolean isMade = store.fs.mkdirs(below(own));
@@ -270,6 +278,22 @@ public class RollingFileSystem extends FileSystem {
         return folders.rename(own(source), own(target));
     }
 
+    /** Refuse what {@link #rename} refuses, for who deletes the target before. */
+    void checkRename(Path source, Path target) throws IOException {
+        checkName(own(source));
+        checkName(own(target));
+        folders.checkRename(own(source), own(target));
+    }
+
+    @Override
+    @Deprecated
+    protected void rename(Path source, Path target, Rename... options) throws IOException {
+        if (List.of(options).contains(Rename.OVERWRITE)) {
+            checkRename(source, target);
+        }
+        super.rename(source, target, options);
+    }
+
     @Override
     public boolean delete(Path path, boolean recursive) throws IOException {
         return folders.delete(own(path), recursive);
@@ -277,23 +301,32 @@ public class RollingFileSystem extends FileSystem {
 
     // -- attributes: a segment has none of its own -----------------------------------------------------------
 
+    /** Whether a path is the filesystem's below: of a segment, and of what rollingfs keeps, nothing is set. */
+    private boolean isPlain(Path path) throws IOException {
+        Snapshot found = Snapshot.take(store, own(path));
+        if (found.isNothing()) {
+            throw missing(path);
+        }
+        return found.header() == null;
+    }
+
     @Override
     public void setPermission(Path path, FsPermission permission) throws IOException {
-        if (segments.view(own(path)).header() == null) {
+        if (isPlain(path)) {
             store.fs.setPermission(below(own(path)), permission);
         }
     }
 
     @Override
     public void setOwner(Path path, String user, String group) throws IOException {
-        if (segments.view(own(path)).header() == null) {
+        if (isPlain(path)) {
             store.fs.setOwner(below(own(path)), user, group);
         }
     }
 
     @Override
     public void setTimes(Path path, long modified, long accessed) throws IOException {
-        if (segments.view(own(path)).header() == null) {
+        if (isPlain(path)) {
             store.fs.setTimes(below(own(path)), modified, accessed);
         }
     }

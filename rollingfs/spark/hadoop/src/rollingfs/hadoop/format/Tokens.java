@@ -1,11 +1,10 @@
-package rollingfs.hadoop;
+package rollingfs.hadoop.format;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.CodingErrorAction;
 import java.nio.charset.StandardCharsets;
 import java.time.DateTimeException;
-import java.time.Instant;
 import java.time.LocalDateTime;
 import java.time.ZoneOffset;
 import java.time.format.DateTimeFormatter;
@@ -19,7 +18,7 @@ import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
 
 /** The words that header lines are made of: numbers, times, names, {@code key=value} fields. Pure. */
-final class Words {
+final class Tokens {
     private static final Pattern NUMBER = Pattern.compile("0|[1-9][0-9]{0,18}");
     private static final Pattern HEX8 = Pattern.compile("[0-9a-f]{8}");
     private static final Pattern UUID = Pattern.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
@@ -27,11 +26,10 @@ final class Words {
             Pattern.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z");
     private static final DateTimeFormatter TIME_FORMAT =
             DateTimeFormatter.ofPattern("uuuu-MM-dd'T'HH:mm:ss.SSS'Z'").withResolverStyle(ResolverStyle.STRICT);
-    private static final int YEAR_MAX = 9999;
     private static final byte[] END = "\nend crc32c=".getBytes(StandardCharsets.US_ASCII);
     private static final int END_BYTES = END.length + 8 + 2;
 
-    private Words() {}
+    private Tokens() {}
 
     /** The lines between the first and the end line, and how many bytes the text has. */
     record Text(List<String> lines, int bytes) {}
@@ -46,28 +44,7 @@ final class Words {
         return crc32c(data, 0, data.length);
     }
 
-    static String hex(int crc) {
-        return String.format("%08x", crc);
-    }
-
-    /** Escape what would end a word or a line: percent signs, blanks and control characters. */
-    static String quote(String text) {
-        StringBuilder quoted = null;
-        for (int index = 0; index < text.length(); index++) {
-            char found = text.charAt(index);
-            if (found == '%' || found <= 0x20 || found == 0x7f) {
-                if (quoted == null) {
-                    quoted = new StringBuilder(text.length() + 8).append(text, 0, index);
-                }
-                quoted.append(String.format("%%%02x", (int) found));
-            } else if (quoted != null) {
-                quoted.append(found);
-            }
-        }
-        return quoted == null ? text : quoted.toString();
-    }
-
-    /** The inverse of {@link #quote}; nothing else may be escaped, so that a text has one form. */
+    /** The text of a word; nothing but percent signs, blanks and control characters may be escaped. */
     static String unquote(String word) {
         if (word.indexOf('%') < 0) {
             return word;
@@ -89,15 +66,7 @@ final class Words {
         return text.toString();
     }
 
-    /** Milliseconds since 1970 as ISO 8601 in UTC. */
-    static String formatTime(long atMs) {
-        LocalDateTime moment = LocalDateTime.ofInstant(Instant.ofEpochMilli(atMs), ZoneOffset.UTC);
-        if (moment.getYear() < 1 || moment.getYear() > YEAR_MAX) {
-            throw new Malformed(atMs + " ms since 1970 is no time that a header can hold");
-        }
-        return TIME_FORMAT.format(moment);
-    }
-
+    /** Milliseconds since 1970 of an ISO 8601 time in UTC. */
     static long parseTime(String word) {
         if (TIME.matcher(word).matches() && !word.startsWith("0000")) {
             try {
@@ -134,24 +103,15 @@ final class Words {
         return word;
     }
 
+    /** The reference to a chunk file or page; one that leads elsewhere is refused. */
     static String reference(String word) {
         String found = unquote(word);
-        checkReference(found, found);
-        return found;
-    }
-
-    /** Escape a reference that can be read again; one that cannot must not get into a header. */
-    static String quoteReference(String reference) {
-        checkReference(reference, reference.endsWith(Names.CHUNKS_SUFFIX + "/") ? reference + "x" : reference);
-        return quote(reference);
-    }
-
-    private static void checkReference(String shown, String reference) {
         try {
-            Names.checkReference(reference);
+            Names.checkReference(found);
         } catch (Malformed error) {
-            throw new Malformed("reference '" + shown + "' " + error.getMessage());
+            throw new Malformed("reference '" + found + "' " + error.getMessage());
         }
+        return found;
     }
 
     /** The words of a line, of which there must be so many. */
@@ -194,15 +154,6 @@ final class Words {
             throw new Malformed("lacks " + key + "=");
         }
         return found;
-    }
-
-    /** Add the end line, whose checksum covers everything before it. */
-    static byte[] sealText(String text) {
-        byte[] body = text.getBytes(StandardCharsets.UTF_8);
-        byte[] end = ("end crc32c=" + hex(crc32c(body)) + "\n\n").getBytes(StandardCharsets.US_ASCII);
-        byte[] sealed = Arrays.copyOf(body, body.length + end.length);
-        System.arraycopy(end, 0, sealed, body.length, end.length);
-        return sealed;
     }
 
     /** The lines of a text that begins with this one, checked by its end line. */

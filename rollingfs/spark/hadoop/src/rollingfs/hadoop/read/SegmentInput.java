@@ -1,4 +1,4 @@
-package rollingfs.hadoop;
+package rollingfs.hadoop.read;
 
 import java.io.EOFException;
 import java.io.FileNotFoundException;
@@ -18,9 +18,13 @@ import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileRange;
 import org.apache.hadoop.fs.StreamCapabilities;
 import org.apache.hadoop.fs.impl.OpenFileParameters;
-import rollingfs.hadoop.Header.Chunk;
-import rollingfs.hadoop.Header.Entry;
-import rollingfs.hadoop.Header.Page;
+import rollingfs.hadoop.RollingException;
+import rollingfs.hadoop.backend.Store;
+import rollingfs.hadoop.format.Header;
+import rollingfs.hadoop.format.Header.Chunk;
+import rollingfs.hadoop.format.Header.Entry;
+import rollingfs.hadoop.format.Header.Page;
+import rollingfs.hadoop.format.Names;
 
 /**
  * Reads one snapshot of a segment; position 0 is its first retained byte.
@@ -28,9 +32,10 @@ import rollingfs.hadoop.Header.Page;
  * <p>A chunk that is gone means that the map has changed: it is looked at again, and the reading goes on if the bytes
  * are still those of the same incarnation.
  */
-final class SegmentInput extends FSInputStream implements StreamCapabilities {
+public final class SegmentInput extends FSInputStream implements StreamCapabilities {
     private static final int STREAMS_MAX = 4;
-    private final Segments segments;
+    private final Store store;
+    private final IndexPages pages;
     private final String path;
     private final OpenFileParameters how;
     private final long origin;
@@ -53,8 +58,9 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
         T go() throws IOException;
     }
 
-    SegmentInput(Segments segments, String path, Header header, OpenFileParameters how) {
-        this.segments = segments;
+    public SegmentInput(Store store, IndexPages pages, String path, Header header, OpenFileParameters how) {
+        this.store = store;
+        this.pages = pages;
         this.path = path;
         this.header = header;
         this.how = how;
@@ -171,7 +177,7 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
                 if (part.file() == null) {
                     part.range().setData(CompletableFuture.completedFuture(ByteBuffer.wrap(header.tail,
                             (int) part.range().getOffset(), part.range().getLength()).slice()));
-                } else if (join.whole != null && segments.store.hasFolders()) {
+                } else if (join.whole != null && store.hasFolders()) {
                     // on a disk a call for each part costs nothing, and tells whose place the buffer is
                     vectored.get(part.file()).readVectored(List.of(part.range()),
                             length -> length == part.place().capacity() ? part.place() : allocate.apply(length));
@@ -247,7 +253,7 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
                 ByteBuffer place = whole == null ? null : whole.slice(done, piece.length());
                 parts.add(new Part(piece.file(), FileRange.createFileRange(piece.at(), piece.length()), place));
                 if (piece.file() != null && !vectored.containsKey(piece.file())) {
-                    vectored.put(piece.file(), segments.store.openChunk(piece.file(), how, piece.fileSize()));
+                    vectored.put(piece.file(), store.openChunk(piece.file(), how, piece.fileSize()));
                 }
                 done += piece.length();
             }
@@ -270,16 +276,18 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
             int from = (int) (offset - header.tailStart());
             return new Piece(null, -1, from, Math.min(count, header.tail.length - from));
         }
-        Entry entry = header.entries.get(Layout.find(header.entries, offset));
+        Entry entry = header.entries.get(Ranges.find(header.entries, offset));
+        String home = path;
         if (entry instanceof Page page) {
             if (!page.equals(pageSeen)) {
-                chunksSeen = segments.committer.pages.chunks(path, page);
+                chunksSeen = pages.chunks(path, page);
                 pageSeen = page;
             }
-            entry = chunksSeen.get(Layout.find(chunksSeen, offset));
+            home = IndexPages.home(path, page);
+            entry = chunksSeen.get(Ranges.find(chunksSeen, offset));
         }
         long within = offset - entry.start();
-        return new Piece(Names.resolve(path, entry.file()), ((Chunk) entry).size(), entry.offset() + within,
+        return new Piece(Names.resolve(home, entry.file()), ((Chunk) entry).size(), entry.offset() + within,
                 (int) Math.min(count, entry.length() - within));
     }
 
@@ -287,7 +295,7 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
     private FSDataInputStream stream(Piece piece) throws IOException {
         FSDataInputStream found = streams.get(piece.file());
         if (found == null) {
-            found = segments.store.openChunk(piece.file(), how, piece.fileSize());
+            found = store.openChunk(piece.file(), how, piece.fileSize());
             streams.put(piece.file(), found);
             if (streams.size() > STREAMS_MAX) {
                 String eldest = streams.keySet().iterator().next();
@@ -310,7 +318,7 @@ final class SegmentInput extends FSInputStream implements StreamCapabilities {
     }
 
     private void lookAgain(long offset, FileNotFoundException gone) throws IOException {
-        Header now = segments.header(path, null);
+        Header now = Snapshot.header(store, path, null);
         if (now == null || now.deleted()) {
             throw new FileNotFoundException(path + " was deleted after it was opened");
         }

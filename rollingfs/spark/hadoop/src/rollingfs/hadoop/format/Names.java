@@ -1,99 +1,64 @@
-package rollingfs.hadoop;
-
-import java.util.ArrayList;
-import java.util.List;
-import java.util.UUID;
+package rollingfs.hadoop.format;
 
 /** The names on the store: which file belongs to which segment, and how one refers to another. Pure. */
-final class Names {
-    static final String HEADER_SUFFIX = "$header";
-    static final String CHUNKS_SUFFIX = "$chunks";
-    static final String LOCK_NAME = "lock";
-    static final String INDEX_PREFIX = "index-";
-    static final String PIN_PREFIX = "pin-";
-    static final String STAGED_PREFIX = "stage-";
-    static final String PROBE_PREFIX = "probe-";
-    static final String TEMPORARY_PREFIX = "tmp-";
-    static final String REMOVED_NAME = "$removed";
+public final class Names {
+    public static final String HEADER_SUFFIX = "$header";
+    public static final String CHUNKS_SUFFIX = "$chunks";
+    private static final String LOCK_NAME = "lock";
+    public static final String REMOVED_NAME = "$removed";
     /** A segment in the folder of a stream, with what the stream remembers; listings hide it. */
-    static final String LEDGER_NAME = "$stream";
-    private static final int RANDOM_DIGITS = 12;
+    public static final String LEDGER_NAME = "$stream";
 
     private Names() {}
 
-    static String headerPath(String segment) {
+    public static String headerPath(String segment) {
         return segment + HEADER_SUFFIX;
     }
 
-    static String chunksFolder(String segment) {
+    public static String chunksFolder(String segment) {
         return segment + CHUNKS_SUFFIX;
     }
 
     /** The segment whose header file this is. */
-    static String segmentOfHeader(String path) {
+    public static String segmentOfHeader(String path) {
         return path.substring(0, path.length() - HEADER_SUFFIX.length());
     }
 
     /** The segment whose chunk folder this is. */
-    static String segmentOfFolder(String folder) {
+    public static String segmentOfFolder(String folder) {
         return folder.substring(0, folder.length() - CHUNKS_SUFFIX.length());
     }
 
-    private static String random() {
-        return UUID.randomUUID().toString().replace("-", "").substring(0, RANDOM_DIGITS);
-    }
-
-    /** A chunk file name never used before: start offset when written, then a random part. */
-    static String newChunkName(long start) {
-        return String.format("%020d-%s", start, random());
-    }
-
-    static String newIndexName() {
-        return INDEX_PREFIX + random();
-    }
-
-    static String newTemporaryName() {
-        return TEMPORARY_PREFIX + random() + random();
-    }
-
-    static String baseName(String path) {
+    public static String baseName(String path) {
         return path.substring(path.lastIndexOf('/') + 1);
     }
 
-    /** Whether a chunk reference names a staged chunk, which only collection may delete. */
-    static boolean isStaged(String reference) {
-        return baseName(reference).startsWith(STAGED_PREFIX);
+    /** Whether this base name is that of a header file. */
+    public static boolean isHeader(String name) {
+        return name.endsWith(HEADER_SUFFIX) && name.length() > HEADER_SUFFIX.length() && !name.contains(CHUNKS_SUFFIX);
     }
 
     /** Whether a listing hides this base name. */
-    static boolean isHidden(String name) {
+    public static boolean isHidden(String name) {
         return name.endsWith(HEADER_SUFFIX) || name.contains(CHUNKS_SUFFIX) || name.equals(REMOVED_NAME);
     }
 
     /** Whether nothing of this path can be a segment, a plain file or a folder of the user. */
-    static boolean isReserved(String path) {
+    public static boolean isReserved(String path) {
         return path.endsWith(HEADER_SUFFIX) || path.contains(CHUNKS_SUFFIX) || baseName(path).equals(REMOVED_NAME);
     }
 
-    /** A path that a header names as that of a segment; anything reserved is none. */
-    static String checkSegment(String path) {
-        if (path.isEmpty() || path.endsWith("/") || isReserved(path)) {
-            throw new Malformed("'" + path + "' is no segment name");
-        }
-        return path;
-    }
-
-    static boolean isLedger(String path) {
+    public static boolean isLedger(String path) {
         return baseName(path).equals(LEDGER_NAME);
     }
 
     /** Whether a folder is there without being made: the root, a bucket. */
-    static boolean isTop(String path) {
+    public static boolean isTop(String path) {
         return path.equals("/") || path.indexOf('/') < 0;
     }
 
     /** The folder that holds a path; at the top "/" of an absolute path, "" of another ("bucket"). */
-    static String parent(String path) {
+    public static String parent(String path) {
         int slash = path.lastIndexOf('/');
         return slash < 0 ? "" : slash == 0 ? "/" : path.substring(0, slash);
     }
@@ -134,7 +99,7 @@ final class Names {
     }
 
     /** The path of a file that the header of a segment refers to. */
-    static String resolve(String segment, String reference) {
+    public static String resolve(String segment, String reference) {
         if (reference.indexOf('/') < 0) {
             return chunksFolder(segment) + "/" + reference;
         }
@@ -142,7 +107,7 @@ final class Names {
     }
 
     /** Apply a relative path to a folder. */
-    static String climb(String folder, String relative) {
+    private static String climb(String folder, String relative) {
         while (relative.startsWith("../")) {
             if (folder.isEmpty() || folder.equals("/")) {
                 throw new Malformed("reference '" + relative + "' climbs above the root of the store");
@@ -151,28 +116,5 @@ final class Names {
             relative = relative.substring(3);
         }
         return folder.isEmpty() || folder.equals("/") ? folder + relative : folder + "/" + relative;
-    }
-
-    /** How the header of a segment refers to a file: the inverse of {@link #resolve}. */
-    static String relate(String segment, String path) {
-        String folder = parent(path);
-        return folder.equals(chunksFolder(segment)) ? baseName(path) : relative(parent(segment), path);
-    }
-
-    /** A path as seen from a folder. */
-    static String relative(String folder, String path) {
-        String trimmed = folder.endsWith("/") ? folder.substring(0, folder.length() - 1) : folder;
-        String[] here = folder.isEmpty() ? new String[0] : trimmed.split("/", -1);
-        String[] there = path.split("/", -1);
-        int common = 0;
-        while (common < here.length && common < there.length - 1 && here[common].equals(there[common])) {
-            common++;
-        }
-        List<String> parts = new ArrayList<>();
-        for (int index = common; index < here.length; index++) {
-            parts.add("..");
-        }
-        parts.addAll(List.of(there).subList(common, there.length));
-        return String.join("/", parts);
     }
 }

@@ -1,19 +1,14 @@
-package rollingfs.hadoop;
+package rollingfs.hadoop.backend;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.io.OutputStream;
-import java.nio.file.AccessDeniedException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.TreeMap;
-import org.apache.hadoop.fs.BulkDelete;
 import org.apache.hadoop.fs.EtagSource;
 import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FSDataOutputStream;
-import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
@@ -22,27 +17,20 @@ import org.apache.hadoop.fs.Options.OpenFileOptions;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.impl.OpenFileParameters;
-import org.apache.hadoop.security.AccessControlException;
 import org.apache.hadoop.util.functional.FutureIO;
-import rollingfs.hadoop.Header.Adopted;
+import rollingfs.hadoop.format.Header.Adopted;
+import rollingfs.hadoop.format.Names;
 
-/**
- * Any other Hadoop filesystem: read freely, written by header where it can create and replace conditionally (S3A).
- *
- * <p>The token of an object is its ETag.
- */
-final class ObjectStore extends Store {
-    private static final String CONDITIONAL = "fs.option.create.conditional.overwrite";
-    private static final String CONDITIONAL_ETAG = CONDITIONAL + ".etag";
-    private static final String NO_PROBES = "fs.s3a.create.performance";
+/** Any other Hadoop filesystem than the local disk; the token of an object is its ETag. */
+public final class ObjectStore extends Store {
     private static final int FAILURES_MAX = 4;
 
-    ObjectStore(FileSystem fs) {
+    public ObjectStore(FileSystem fs) {
         super(fs);
     }
 
     @Override
-    Path hadoopPath(String path) {
+    public Path hadoopPath(String path) {
         int slash = path.indexOf('/');
         String authority = slash < 0 ? path : path.substring(0, slash);
         return new Path(fs.getUri().getScheme(), authority, slash < 0 ? "/" : path.substring(slash));
@@ -61,27 +49,22 @@ final class ObjectStore extends Store {
     }
 
     @Override
-    boolean hasFolders() {
+    public boolean hasFolders() {
         return false;
-    }
-
-    @Override
-    boolean hasUploads() {
-        return true;
     }
 
     // -- reading ---------------------------------------------------------------------------------------------
 
     @Override
-    FSDataInputStream openChunk(String path, OpenFileParameters how, long length) throws IOException {
+    public FSDataInputStream openChunk(String path, OpenFileParameters how, long length) throws IOException {
         FutureDataInputStreamBuilder builder = reading(hadoopPath(path), how);
         builder.opt(OpenFileOptions.FS_OPTION_OPENFILE_LENGTH, Long.toString(length)); // may spare a HEAD request
         return FutureIO.awaitFuture(builder.build());
     }
 
-    /** With the status, which has the ETag: without it, S3A's stream may answer from a cache of what was there before. */
+    /** With the status, which has the ETag: without it, S3A may answer from a cache of what was there before. */
     @Override
-    FSDataInputStream openPlain(FileInfo plain, OpenFileParameters how) throws IOException {
+    public FSDataInputStream openPlain(FileInfo plain, OpenFileParameters how) throws IOException {
         return FutureIO.awaitFuture(reading(hadoopPath(plain.path()), how).withFileStatus(plain.status()).build());
     }
 
@@ -104,7 +87,7 @@ final class ObjectStore extends Store {
     }
 
     @Override
-    FileInfo stat(String path) throws IOException {
+    public FileInfo stat(String path) throws IOException {
         FileStatus found = status(path);
         return found == null ? null : info(path, found);
     }
@@ -119,7 +102,7 @@ final class ObjectStore extends Store {
     }
 
     @Override
-    Listing list(String folder) throws IOException {
+    public Listing list(String folder) throws IOException {
         List<FileInfo> visible = new ArrayList<>();
         Map<String, FileStatus> headers = new TreeMap<>();
         boolean isRemoved = false;
@@ -127,7 +110,7 @@ final class ObjectStore extends Store {
         for (FileStatus entry : entries) {
             String path = ownPath(entry.getPath());
             String name = entry.getPath().getName();
-            if (name.endsWith(Names.HEADER_SUFFIX) && !name.contains(Names.CHUNKS_SUFFIX)) {
+            if (Names.isHeader(name)) {
                 headers.put(Names.segmentOfHeader(path), entry);
             } else if (name.equals(Names.REMOVED_NAME)) {
                 isRemoved = true;
@@ -139,21 +122,28 @@ final class ObjectStore extends Store {
     }
 
     @Override
-    boolean holdsSegments(String folder) throws IOException {
+    public Tree tree(String folder) throws IOException {
         Path top = hadoopPath(folder);
-        int depth = top.depth();
+        Map<String, FileStatus> headers = new TreeMap<>();
+        boolean isPlain = true;
         for (RemoteIterator<LocatedFileStatus> files = fs.listFiles(top, true); files.hasNext();) {
-            for (Path path = files.next().getPath(); path.depth() > depth; path = path.getParent()) {
-                if (Names.isHidden(path.getName())) {
-                    return true;
-                }
+            LocatedFileStatus file = files.next();
+            boolean isInside = false; // of a chunk folder
+            boolean isHidden = false;
+            for (Path path = file.getPath(); path.depth() > top.depth(); path = path.getParent()) {
+                isInside |= path.getName().contains(Names.CHUNKS_SUFFIX);
+                isHidden |= Names.isHidden(path.getName());
+            }
+            isPlain &= !isHidden;
+            if (!isInside && Names.isHeader(file.getPath().getName())) {
+                headers.put(Names.segmentOfHeader(ownPath(file.getPath())), file);
             }
         }
-        return false;
+        return new Tree(headers, isPlain);
     }
 
     @Override
-    byte[] readWhole(String path, FileStatus known) throws IOException {
+    public byte[] readWhole(String path, FileStatus known) throws IOException {
         FileStatus found = known;
         if (found == null) {
             Path file = hadoopPath(path);
@@ -165,17 +155,11 @@ final class ObjectStore extends Store {
                 found = status(path);
             }
         }
-        Blob read = readUnchanged(path, found);
-        return read == null ? null : read.data();
+        return readUnchanged(path, found);
     }
 
     private FSDataInputStream open(FileStatus known) throws IOException {
         return FutureIO.awaitFuture(fsOf(known.getPath()).openFile(known.getPath()).withFileStatus(known).build());
-    }
-
-    @Override
-    Blob read(String path) throws IOException {
-        return readUnchanged(path, status(path));
     }
 
     /**
@@ -184,12 +168,11 @@ final class ObjectStore extends Store {
      * <p>Others may replace it in between, again and again, and each time it is read anew; what fails although it is
      * still the same fails for another reason.
      */
-    private Blob readUnchanged(String path, FileStatus known) throws IOException {
+    private byte[] readUnchanged(String path, FileStatus known) throws IOException {
         FileStatus found = known;
         for (int failures = 0; found != null && !found.isDirectory();) {
             try {
-                byte[] data = found.getLen() == 0 ? new byte[0] : readAll(open(found));
-                return new Blob(data, etag(found));
+                return found.getLen() == 0 ? new byte[0] : readAll(open(found));
             } catch (IOException error) {
                 FileStatus now = status(path);
                 if (now != null && Objects.equals(etag(now), etag(found)) && ++failures == FAILURES_MAX) {
@@ -201,87 +184,16 @@ final class ObjectStore extends Store {
         return null;
     }
 
-    @Override
-    String token(FileInfo plain) {
-        String etag = etag(plain.status());
-        return etag == null ? "" : etag;
-    }
-
     /** Dates are compared by the second: that is all that a HEAD request tells. */
     @Override
-    boolean isNamed(Adopted adopted, FileInfo plain) {
-        return adopted.token().equals(token(plain)) && adopted.modifiedMs() / 1000 == plain.modifiedMs() / 1000;
-    }
-
-    // -- writing ---------------------------------------------------------------------------------------------
-
-    @Override
-    void create(String header, byte[] data) throws IOException {
-        FSDataOutputStreamBuilder<?, ?> builder = builder(header);
-        builder.must(CONDITIONAL, true);
-        write(builder.build(), data);
+    public boolean isNamed(Adopted adopted, FileInfo plain) {
+        return adopted.token().equals(Objects.requireNonNullElse(etag(plain.status()), ""))
+                && adopted.modifiedMs() / 1000 == plain.modifiedMs() / 1000;
     }
 
     @Override
-    void replace(String header, byte[] data, String token) throws IOException {
-        FSDataOutputStreamBuilder<?, ?> builder = builder(header);
-        builder.must(CONDITIONAL_ETAG, token);
-        write(builder.build(), data);
-    }
-
-    private FSDataOutputStreamBuilder<?, ?> builder(String path) throws IOException {
-        Path file = hadoopPath(path);
-        FSDataOutputStreamBuilder<?, ?> builder = fsOf(file).createFile(file);
-        builder.create();
-        builder.recursive();
-        builder.overwrite(true);
-        return builder;
-    }
-
-    private static void write(FSDataOutputStream stream, byte[] data) throws IOException {
-        try {
-            stream.write(data);
-        } catch (Throwable error) {
-            stream.abort(); // to close it would put what was written so far, or nothing, in place of a header
-            throw error;
-        }
-        stream.close();
-    }
-
-    @Override
-    FSDataOutputStream newFile(String path) throws IOException {
-        FSDataOutputStreamBuilder<?, ?> builder = builder(path);
-        builder.opt(NO_PROBES, true);
-        return builder.build();
-    }
-
-    @Override
-    void write(String path, byte[] data) throws IOException {
-        write(newFile(path), data);
-    }
-
-    @Override
-    void delete(String folder, List<String> paths) throws IOException {
-        Path base = hadoopPath(folder);
-        try (BulkDelete bulk = fsOf(base).createBulkDelete(base)) {
-            for (int start = 0; start < paths.size(); start += bulk.pageSize()) {
-                List<String> some = paths.subList(start, Math.min(paths.size(), start + bulk.pageSize()));
-                List<Map.Entry<Path, String>> failed = bulk.bulkDelete(some.stream().map(this::hadoopPath).toList());
-                if (!failed.isEmpty()) {
-                    throw new IOException(failed.size() + " files not deleted: " + failed.get(0));
-                }
-            }
-        }
-    }
-
-    @Override
-    void clear(String path) {
+    public void clear(String path) {
         // an object is replaced whole, never changed in place
-    }
-
-    @Override
-    boolean isRefusal(IOException error) {
-        return error instanceof AccessDeniedException || error instanceof AccessControlException;
     }
 
     @Override

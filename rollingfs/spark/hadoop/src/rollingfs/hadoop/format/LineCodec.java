@@ -1,0 +1,112 @@
+package rollingfs.hadoop.format;
+
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import rollingfs.hadoop.format.Header.Chunk;
+import rollingfs.hadoop.format.Header.Drop;
+import rollingfs.hadoop.format.Header.Merge;
+import rollingfs.hadoop.format.Header.Page;
+import rollingfs.hadoop.format.Header.Phase;
+import rollingfs.hadoop.format.Header.Policy;
+
+/** The lines of a header that have structure: chunk, page, drop, state, policy. Pure. */
+final class LineCodec {
+    private LineCodec() {}
+
+    static Chunk parseChunk(List<String> words) {
+        Map<String, String> fields = Tokens.fields(words, 3, Set.of("crc32c", "at", "from", "size"), true);
+        String at = Tokens.need(fields, "at");
+        if (fields.containsKey("from") != fields.containsKey("size")) {
+            throw new Malformed("has only one of from= and size=");
+        }
+        long length = Tokens.number(Tokens.word(words, 1));
+        String crc = fields.get("crc32c");
+        return new Chunk(Tokens.number(words.get(0)), length, Tokens.reference(Tokens.word(words, 2)),
+                crc == null ? null : Integer.valueOf(Tokens.crc(crc)), Tokens.parseTime(at),
+                number(fields, "from", 0), number(fields, "size", length));
+    }
+
+    static Page parsePage(List<String> words) {
+        Map<String, String> fields =
+                Tokens.fields(words, 3, Set.of("count", "size", "from", "foreign", "crc32c"), true);
+        int crc = Tokens.crc(Tokens.need(fields, "crc32c"));
+        return new Page(Tokens.number(words.get(0)), Tokens.number(Tokens.word(words, 1)),
+                Tokens.reference(Tokens.word(words, 2)), count(Tokens.need(fields, "count")), crc,
+                Tokens.number(Tokens.need(fields, "size")), number(fields, "from", 0),
+                count(fields.getOrDefault("foreign", "0")));
+    }
+
+    static Drop parseDrop(List<String> words) {
+        Map<String, String> fields =
+                Tokens.fields(words, 1, Set.of("from", "to", "whole", "bytes", "at", "after"), true);
+        String after = fields.get("after");
+        Drop drop = new Drop(dropTarget(words.get(0)), Tokens.parseTime(Tokens.need(fields, "at")),
+                number(fields, "from", -1), number(fields, "to", -1), number(fields, "whole", 0) != 0,
+                number(fields, "bytes", 0), after == null ? 0 : Tokens.parseTime(after));
+        boolean isMixed = (drop.isHint() && drop.isPage()) || (drop.whole() && !drop.isPage())
+                || (drop.size() != 0 && !drop.isHint());
+        if ((drop.start() >= 0) != (drop.end() >= 0) || isMixed || drop.end() < drop.start()) {
+            throw new Malformed("is neither a file, nor part of a page, nor a folder");
+        }
+        return drop;
+    }
+
+    private static String dropTarget(String word) {
+        if (word.equals("./")) {
+            return word;
+        }
+        if (!word.endsWith("/")) {
+            return Tokens.reference(word);
+        }
+        if (!word.endsWith(Names.CHUNKS_SUFFIX + "/")) {
+            throw new Malformed("'" + word + "' is no chunk folder");
+        }
+        String found = Tokens.reference(word + "x");
+        return found.substring(0, found.length() - 1);
+    }
+
+    static void parseState(List<String> words, Header header) {
+        header.phase = phase(words.get(0));
+        if (header.phase == Phase.MERGING) {
+            Tokens.exactly(words, 6);
+            header.merge = new Merge(Tokens.uuid(words.get(1)), Tokens.unquote(words.get(2)), Tokens.uuid(words.get(3)),
+                    phase(words.get(4)), Tokens.parseTime(words.get(5)));
+        } else if (header.phase == Phase.DELETED && words.size() > 1) {
+            Tokens.exactly(words, 3);
+            if (!words.get(1).equals("merged")) {
+                throw new Malformed("'" + words.get(1) + "' is not 'merged'");
+            }
+            header.merged = Tokens.uuid(words.get(2));
+        } else {
+            Tokens.exactly(words, 1);
+        }
+    }
+
+    private static Phase phase(String word) {
+        for (Phase phase : Phase.values()) {
+            if (phase.word().equals(word)) {
+                return phase;
+            }
+        }
+        throw new Malformed("state '" + word + "' is unknown: written by a newer rollingfs? upgrade to read it");
+    }
+
+    static Policy parsePolicy(List<String> words) {
+        Map<String, String> fields = Tokens.fields(words, 0, Set.of("max_bytes", "inline_bytes", "max_age_ms"), false);
+        if ("0".equals(fields.get("max_age_ms"))) {
+            throw new Malformed("a policy's max_age is out of range");
+        }
+        return new Policy(Tokens.number(Tokens.need(fields, "max_bytes")), Tokens.number(Tokens.need(fields, "inline_bytes")),
+                number(fields, "max_age_ms", 0));
+    }
+
+    private static long number(Map<String, String> fields, String key, long otherwise) {
+        String found = fields.get(key);
+        return found == null ? otherwise : Tokens.number(found);
+    }
+
+    private static int count(String word) {
+        return (int) Math.min(Tokens.number(word), Integer.MAX_VALUE);
+    }
+}

@@ -1,0 +1,247 @@
+"""Every call of Hadoop over whatever lies there: no segment is changed, and a refusal says which command does it.
+
+Refused is refused before anything is touched: all files below the place have the same bytes before and after.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.spark.world import Place
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+DATA = b"live " * 30
+
+
+def sealed(place: Place, name: str) -> None:
+    place.segment(name, DATA)
+    place.run(place.client.segments.seal(f"{place.path}/{name}"))
+
+
+def merging(place: Place, name: str) -> None:
+    place.segment(name, DATA)
+    txn, target = "c0ffee00-0000-4000-8000-000000000001", "11111111-2222-4333-8444-555555555555"
+    mark = f"state merging {txn} elsewhere {target} open 2026-11-20T10:00:00.000Z\n"
+    place.rewrite(name, b"state open\n", mark.encode())
+
+
+def unreadable(place: Place, name: str) -> None:
+    place.segment(name, DATA)
+    place.rewrite(name, b"start 0", b"start 1", sealed=False)
+
+
+def empty(place: Place, name: str) -> None:
+    place.segment(name, b"")
+
+
+SEGMENTS: dict[str, tuple[Callable[[Place, str], object], str]] = {
+    "open": (lambda place, name: place.segment(name, DATA), r"a segment \(open, 150 bytes\)"),
+    "empty": (empty, r"a segment \(open, 0 bytes\)"),
+    "sealed": (sealed, r"a segment \(sealed, 150 bytes\)"),
+    "merging": (merging, r"a segment \(merging, 150 bytes\)"),
+    "unreadable": (unreadable, ""),
+}
+"""How each comes to be, and what the refusal says that it is; of one that cannot be read it says why."""
+
+
+def write(stream: Any) -> None:
+    stream.write(b"new")
+    stream.close()
+
+
+def create(place: Place, name: str, overwrite: bool = True) -> None:
+    write(place.fs.create(place.hadoop_path(name), overwrite))
+
+
+def move(place: Place, name: str, target: str) -> bool:
+    return bool(place.fs.rename(place.hadoop_path(name), place.hadoop_path(target)))
+
+
+def replace(place: Place, name: str, target: str) -> None:
+    """The general rename, of `FileContext`, which deletes its target first."""
+    jvm = place.spark._jvm
+    fs = jvm.org.apache.hadoop.fs
+    how = place.spark.sparkContext._gateway.new_array(fs.Options.Rename, 1)
+    how[0] = fs.Options.Rename.OVERWRITE
+    conf = place.spark.sparkContext._jsc.hadoopConfiguration()
+    context = fs.FileContext.getFileContext(place.hadoop_path().toUri(), conf)
+    context.rename(place.hadoop_path(name), place.hadoop_path(target), how)
+
+
+def delete(place: Place, name: str, recursive: bool) -> bool:
+    return bool(place.fs.delete(place.hadoop_path(name), recursive))
+
+
+OVER_SEGMENT: dict[str, tuple[Callable[[Place], object], str]] = {
+    "create": (lambda place: create(place, "log", False), r"use `rollingfs rm \S+/log` first, or `rollingfs append"),
+    "overwrite": (lambda place: create(place, "log"), r"use `rollingfs rm \S+/log` first, or `rollingfs append"),
+    "append": (lambda place: write(place.fs.append(place.hadoop_path("log"))), r"use `rollingfs append \S+/log`"),
+    "make folder": (lambda place: place.fs.mkdirs(place.hadoop_path("log")), r"use `rollingfs rm \S+/log` first"),
+    "delete": (lambda place: delete(place, "log", False), r"use `rollingfs rm \S+/log`"),
+    "delete recursively": (lambda place: delete(place, "log", True), r"use `rollingfs rm \S+/log`"),
+    "rename": (lambda place: move(place, "log", "new"), r"use `rollingfs mv \S+/log \S+/new`"),
+    "rename into a folder": (lambda place: move(place, "log", "in"), r"use `rollingfs mv \S+/log \S+/in/log`"),
+    "rename onto it": (lambda place: move(place, "plain", "log"), r"use `rollingfs rm \S+/log` first"),
+    "rename a folder onto it": (lambda place: move(place, "in", "log"), r"use `rollingfs rm \S+/log` first"),
+    "replace by it": (lambda place: replace(place, "log", "plain"), r"use `rollingfs mv \S+/log \S+/plain`"),
+    "replace it": (lambda place: replace(place, "plain", "log"), r"use `rollingfs rm \S+/log` first"),
+}
+
+
+def refused(place: Place, call: Callable[[Place], object], reason: str) -> None:
+    before = place.tree()
+    with pytest.raises(Exception, match=reason):
+        call(place)
+    assert place.tree() == before
+
+
+@pytest.mark.parametrize("verb", OVER_SEGMENT)
+@pytest.mark.parametrize("what", SEGMENTS)
+def test_what_would_change_a_segment_is_refused_and_nothing_is_touched(place, what, verb):
+    prepare, state = SEGMENTS[what]
+    prepare(place, "log")
+    place.plain("plain", b"plain")
+    place.plain("in/plain", b"in")
+    call, advice = OVER_SEGMENT[verb]
+    said = rf"{re.escape(place.url)}/log is {state}; Hadoop reads segments .*nothing was changed: {advice}"
+    refused(place, call, said if state else r"log\$header: the text does not have the checksum")
+    if state:
+        assert place.read("log") == place.content("log")
+
+
+OVER_FOLDER: dict[str, tuple[Callable[[Place], object], str]] = {
+    "delete recursively": (lambda place: delete(place, "in", True), r"use `rollingfs rm -r \S+/in`"),
+    "rename": (lambda place: move(place, "in", "new"), r"use `rollingfs mv \S+/in \S+/new`"),
+    "rename into a folder": (lambda place: move(place, "in", "out"), r"use `rollingfs mv \S+/in \S+/out/in`"),
+    "replace by it": (lambda place: replace(place, "in", "empty"), r"use `rollingfs mv \S+/in \S+/empty`"),
+}
+
+
+@pytest.mark.parametrize("verb", OVER_FOLDER)
+@pytest.mark.parametrize("what", [*SEGMENTS, "ledger"])
+def test_what_would_change_a_folder_with_a_segment_below_is_refused_and_nothing_is_touched(place, what, verb):
+    name = "in/deep/down/$stream" if what == "ledger" else "in/deep/down/log"
+    SEGMENTS["open" if what == "ledger" else what][0](place, name)
+    place.plain("in/plain", b"plain")
+    place.plain("in/deep/plain", b"plain")
+    place.plain("out/plain", b"out")
+    assert place.fs.mkdirs(place.hadoop_path("empty"))
+    call, advice = OVER_FOLDER[verb]
+    url = re.escape(place.url)
+    refused(place, call, rf"{url}/in is a folder that holds the segment {url}/in/deep/down/.*{advice}")
+
+
+def test_a_refusal_counts_the_segments_and_quotes_what_a_shell_would_read_otherwise(place):
+    for name in ("a b/one", "a b/two", "a b/deep/three"):
+        place.segment(name, DATA)
+    refused(place, lambda place: delete(place, "a b", True), r"and 2 more; .*`rollingfs rm -r '\S+/a b'`")
+
+
+def test_a_folder_that_is_not_empty_is_not_deleted_unless_recursively(place):
+    place.segment("in/log", DATA)
+    refused(place, lambda place: delete(place, "in", False), "(?i)not empty|PathIsNotEmpty")
+
+
+def test_an_append_to_a_plain_file_is_refused_with_the_command_and_to_nothing_it_is_not_found(place):
+    place.plain("plain", b"plain")
+    append = r"a plain file, to which only rollingfs can append, .*use `rollingfs append \S+/plain`"
+    refused(place, lambda place: place.fs.append(place.hadoop_path("plain")), append)
+    refused(place, lambda place: place.fs.append(place.hadoop_path("nothing")), "FileNotFound")
+
+
+OVER_TOMBSTONE: dict[str, tuple[Callable[[Place], object], dict[str, bytes]]] = {
+    "create": (lambda place: create(place, "log", False), {"log": b"new"}),
+    "overwrite": (lambda place: create(place, "log"), {"log": b"new"}),
+    "delete": (lambda place: delete(place, "log", False), {}),
+    "delete recursively": (lambda place: delete(place, "log", True), {}),
+    "rename": (lambda place: move(place, "log", "new"), {}),
+    "rename onto it": (lambda place: move(place, "plain", "log"), {"log": b"plain"}),
+    "replace it": (lambda place: replace(place, "plain", "log"), {"log": b"plain"}),
+    "make folder": (lambda place: place.fs.mkdirs(place.hadoop_path("log")), {}),
+}
+
+
+@pytest.mark.parametrize("verb", OVER_TOMBSTONE)
+def test_a_tombstone_counts_as_nothing_and_keeps_its_bytes(place, verb):
+    place.segment("log", DATA)
+    place.run(place.client.segments.delete(f"{place.path}/log"))
+    place.plain("plain", b"plain")
+    held = place.held()
+    call, expected = OVER_TOMBSTONE[verb]
+    assert call(place) is not True or verb in ("make folder", "rename onto it")
+    assert place.held() == held
+    for name, data in expected.items():
+        assert place.content(name) == place.read(name) == data
+    if not expected:
+        assert place.content("plain") == b"plain"
+
+
+@pytest.mark.parametrize("name", ["log$header", "log$chunks", "log$chunks/lock", "$removed"])
+def test_the_files_of_rollingfs_cannot_be_touched_by_their_own_names(disk, name):
+    disk.segment("log", DATA * 10)
+    disk.plain("plain", b"plain")
+    before = disk.tree()
+    path = disk.hadoop_path(name)
+    for call in (
+        lambda: create(disk, name),
+        lambda: move(disk, "plain", name),
+        lambda: move(disk, name, "new"),
+        lambda: disk.fs.mkdirs(path),
+        lambda: disk.fs.append(path),
+        lambda: disk.fs.setTimes(path, 0, 0),
+    ):
+        with pytest.raises(Exception, match=r"reserved|No such"):
+            call()
+    assert not disk.fs.delete(path, True)
+    assert disk.tree() == before
+    assert disk.content("log") == DATA * 10
+
+
+def test_attributes_of_a_segment_are_not_set_and_say_nothing(disk):
+    disk.segment("log", DATA)
+    before = disk.tree()
+    status = disk.fs.getFileStatus(disk.hadoop_path("log"))
+    disk.fs.setTimes(disk.hadoop_path("log"), 0, 0)
+    disk.fs.setPermission(disk.hadoop_path("log"), status.getPermission())
+    assert disk.tree() == before
+    assert disk.fs.getFileStatus(disk.hadoop_path("log")).getModificationTime() == status.getModificationTime()
+
+
+@pytest.mark.parametrize("call", ["truncate", "concat"])
+def test_what_hadoop_offers_beyond_is_not_supported(disk, call):
+    disk.segment("log", DATA)
+    path = disk.hadoop_path("log")
+    array = disk.spark.sparkContext._gateway.new_array(disk.spark._jvm.org.apache.hadoop.fs.Path, 1)
+    array[0] = path
+    refused(
+        disk,
+        lambda _: disk.fs.truncate(path, 1) if call == "truncate" else disk.fs.concat(path, array),
+        "Not implemented",
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda place: delete(place, "a b/log", False), {"a b": 0}),
+        (lambda place: delete(place, "a b", True), {}),
+        (lambda place: move(place, "a b/log", "new"), {"a b": 0, "new": 150}),
+        (lambda place: move(place, "a b", "c d"), {"c d": 0}),
+    ],
+)
+def test_the_command_that_a_refusal_names_does_what_was_refused(disk, call, expected):
+    disk.segment("a b/log", DATA)
+    with pytest.raises(Exception, match="nothing was changed") as refusal:
+        call(disk)
+    found = re.search(r"use `rollingfs (.*?)`", str(refusal.value))
+    assert found
+    subprocess.run([sys.executable, "-m", "rollingfs.cli", *shlex.split(found[1])], check=True, capture_output=True)
+    assert disk.listed() == expected
