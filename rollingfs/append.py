@@ -88,12 +88,13 @@ class Appender:
     def __init__(self, committer: Committer) -> None:
         self.committer = committer
         self._queues: dict[str, deque[Append]] = {}
-        self._lock = threading.Lock()
+        # as all locks here that no slot is held around: garbage collection within may log, and a handler append
+        self._lock = threading.RLock()
 
     def after_fork(self) -> None:
         """In a child process: nobody waits, and nobody holds the lock."""
         self._queues = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     async def append(self, path: str, append: Append) -> Written:
         """Commit an append, alone or with others.
@@ -134,10 +135,10 @@ class Appender:
             The error itself, or what it means for the append.
         """
         with self._lock:
-            is_waiting, outcome = append.is_waiting, append.outcome
             queue = self._queues.get(path, deque())
             if append in queue:
                 queue.remove(append)
+            is_waiting, outcome = append.is_waiting, append.outcome
             if not queue:
                 self._queues.pop(path, None)
         if isinstance(error, KeyboardInterrupt):

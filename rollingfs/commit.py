@@ -100,7 +100,7 @@ class Committer:
         self._slots: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
         self._turns: OrderedDict[str, Turns] = OrderedDict()
         self._remembering: OrderedDict[str, Slot] = OrderedDict()
-        self._slots_lock = threading.Lock()
+        self._slots_lock = threading.RLock()
 
     def now_ms(self) -> int:
         """The wall clock, milliseconds since 1970."""
@@ -124,7 +124,7 @@ class Committer:
         self._slots = weakref.WeakValueDictionary()
         self._turns = OrderedDict()
         self._remembering = OrderedDict()
-        self._slots_lock = threading.Lock()
+        self._slots_lock = threading.RLock()
 
     def remember(
         self, path: str, *, drops: Iterable[Drop] = (), marks: Iterable[Mark] = (), header: Header | None = None
@@ -202,9 +202,11 @@ class Committer:
         slot = self.slot(path)
         deadline_s = self.deadline_s()
         while True:
+            queued_s = time.monotonic()
+            held = partial(self.commit_held, fresh=fresh, deadline_s=deadline_s, uploads=uploads, slow=slow)
+            call = partial(self._in_time, path, queued_s, deadline_s, partial(held, path, slot, step))
             try:
-                held = partial(self.commit_held, fresh=fresh, deadline_s=deadline_s, uploads=uploads, slow=slow)
-                return await slot.lock.run(partial(held, path, slot, step))
+                return await slot.lock.run(call)
             except transitions.MergeFoundError as found:
                 with if_interrupted(path, "not committed"):
                     await self.resolve_merge(path, found)
@@ -216,6 +218,15 @@ class Committer:
                 with if_interrupted(path, "not committed"):
                     await self.settle(path)
                 fresh = True
+
+    async def _in_time(
+        self, path: str, queued_s: float, deadline_s: float, held: Callable[[], Awaitable[Committed]]
+    ) -> Committed:
+        """Commit, unless its time has passed while it waited for the slot: many that wait would add up theirs."""
+        if queued_s < deadline_s <= time.monotonic():
+            others = f"other commits of this client took all of its {self.timeout_s} s"
+            raise CommitTimeoutError(f"{path}: {others}; nothing was written")
+        return await held()
 
     def deadline_s(self) -> float:
         """When an operation that begins now gives up, by the monotonic clock."""
@@ -269,6 +280,7 @@ class Committer:
                 if wanted is not None:
                     named = {entry.file for entry in wanted.entries}  # before folding hides them in index pages
                     wanted = await self._finished(path, base, wanted, attempt)
+                    data = format_header(wanted)  # before anything is sent: it may be refused
             except PageGoneError as gone:
                 base, attempt.fresh = await self._without_page(path, base, attempt, gone), True
                 continue
@@ -285,7 +297,7 @@ class Committer:
                 base, attempt.fresh = await self.headers.load(path), True
                 continue
             attempt.send(base, wanted, named)
-            outcome = await self._attempt(path, slot, base, wanted, attempt)
+            outcome = await self._attempt(path, slot, base, wanted, data, attempt)
             if isinstance(outcome, Committed):
                 return outcome
             attempt.is_open = False
@@ -355,10 +367,9 @@ class Committer:
         return base
 
     async def _attempt(
-        self, path: str, slot: Slot, base: Loaded, wanted: Header, attempt: Attempt
+        self, path: str, slot: Slot, base: Loaded, wanted: Header, data: bytes, attempt: Attempt
     ) -> Committed | Loaded:
         """Replace `base`: what was committed, or else what is there instead."""
-        data = format_header(wanted)
         refusals = doubts = 0
         is_certain = self.backend.conflicts_are_final
         while True:
@@ -526,7 +537,7 @@ class Committer:
             return Verdict.NOT_MINE
         try:
             return self._judge(attempt, await self.headers.load_durable(path))
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - memory may still be short: whatever comes, nothing is known
             logger.info("%s: cannot look at the header: %s", path, error)
             return Verdict.UNKNOWN
 

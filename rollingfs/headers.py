@@ -70,7 +70,7 @@ class Headers:
         self._count = 0
         self._lost = 0
         """What began before this event may be older than an entry that is gone."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def begin(self) -> int:
         """The moment at which a load or a commit begins, for `keep`."""
@@ -170,7 +170,7 @@ class Headers:
         """In a child process: nothing is seen yet, and nobody holds the lock."""
         self._entries = OrderedDict()
         self._weight = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     async def load(self, segment: str) -> Loaded:
         """The header as it is now: one request, conditional on the token last seen.

@@ -17,10 +17,9 @@ LOGGER = logging.getLogger("rollingfs")
 
 
 class Held(Protocol):
-    """A lock that says whether somebody holds it."""
+    """A lock that says whether the holder of a keeper holds it."""
 
-    @property
-    def is_held(self) -> bool: ...
+    def is_held_by(self, keeper: Keeper) -> bool: ...
 
 
 class Keeper:
@@ -34,7 +33,7 @@ class Keeper:
     def is_holding(self) -> bool:
         """Whether a lock is held; a task that was started under it may live on after its release."""
         # asked of the locks themselves: Ctrl-C may have come before one was taken out of the set
-        return any(lock.is_held for lock in self._locks)
+        return any(lock.is_held_by(self) for lock in self._locks)
 
     def check(self, lock: Held, name: str) -> None:
         """Refuse a lock that this thread holds already.
@@ -44,7 +43,7 @@ class Keeper:
         RuntimeError
             It does.
         """
-        if lock in self._locks and lock.is_held:
+        if lock in self._locks and lock.is_held_by(self):
             raise RuntimeError(
                 f"{name}: nothing was written, because this thread is in the midst of another commit to it, which has "
                 "called back: a logging handler may not change the segment whose commit makes a library log"
@@ -57,8 +56,20 @@ class Keeper:
     def leave(self, lock: Held) -> None:
         """Hand the records over, if this was the last lock to be released."""
         self._locks.discard(lock)
-        while self._records and not self.is_holding:
-            LOGGER.handle(self._records.pop(0))
+        if self._records and not self.is_holding:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        # a handler that commits has a keeper of its own, which must not go on with the rest: each would be called
+        # within the one before
+        records, self._records = self._records, []
+        try:
+            while records:
+                LOGGER.handle(records.pop(0))
+        finally:
+            if records:
+                self._records[:0] = records
+                _keeper.set(self)
 
     def keep(self, record: logging.LogRecord) -> None:
         """Keep a record back."""

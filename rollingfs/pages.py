@@ -36,7 +36,7 @@ class Pages:
         self.runtime = runtime
         self._cache: OrderedDict[str, Sequence[Chunk]] = OrderedDict()
         self._count = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     async def chunks(self, segment: str, page: Page) -> tuple[Chunk, ...]:
         """A page's chunks as loose chunks of the header of `segment`.
@@ -78,7 +78,7 @@ class Pages:
         """In a child process: nothing is read yet, and nobody holds the lock."""
         self._cache = OrderedDict()
         self._count = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     async def unfold(self, segment: str, entries: Sequence[Entry]) -> list[Chunk]:
         """All chunks of some entries, pages read several at a time."""

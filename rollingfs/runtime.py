@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
-from rollingfs.logs import keeper
+from rollingfs.logs import Keeper, keeper
 
 T = TypeVar("T")
 
@@ -97,11 +97,12 @@ class _ThreadLock:
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
+        self._holder: Keeper | None = None
+        """Who took it last."""
 
-    @property
-    def is_held(self) -> bool:
-        """Whether somebody holds it."""
-        return self._lock.locked()
+    def is_held_by(self, keeper: Keeper) -> bool:
+        """Whether whoever has this keeper holds it."""
+        return self._lock.locked() and self._holder is keeper
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
@@ -109,6 +110,7 @@ class _ThreadLock:
         try:
             logs.enter(self)
             with self._lock:
+                self._holder = logs
                 return await call()
         finally:
             logs.leave(self)
@@ -117,17 +119,19 @@ class _ThreadLock:
 class _TaskLock:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self._holder: Keeper | None = None
+        """Who took it last."""
 
-    @property
-    def is_held(self) -> bool:
-        """Whether somebody holds it."""
-        return self._lock.locked()
+    def is_held_by(self, keeper: Keeper) -> bool:
+        """Whether whoever has this keeper holds it."""
+        return self._lock.locked() and self._holder is keeper
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
         try:
             logs.enter(self)
             async with self._lock:
+                self._holder = logs
                 return await call()
         finally:
             logs.leave(self)

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import gc
 import logging
 import threading
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs import AppendOutcomeUnknown, FencedError, RollingPolicy
+from rollingfs import AppendOutcomeUnknown, CommitTimeoutError, FencedError, RollingPolicy, names
 from rollingfs import commit as commit_module
+from rollingfs.backend.local import LocalBackend
+from rollingfs.backend.record_lock import record_lock
 from rollingfs.bridge import Bridge
 from rollingfs.client import Client
 from rollingfs.cuts import StreamCut
 from rollingfs.header import COMMITS_MAX
 from rollingfs.listing import Listings
-from rollingfs.runtime import drive
+from rollingfs.runtime import SyncRuntime, drive
 from rollingfs.stream import Stream
 from rollingfs.transitions import Guard
 from tests.hooks import Hooked, Site, fail, private_memory
+from tests.schedules import at_line
 
 
 @pytest.fixture
@@ -338,6 +346,110 @@ def test_what_another_library_logs_under_the_lock_fails_in_the_handler_instead_o
     in_time(lambda: site.append(b"mine"))
     assert site.content() == b"mine"
     assert [site.path in str(error) and "nothing was written" in str(error) for error in handler.errors] == [True]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("nth", range(1, 40))
+def test_wherever_ctrl_c_hits_a_lock_its_thread_may_wait_for_it_later(nth: int) -> None:
+    lock = SyncRuntime().lock("clicks")
+    held, may_end = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        held.set()
+        assert may_end.wait(10)
+
+    async def wait() -> bool:
+        return True
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def interrupted_once() -> bool:
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            at_line(nth, interrupt, "rollingfs/runtime.py", "rollingfs/logs.py"),
+        ):
+            drive(lock.run(wait))
+        holder = threading.Thread(target=lambda: drive(lock.run(hold)), daemon=True)
+        holder.start()
+        assert held.wait(10)
+        threading.Timer(0.02, may_end.set).start()
+        return drive(lock.run(wait))
+
+    assert contextvars.copy_context().run(interrupted_once)
+
+
+def test_a_handler_that_appends_is_never_called_within_itself(site: Site) -> None:
+    log = Site(private_memory(), "")
+    log.create()
+
+    class Appending(logging.Handler):
+        depth = depth_max = 0
+
+        def emit(self, record: logging.LogRecord) -> None:
+            self.depth += 1
+            self.depth_max = max(self.depth, self.depth_max)
+            log.append(record.getMessage().encode())
+            self.depth -= 1
+
+    async def tell() -> None:
+        for number in range(100):
+            logger.warning("%02d", number)
+
+    logger, appending = logging.getLogger("rollingfs"), Appending()
+    logger.addHandler(appending)
+    try:
+        drive(site.client.committer.slot(site.path).lock.run(tell))
+    finally:
+        logger.removeHandler(appending)
+    assert appending.depth_max == 1
+    assert log.content() == b"".join(b"%02d" % number for number in range(100))
+
+
+@pytest.mark.parametrize("nth", range(1, 40))
+def test_an_unclosed_file_that_is_found_as_garbage_under_a_lock_may_be_told_of_by_a_handler_that_appends(
+    site: Site, handler: AppendingHandler, nth: int
+) -> None:
+    def forget() -> None:
+        file = site.open("ab")
+        file.write(b"lost")
+        file.itself = file  # type: ignore[attr-defined]
+
+    def append() -> None:
+        with at_line(nth, gc.collect, "rollingfs/headers.py", "rollingfs/append.py"):
+            site.append(b"mine")
+
+    gc.collect()
+    gc.disable()
+    try:
+        forget()
+        with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+            in_time(append)
+            gc.collect()  # if there is no such line
+    finally:
+        gc.enable()
+    assert site.content().count(b"mine") == 1
+
+
+def test_commits_that_wait_for_others_of_their_client_do_not_add_up_their_times(tmp_path: Path) -> None:
+    site = Site(LocalBackend(sync=False), str(tmp_path), commit_timeout_s=0.5)
+    site.create()
+    errors: list[BaseException] = []
+
+    def acquire() -> None:
+        try:
+            drive(site.client.segments.acquire(site.path, "owner"))
+        except CommitTimeoutError as error:
+            errors.append(error)
+
+    waiting = [threading.Thread(target=acquire, daemon=True) for _ in range(8)]
+    with record_lock(names.lock_path(names.header_path(site.path))):
+        for thread in waiting:
+            thread.start()
+        for thread in waiting:
+            thread.join(20)
+    assert len(errors) == len(waiting)
+    assert "other commits of this client" in str(errors[-1])
 
 
 # -- memory ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from rollingfs import (
     BadOffsetError,
     CommitTimeoutError,
     RollingPolicy,
+    codec,
     intake,
 )
 from rollingfs.runtime import drive
@@ -52,7 +53,7 @@ class Follower(Caller):
         appender = site.client.segments.appender
 
         def is_queued():
-            return site.path in appender._queues and not appender._lock.locked()
+            return site.path in appender._queues and not appender._lock._is_owned()
 
         def pause():
             self.queued.set()
@@ -295,3 +296,24 @@ def test_no_acknowledged_append_of_a_hundred_threads_is_lost(site):
         assert isinstance(caller.outcome, list), caller.outcome
         for data, offset in caller.outcome:
             assert content[offset : offset + len(data)] == data
+
+
+# -- what was not sent, and what cannot be looked at ---------------------------------------------------------------
+
+
+def test_a_header_that_is_too_long_to_be_written_is_an_error_and_no_doubt(site, monkeypatch):
+    monkeypatch.setattr(codec, "TEXT_BYTES_MAX", 10)
+    with pytest.raises(ValueError, match="the header's text") as caught:
+        site.append(b"b")
+    assert not isinstance(caught.value, AppendOutcomeUnknown)
+
+
+def test_if_memory_is_still_short_at_the_look_the_outcome_is_unknown(site):
+    def out_of_memory():
+        raise MemoryError
+
+    site.backend.plan("replace", HEADER, after=out_of_memory)
+    site.backend.plan("read_if_changed", HEADER, before=out_of_memory)
+    with pytest.raises(AppendOutcomeUnknown):
+        site.append(b"data")
+    assert site.content() == b"data"
