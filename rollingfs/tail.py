@@ -79,6 +79,8 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         self.position = offset
         self.pause: Callable[[float], None] = time.sleep
         self._segment = segment
+        self._was_plain = False
+        """Whether a plain file was found at the last look."""
         self._follow = follow
         self._poll_s_min = poll_s_min
         self._poll_s_max = poll_s_max
@@ -147,9 +149,15 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         """The segment as it is now: one request, conditional on what was seen before."""
         view = await self._client.lookup.view(self.path, fresh=True)
         header = view.header
-        if header is not None and header.segment != (self._segment or header.segment):
+        if self._segment is not None:
+            is_same = header is not None and header.segment == self._segment
+        else:
+            # a plain file may have grown before it was adopted; what was written over it is another
+            is_same = header is None or not self._was_plain or header.was_plain
+        if not is_same:
             raise FileNotFoundError(2, "The segment that was followed is gone; another has its name", self.path)
         self._segment = header.segment if header is not None else self._segment
+        self._was_plain = header is None
         if self.position is None:
             self.position = view.start
         if self.position < view.start:
