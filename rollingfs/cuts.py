@@ -66,7 +66,8 @@ class StreamCut(Mapping[str, int]):
     def __setstate__(self, state: Sequence[Any]) -> None:
         """From a pickle: the values in the order of the fields; the first release wrote no incarnations."""
         offsets, at, size, *incarnations = state
-        for name, value in zip(self.__slots__, (offsets, at, size, *(incarnations or [{}])), strict=True):
+        values = (offsets, at, size, *(incarnations or [{}]))
+        for name, value in zip(("_offsets", "at", "size", "_incarnations"), values, strict=True):
             object.__setattr__(self, name, value)
 
     @property

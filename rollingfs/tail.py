@@ -40,6 +40,8 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     ----------
     segment
         The incarnation that it is bound to; None for that of the first look.
+    was_plain
+        A plain file was there at the last look: what is written over it is another.
     offset
         Where to begin, as a segment offset; by default at the first retained byte.
     poll_s_min, poll_s_max
@@ -63,6 +65,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         offset: int | None = None,
         *,
         segment: str | None = None,
+        was_plain: bool = False,
         follow: bool = True,
         poll_s_min: float = POLL_S_MIN,
         poll_s_max: float = POLL_S_MAX,
@@ -79,8 +82,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         self.position = offset
         self.pause: Callable[[float], None] = time.sleep
         self._segment = segment
-        self._was_plain = False
-        """Whether a plain file was found at the last look."""
+        self._was_plain = was_plain
         self._follow = follow
         self._poll_s_min = poll_s_min
         self._poll_s_max = poll_s_max

@@ -127,6 +127,14 @@ def test_who_follows_a_plain_file_does_not_go_on_in_what_was_written_over_it() -
         next(tail)
 
 
+def test_a_tail_of_a_handle_on_a_plain_file_does_not_begin_in_what_was_written_over_it() -> None:
+    site = plain_site()
+    tail = site.segment().tail()
+    another_segment(site)
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        next(tail)
+
+
 def test_who_follows_a_plain_file_goes_on_when_it_grew_and_was_adopted() -> None:
     site = plain_site()
     tail = Tail(site.client, site.bridge, site.path)
