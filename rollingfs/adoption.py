@@ -28,6 +28,11 @@ ADOPTIONS_MAX = 8
 """How often a file that others keep changing is tried again."""
 
 
+def _is_meant(path: str, plain: FileInfo, incarnation: str | None) -> bool:
+    """Whether a plain file is the one of this incarnation; with None, any is."""
+    return incarnation in (None, *View(path, None, plain.token, plain).incarnations)
+
+
 def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
     """What tells the commits to a path apart, also where its header was collected in between."""
     return header.version, header.commits
@@ -63,7 +68,7 @@ class Adoption:
             if loaded.live:
                 return True
             plain = await self.lookup.plain(path, loaded)
-            if plain is None or incarnation not in (None, *View(path, None, plain.token, plain).incarnations):
+            if plain is None or not _is_meant(path, plain, incarnation):
                 return False
             claim = await self._claimed(path)
             if is_shadowed(claim, plain):
@@ -137,13 +142,18 @@ class Adoption:
         if shadow(await self.committer.backend.stat(path)) != shadow(plain):
             raise ConflictError(f"{path} changed while it was copied")
 
-    async def remove(self, path: str) -> bool:
+    async def remove(self, path: str, incarnation: str | None = None) -> bool:
         """Delete a plain file, on condition that it is what was seen, where the store can.
+
+        Parameters
+        ----------
+        incarnation
+            Only the plain file of this incarnation.
 
         Returns
         -------
         bool
-            False if there is none, or a segment has taken its place.
+            False if there is none, or none of this incarnation, or a segment has taken its place.
         """
         backend = self.committer.backend
         for _ in range(ADOPTIONS_MAX):
@@ -151,6 +161,8 @@ class Adoption:
             plain = None if loaded.live else await self.lookup.plain(path, loaded)
             if plain is None:
                 await self.committer.headers.secure(path)  # whoever deleted it may not have flushed that
+                return False
+            if not _is_meant(path, plain, incarnation):
                 return False
             if not (await self.committer.abilities(path)).delete_if or plain.token is None:
                 await backend.delete([path])

@@ -58,6 +58,8 @@ class Source:
     path: str
     txn: str
     target: str
+    segment: str | None = None
+    """Its incarnation, if no other is meant."""
 
     @property
     def mark(self) -> Mark:
@@ -82,11 +84,17 @@ class Concats:
         *,
         attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
+        meant: Mapping[str, str | None] | None = None,
     ) -> int:
         """Append sealed segments to another without moving bytes; they are gone afterwards.
 
         Up to 128 sources (fewer where their names are long) become part of the target in one commit; more
         take further commits, the last of which sets the attributes.
+
+        Parameters
+        ----------
+        meant
+            The incarnations of sources, by path; of others, whatever has the name is taken.
 
         Returns
         -------
@@ -116,7 +124,7 @@ class Concats:
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
             try:
-                begins = await self._concat(target, batch, last or {}, guard)
+                begins = await self._concat(target, batch, last or {}, guard, meant or {})
             except AppendInterrupted as interrupt:
                 if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
                     raise
@@ -125,11 +133,18 @@ class Concats:
             guard = replace(guard, expected_offset=None)
         return offset
 
-    async def _concat(self, target: str, paths: Sequence[str], attrs: Mapping[str, str | None], guard: Guard) -> int:
+    async def _concat(
+        self,
+        target: str,
+        paths: Sequence[str],
+        attrs: Mapping[str, str | None],
+        guard: Guard,
+        meant: Mapping[str, str | None],
+    ) -> int:
         async def move() -> int:
             with if_interrupted(target, "not committed"):
                 found = await self._target(target, guard)
-            sources = [Source(path, str(uuid.uuid4()), target) for path in paths]
+            sources = [Source(path, str(uuid.uuid4()), target, meant.get(path)) for path in paths]
             return await self._move_in(target, found.segment, sources, attrs, guard)
 
         return await self._while_marks_are_lost(target, move, "nothing was written")
@@ -146,7 +161,7 @@ class Concats:
                 logger.debug("%s: looking at the target again", target)
         while True:
             loaded = await self.committer.headers.load(target)
-            if not loaded.live and await self.segments.adopt(target):
+            if not loaded.live and await self.segments.adopt(target, guard.segment):
                 continue
             if not loaded.live and guard.segment is None:
                 await self.segments.contents.check_no_folder(target)
@@ -308,7 +323,7 @@ class Concats:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if is_merging(base.header, source.txn):
                 return None
-            found = transitions.check_source(base.header, source.path, sealed=sealed)
+            found = transitions.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
             target = names.relative(names.parent(source.path), source.target)
             merge = Merge(source.txn, target, incarnation, found.phase, self.committer.now_ms())
             return transitions.mark_merging(found, merge)

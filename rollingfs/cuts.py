@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -62,6 +62,13 @@ class StreamCut(Mapping[str, int]):
         object.__setattr__(self, "at", float(at))
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "_incarnations", dict(sorted(known.items())))
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """From a pickle: the values in the order of the fields; the first release wrote no incarnations."""
+        offsets, at, size, *incarnations = state
+        values = (offsets, at, size, *(incarnations or [{}]))
+        for name, value in zip(("_offsets", "at", "size", "_incarnations"), values, strict=True):
+            object.__setattr__(self, name, value)
 
     @property
     def incarnations(self) -> Mapping[str, str]:

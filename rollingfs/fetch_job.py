@@ -98,6 +98,9 @@ class Job:
         else:
             for entry in self._entries(header):
                 self._plan_entry(entry, pages, range_bytes)
+            if self.origin.header is None and self.end > max(header.tail_start, self.start):
+                # an adopted file lies in a chunk: what is inline, or is not there, was written over it
+                self.error = gone(self.origin, said_now(self.view))
         if self.failed:
             self.pieces = []
             return

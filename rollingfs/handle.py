@@ -93,7 +93,11 @@ class Segment(Upkeep):
 
     def _keep(self, view: View) -> None:
         bound = self._view.header
-        if bound is not None and (view.header is None or view.header.segment != bound.segment):
+        if bound is not None:
+            is_same = view.header is not None and view.header.segment == bound.segment
+        else:  # a plain file that another tool goes on writing may be read on, but not what was written over it
+            is_same = view.header is None or view.header.was_plain
+        if not is_same:
             raise FileNotFoundError(2, transitions.GONE, self.path)
         self._view = view
 
@@ -112,14 +116,25 @@ class Segment(Upkeep):
         return loaded.header is not None and loaded.header.segment == bound.segment
 
     async def _bind(self) -> None:
-        """Adopt a plain file before a verb other than append changes it: then the verb means what was adopted."""
-        if self._view.header is None and await self._client.segments.adopt(self.path):
-            await self._look()
+        """Adopt a plain file before a verb other than append changes it: then the verb means what was adopted.
+
+        Raises
+        ------
+        FileNotFoundError
+            The plain file is gone, or is another by now.
+        """
+        meant = self._guard().segment
+        if self._view.header is not None or not await self._client.segments.adopt(self.path, meant):
+            return  # the verb finds what there is
+        loaded = await self._client.headers.load(self.path)
+        found = transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
+        self._view = View(self.path, found, loaded.token)
 
     def _guard(
         self, expected_offset: int | None = None, expected_attrs: Mapping[str, str | None] | None = None
     ) -> Guard:
-        segment = self._view.header.segment if self._view.header is not None else None
+        # of a plain file, too: what the handle has seen, and no other file that gets its name
+        segment = next(iter(self._view.incarnations), None)
         return arguments.guard(self.path, expected_offset, expected_attrs, segment=segment, epoch=self._held)
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -315,9 +330,10 @@ class Segment(Upkeep):
             raise TypeError(f"{self.path}: concat takes a list of sources, not one path; nothing was changed")
         arguments.check_attrs(self.path, attrs)
         paths = [source.path if isinstance(source, Segment) else self._strip(source) for source in sources]
+        meant = {one.path: one._guard().segment for one in sources if isinstance(one, Segment)}
         await self._bind()
         guard = self._guard(expected_attrs=expected_attrs)
-        offset = await self._client.concats.concat(self.path, paths, attrs=attrs, guard=guard)
+        offset = await self._client.concats.concat(self.path, paths, attrs=attrs, guard=guard, meant=meant)
         self._advance()
         return offset
 

@@ -142,6 +142,10 @@ class Commit:
     version: int
 
 
+PLAIN_INCARNATION = "plain "
+"""How the incarnation of a plain file begins; that of a segment is a uuid."""
+
+
 @dataclass(frozen=True, slots=True)
 class Adopted:
     """The plain file that this header shadows."""
@@ -155,7 +159,7 @@ class Adopted:
 
         Of the date whole seconds: of one store, a listing may know milliseconds, and a look at the file not.
         """
-        return f"plain {self.modified_ms // 1000} {self.token}"
+        return f"{PLAIN_INCARNATION}{self.modified_ms // 1000} {self.token}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +284,11 @@ class Header:
         if adopted is None or adopted.modified_ms != self.origin_ms:
             return (self.segment,)
         return (self.segment, adopted.incarnation)
+
+    @property
+    def was_plain(self) -> bool:
+        """Whether it was a plain file of its name before, so that a reader of that file may go on with it."""
+        return self.origin_ms is not None
 
     @property
     def is_copying(self) -> bool:

@@ -115,10 +115,16 @@ class Prefetch:
 
     def _fill(self, start: int, end: int) -> None:
         """Begin to fetch up to `end`, and beyond it as much as may be."""
-        while self._ranges and self._ranges[0].end < start - self._ahead_bytes // 2:
-            self._ranges.pop(0).data.cancel()  # it was skipped, and for long
         size = range_bytes(end - start, self._ahead_bytes, self._memory_bytes)
         held = sum(each.end - each.start for each in self._ranges)
+        wanted = size if self._next < end else 0
+        while self._ranges and self._ranges[0].end <= start:
+            is_old = self._ranges[0].end < start - self._ahead_bytes // 2
+            if not is_old and held + wanted <= self._ahead_bytes:
+                break
+            skipped = self._ranges.pop(0)  # for long, or what is asked for needs its place
+            skipped.data.cancel()
+            held -= skipped.end - skipped.start
         while self._next < self._end and len(self._ranges) < self._ranges_max:
             if held + size > self._ahead_bytes and self._next >= end:
                 break

@@ -156,12 +156,12 @@ class Segments:
         """
         guard = guard or Guard()
         loaded = await self.committer.headers.load(path)
-        if not loaded.live and guard.segment is None:
+        if not loaded.live and (guard.segment is None or guard.is_plain):
             with if_interrupted(path, "unknown"):  # the file may be gone, and a segment in its place
-                is_removed = await self.adoption.remove(path)
+                is_removed = await self.adoption.remove(path, guard.segment)
             if is_removed:
                 return
-            if loaded.header is not None and await self._finish_delete(path, loaded.header):
+            if guard.segment is None and loaded.header is not None and await self._finish_delete(path, loaded.header):
                 return
         own: list[str] = []
 
@@ -295,16 +295,20 @@ class Segments:
         create: bool,
         uploads: Uploads,
     ) -> Written:
+        is_bound = False
         for _ in range(ADOPTIONS_MAX):
             try:
                 return await self.appender.append(path, Append(data, guard, attrs, uploads))
             except FileNotFoundError:
-                if guard.segment is not None:
+                if guard.segment is not None and (is_bound or not guard.is_plain):
                     raise
                 with if_interrupted(path, "not committed"):
-                    is_adopted = await self.adopt(path)
+                    is_adopted = await self.adopt(path, guard.segment)
                 if is_adopted:
+                    is_bound = True
                     continue
+                if guard.is_plain:
+                    raise
                 if not create:
                     await self.contents.check_no_folder(path)
                     raise

@@ -170,15 +170,22 @@ class StreamVerbs:
         """
         found = await self._look()
         plain = [name for name, view in found.views.items() if view.header is None]
-        looked_at = await self.listings.gather([partial(self._view, found.views.pop(name).path) for name in plain])
-        now = {name: view for name, view in zip(plain, looked_at, strict=True) if view is not None}
-        return _Found(found.views | now, found.unreadable)
+        looks = await self.listings.gather([partial(self._view, found.views.pop(name).path) for name in plain])
+        looked_at = dict(zip(plain, looks, strict=True))
+        now = {name: view for name, view in looked_at.items() if isinstance(view, View)}
+        unreadable = {name: error for name, error in looked_at.items() if isinstance(error, OSError)}
+        return _Found(found.views | now, found.unreadable | unreadable)
 
-    async def _view(self, path: str) -> View | None:
+    async def _view(self, path: str) -> View | OSError | None:
+        """A plain file as it is now; why it cannot be read; None if it went meanwhile."""
         try:
             return await self.client.lookup.view(path, fresh=True)
         except FileNotFoundError:
-            return None  # it went meanwhile
+            return None
+        except OSError as error:
+            if self.on_error == RAISE or not is_of_entry(error):
+                raise
+            return error
 
     def _name(self, path: str) -> str:
         """A segment's name within the stream.

@@ -40,6 +40,8 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     ----------
     segment
         The incarnation that it is bound to; None for that of the first look.
+    was_plain
+        A plain file was there at the last look: what is written over it is another.
     offset
         Where to begin, as a segment offset; by default at the first retained byte.
     poll_s_min, poll_s_max
@@ -63,6 +65,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         offset: int | None = None,
         *,
         segment: str | None = None,
+        was_plain: bool = False,
         follow: bool = True,
         poll_s_min: float = POLL_S_MIN,
         poll_s_max: float = POLL_S_MAX,
@@ -79,6 +82,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         self.position = offset
         self.pause: Callable[[float], None] = time.sleep
         self._segment = segment
+        self._was_plain = was_plain
         self._follow = follow
         self._poll_s_min = poll_s_min
         self._poll_s_max = poll_s_max
@@ -147,9 +151,15 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         """The segment as it is now: one request, conditional on what was seen before."""
         view = await self._client.lookup.view(self.path, fresh=True)
         header = view.header
-        if header is not None and header.segment != (self._segment or header.segment):
+        if self._segment is not None:
+            is_same = header is not None and header.segment == self._segment
+        else:
+            # a plain file may have grown before it was adopted; what was written over it is another
+            is_same = header is None or not self._was_plain or header.was_plain
+        if not is_same:
             raise FileNotFoundError(2, "The segment that was followed is gone; another has its name", self.path)
         self._segment = header.segment if header is not None else self._segment
+        self._was_plain = header is None
         if self.position is None:
             self.position = view.start
         if self.position < view.start:

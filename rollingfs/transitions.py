@@ -26,6 +26,7 @@ from rollingfs.header import (
     COMMITS_MAX,
     MARKS_BYTES_MAX,
     MARKS_MAX,
+    PLAIN_INCARNATION,
     Adopted,
     Commit,
     Entry,
@@ -48,6 +49,11 @@ class Guard:
     """The epoch of an exclusive handle."""
     expected_offset: int | None = None
     expected_attrs: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a plain file that is meant, or the segment that was adopted from it."""
+        return self.segment is not None and self.segment.startswith(PLAIN_INCARNATION)
 
 
 class MergeFoundError(RollingError):
@@ -163,9 +169,7 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
     BadOffsetError
         The length is not the expected offset.
     """
-    found = live(header, name)
-    if guard.segment is not None and guard.segment not in found.incarnations:
-        raise FileNotFoundError(2, f"{GONE}; nothing was written", name)
+    found = check_incarnation(live(header, name), guard.segment, name)
     if found.phase is Phase.MERGING:
         raise MergeFoundError(name, found)
     _check_epoch(found, guard, name)
@@ -180,6 +184,19 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
             f"{name}: expected offset {guard.expected_offset}, but its length is {length}; nothing was written"
         )
     return found
+
+
+def check_incarnation(header: Header, segment: str | None, name: str) -> Header:
+    """The header, if it is of this incarnation, perhaps that of the plain file it was adopted from.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is of another.
+    """
+    if segment is not None and segment not in header.incarnations:
+        raise FileNotFoundError(2, f"{GONE}; nothing was written", name)
+    return header
 
 
 def _check_epoch(header: Header, guard: Guard, name: str) -> None:
@@ -356,15 +373,15 @@ def unmark(header: Header) -> Header:
     return replace(header, phase=header.merge.prior, merge=None)
 
 
-def check_source(header: Header | None, name: str, *, sealed: bool) -> Header:
-    """The header, if it may be merged into another.
+def check_source(header: Header | None, name: str, *, sealed: bool, segment: str | None = None) -> Header:
+    """The header, if it may be merged into another; with `segment`, if it is of this incarnation.
 
     Raises
     ------
     SegmentNotSealedError
         It is open, and `sealed` asks for a sealed one.
     """
-    found = check(header, Guard(), name)
+    found = check(header, Guard(segment), name)
     if sealed and found.phase is not Phase.SEALED:
         raise not_sealed(name)
     return found

@@ -123,6 +123,7 @@ class Upkeep(Snapshot):
             self.path,
             offset,
             segment=segment,
+            was_plain=segment is None,
             follow=follow,
             poll_s_min=poll_s_min,
             poll_s_max=poll_s_max,

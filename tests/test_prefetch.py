@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollingfs import prefetch
@@ -74,6 +74,7 @@ def small(monkeypatch):
     memory_bytes=st.sampled_from([300, 2000, 100_000]),
     ranges_max=st.integers(1, 8),
 )
+@example(reads=[(0, 1, False), (0, 126, True), (254, 149, False)], memory_bytes=300, ranges_max=3)
 def test_any_reads_give_their_bytes_and_no_more_is_held_than_allowed(reads, memory_bytes, ranges_max):
     file, place = File(memory_bytes, ranges_max), 0
     for start, size, follows in reads:

@@ -1,5 +1,6 @@
 """Stream cuts: a value with a text, and where they lie."""
 
+import base64
 import pickle
 
 import pytest
@@ -126,3 +127,12 @@ def test_rolling_by_age_turns_the_tail_into_a_chunk_with_the_next_append():
     world.append(path, b"new")
     assert world.header(path).chunk_count == 1
     assert world.content(path) == b"oldnew"
+
+
+def test_a_pickle_that_the_first_release_made_is_read():
+    data = base64.b64decode(
+        "gASVQgAAAAAAAACMDnJvbGxpbmdmcy5jdXRzlIwJU3RyZWFtQ3V0lJOUKYGUXZQofZSMBy9sb2dzL2GUSwVzR0HawI4/b7QTSwVlYi4="
+    )
+    cut = pickle.loads(data)
+    assert (dict(cut), cut.size, dict(cut.incarnations)) == ({"/logs/a": 5}, 5, {})
+    assert StreamCut.parse(str(cut)) == pickle.loads(pickle.dumps(cut)) == cut
