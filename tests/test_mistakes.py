@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 import fsspec
 import pytest
 
-from rollingfs import AttributeMismatchError, BadOffsetError, RetentionPolicy
+from rollingfs import AttributeMismatchError, BadOffsetError, RetentionPolicy, RollingFileSystem
 from tests.cli.support import Run
+from tests.servers import new_bucket, require_module
+
+require_module("s3fs")
 
 LARGE = b"0123456789abcdef" * (1 << 16)
 
@@ -154,3 +158,32 @@ def test_a_mistyped_path_makes_no_folder(fs, tmp_path, verb):
     with pytest.raises(FileNotFoundError):
         verb(fs)
     assert files_below(tmp_path) == []
+
+
+def test_a_file_that_is_written_says_that_it_cannot_be_read(fs):
+    with fs.open("log", "ab") as file:
+        file.write(b"data")
+        for read in (file.read, file.readline, lambda: list(file)):
+            with pytest.raises(io.UnsupportedOperation, match="read"):
+                read()
+
+
+# -- on S3 -----------------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_is_emptied_as_a_folder_is(moto):
+    fs, bucket = RollingFileSystem("s3", moto), new_bucket(moto)
+    fs.pipe_file(f"{bucket}/d/one", b"data")
+    with pytest.raises(IsADirectoryError, match="remove it with recursive=True"):
+        fs.rm(bucket)
+    fs.rm(bucket, recursive=True)
+    assert fs.ls(bucket) == []
+
+
+def test_a_store_that_cannot_be_reached_is_named_by_the_segment():
+    options = {"endpoint_url": "http://127.0.0.1:1", "key": "key", "secret": "secret"}
+    fs = RollingFileSystem("s3", options, commit_timeout_s=1)
+    with pytest.raises(OSError, match=r"Could not connect.*127\.0\.0\.1:1/bucket/log") as caught:
+        fs.append("bucket/log", b"data")
+    assert "chunks" not in str(caught.value)
+    assert "header" not in str(caught.value)
