@@ -5,15 +5,36 @@ from __future__ import annotations
 import contextlib
 import errno
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rollingfs.policy import RollingPolicy
+from rollingfs.store_options import meant
 from rollingfs.transitions import MISSING, Guard
 
 NOTHING = "nothing was written"
 CREATE = "create"
 OVERWRITE = "overwrite"
+OPEN_OPTIONS = frozenset(
+    {
+        "absolute",
+        "attrs",
+        "autocommit",
+        "block_size",
+        "cache_options",
+        "cache_type",
+        "compression",
+        "follow",
+        "max_concurrency",
+        "max_memory",
+        "owner",
+        "prefetch",
+        "verify",
+    }
+)
+APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
+PASSED_OVER = frozenset({"encoding", "errors", "fill_cache", "newline", "size"})
+"""What users of fsspec give to any filesystem, and what means nothing here."""
 
 
 def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs") -> None:
@@ -24,6 +45,8 @@ def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs")
     TypeError, ValueError
         With the key.
     """
+    if not isinstance(attrs, Mapping | None):
+        raise TypeError(f"{path}: {name} is {attrs!r}: it must be a dictionary, as {{'batch': '1'}}; {NOTHING}")
     key: Any
     for key, value in (attrs or {}).items():
         if not isinstance(key, str):
@@ -37,6 +60,60 @@ def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs")
             f"{key}{value}".encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"{path}: {key!r}={value!r} in {name} is no valid Unicode; {NOTHING}") from error
+
+
+def check_kind(path: str, value: Any, kind: type, name: str, example: str) -> None:
+    """Refuse what is not of a class.
+
+    Raises
+    ------
+    TypeError
+        It is not.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{path}: {name} is {value!r}: it must be a {kind.__name__}, as {example}; {NOTHING}")
+
+
+def check_switches(**given: Any) -> None:
+    """Refuse what is neither True nor False: text like ``"no"`` would count as True.
+
+    Raises
+    ------
+    TypeError
+        With the option's name.
+    """
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}: it must be True or False (on the command line true or false)")
+
+
+def check_seconds(**given: Any) -> None:
+    """Refuse what is no time of at least 0 seconds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the option's name.
+    """
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is {value!r}: it must be a number of seconds")
+        if not value >= 0:
+            raise ValueError(f"{name} is {value!r}: it must be at least 0 seconds")
+
+
+def check_open_options(path: str, given: Iterable[str]) -> None:
+    """Refuse options of `open` that there are not: a mistyped condition would count as none.
+
+    Raises
+    ------
+    TypeError
+        With the option's name.
+    """
+    for name in given:
+        if name not in PASSED_OVER:
+            why = "; append() takes it" if name in APPEND_OPTIONS else meant(name, OPEN_OPTIONS)
+            raise TypeError(f"{path}: open has no option {name!r}{why}; nothing was written")
 
 
 def check_offset(path: str, offset: Any, name: str = "offset") -> None:

@@ -254,7 +254,8 @@ class Committer:
         attempt = Attempt(path, number, Moment.now(self.clock), deadline_s, own, uploads)
         try:
             try:
-                await self.abilities(path)
+                if not self.backend.has_folders:
+                    await self.abilities(path)  # it is the first to say that a bucket is missing
                 return await self._loop(path, slot, step, fresh, attempt, slow=slow)
             finally:
                 await own.discard()
@@ -296,6 +297,7 @@ class Committer:
                 # errors and "nothing to do" are judged by a fresh header only
                 base, attempt.fresh = await self.headers.load(path), True
                 continue
+            await self.abilities(path)  # not before, where the probe makes folders: a refusal leaves none
             attempt.send(base, wanted, named)
             outcome = await self._attempt(path, slot, base, wanted, data, attempt)
             if isinstance(outcome, Committed):

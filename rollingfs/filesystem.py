@@ -144,6 +144,8 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             target_protocol = self.target_default
         shared = {"max_concurrency": max_concurrency}
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
+        arguments.check_switches(sync=sync, single_writer=single_writer)
+        arguments.check_seconds(header_cache_s=header_cache_s, commit_timeout_s=commit_timeout_s)
         self._tuning = Tuning(max_concurrency, prefetch, max_memory)
         target = Target(
             target_protocol,
@@ -238,7 +240,9 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         FileExistsError
             ``"xb"``, and something is there.
         ValueError
-            No such mode; a tuning out of range, or for writing.
+            No such mode; a tuning out of range; an option of reading for writing, or of writing for reading.
+        TypeError
+            An option that there is not.
         """
         text = {key: kwargs.pop(key) for key in ("encoding", "errors", "newline") if "b" not in mode and key in kwargs}
         if "r" in mode or ("b" in mode and compression is None):
@@ -268,10 +272,13 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         **kwargs: Any,
     ) -> ReadFile | WriteFile | BufferedReader:
         path = self._strip(path)
+        arguments.check_open_options(path, kwargs)
         tuning = self._tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
         if mode == "rb":
             if names.is_reserved(path):
                 raise missing(path)
+            if attrs is not None or owner is not None:
+                raise ValueError(f"{path}: attrs and owner are for writing, not for mode {mode!r}")
             if follow and verify:
                 raise ValueError(
                     f"{path}: what is followed is verified chunk by chunk as it comes; leave out verify=True"
@@ -290,12 +297,13 @@ class RollingFileSystem(Methods, ChainedFileSystem):
                 tuning=tuning,
                 verify=verify,
             )
-        if tuning != self._tuning or verify:
-            raise ValueError(
-                f"{path}: max_concurrency, prefetch, max_memory and verify are for reading, not for mode {mode!r}"
-            )
         if mode not in WRITE_MODES:
             raise ValueError(f"{path}: mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
+        if tuning != self._tuning or verify or absolute or follow:
+            raise ValueError(
+                f"{path}: absolute, follow, max_concurrency, prefetch, max_memory and verify are for reading, not for "
+                f"mode {mode!r}"
+            )
         path = self._verbs.to_write(path)
         arguments.check_attrs(path, attrs)
         return WriteFile(self, self._client, self._bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs)

@@ -147,6 +147,8 @@ class Folders:
         if names.is_reserved(path):
             raise missing(path)
         try:
+            if path and not self.backend.has_folders and self.listings.is_top(path):
+                raise missing(path)  # a bucket is no file, and no request that asks for one is valid
             await self.delete_file(path, damaged=damaged)
         except FileNotFoundError:
             if not await self.listings.is_folder(path):

@@ -17,7 +17,7 @@ from rollingfs.chunks import Staged, Stored
 from rollingfs.commit import Committer
 from rollingfs.contents import Contents
 from rollingfs.drops import drop_all, with_hints
-from rollingfs.errors import AttributeMismatchError, ConflictError, if_interrupted
+from rollingfs.errors import AttributeMismatchError, BadOffsetError, ConflictError, if_interrupted
 from rollingfs.header import Header, Page, Phase
 from rollingfs.headers import Loaded
 from rollingfs.intake import Data, Destination, Intake, new_receipt
@@ -125,7 +125,7 @@ class Segments:
             else:
                 if guard.segment is not None:
                     raise transitions.missing(path)
-                _check_absent_attrs(guard, path)
+                _check_absent(guard, path)
                 policy = self.policy
             header = self.adoption.new(base.header, policy, plain)
             if base.header is not None:
@@ -211,8 +211,10 @@ class Segments:
         def check(header: Header | None, plain: FileInfo | None) -> None:
             if header is not None:
                 transitions.check_open(transitions.check(header, guard or Guard(), path), path)
-            elif plain is None and not create:
-                raise transitions.missing(path)
+            elif plain is None:
+                if not create:
+                    raise transitions.missing(path)
+                _check_absent(guard or Guard(), path)
 
         return Intake(self.committer, path, partial(self._destination, path, check))
 
@@ -401,7 +403,11 @@ def _exists(path: str) -> FileExistsError:
     return FileExistsError(17, "A segment or a file is there already; nothing was written", path)
 
 
-def _check_absent_attrs(guard: Guard, path: str) -> None:
+def _check_absent(guard: Guard, path: str) -> None:
+    if guard.expected_offset:
+        raise BadOffsetError(
+            f"{path} is not there, but its length was expected to be {guard.expected_offset}; nothing was written"
+        )
     for key, expected in guard.expected_attrs.items():
         if expected is not None:
             raise AttributeMismatchError(

@@ -7,8 +7,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
-from rollingfs import names, retention
+from rollingfs import arguments, names, retention
 from rollingfs.client import Client
 from rollingfs.contents import is_of_entry
 from rollingfs.cuts import StreamCut
@@ -261,6 +262,7 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
+        self._check_cut(cut)
         meant = cut.renamed(self._name)
         found = await self._look_to_cut()
         unread = {name: error for name, error in found.unreadable.items() if name in meant}
@@ -269,6 +271,9 @@ class StreamVerbs:
         ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, found.names, self.path))
         did = await self.trimmer.finish(self.path, ledger)
         return replace(did, failed={**self._said(unread), **did.failed})
+
+    def _check_cut(self, cut: Any) -> None:
+        arguments.check_kind(self.path, cut, StreamCut, "the cut", "stream.cut() or StreamCut.parse(text)")
 
     async def cuts(self) -> list[StreamCut]:
         """The cuts that retention has kept, oldest first."""
@@ -289,6 +294,9 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
+        if policy is not None:
+            example = "RetentionPolicy.by_size('1GiB')"
+            arguments.check_kind(self.path, policy, RetentionPolicy, "the retention", example)
         await self.ledgers.update(self.path, lambda found: replace(found, retention=policy))
 
     async def publish(self, subscriber: str, cut: StreamCut) -> None:
@@ -303,6 +311,8 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
+        arguments.check_kind(self.path, subscriber, str, "the subscriber", "'billing'")
+        self._check_cut(cut)
         if not subscriber:
             raise ValueError(f"{self.path}: a subscriber needs a name; nothing was written")
         published = Published(cut.renamed(self._name), self.client.committer.clock())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import sys
@@ -342,6 +343,9 @@ class WriteFile(CommitsByClose):
 
     def readable(self) -> bool:
         return False
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise io.UnsupportedOperation("read")
 
     def writable(self) -> bool:
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from urllib.parse import quote
 
 import aiohttp
 from botocore.exceptions import (
@@ -91,7 +92,8 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
         return FileNotFoundError(errno.ENOENT, text, shown)
     if status_of(error) == 404:
         return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
-    text = f"{verb} of {shown!r}: {error}"
+    why = str(error).replace(quote(path), quote(shown))  # botocore names the URL that it could not reach
+    text = f"{verb} of {shown!r}: {why}"
     if is_untrusted(error):
         text += f"; {TRUST_HINT}"
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
