@@ -20,7 +20,7 @@ from rollingfs.commit import Committer
 from rollingfs.errors import ConflictError, RollingError
 from rollingfs.header import Commit, Header, Origin
 from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, View, is_shadowed, modified_ms, shadow
+from rollingfs.lookup import Lookup, View, delete_shadowed, is_shadowed, modified_ms, shadow
 from rollingfs.policy import RollingPolicy
 from rollingfs.uploads import Uploads
 
@@ -166,7 +166,9 @@ class Adoption:
                 return False
             if not (await self.committer.abilities(path)).delete_if or plain.token is None:
                 await backend.delete([path])
-            elif not await backend.delete_if(path, plain.token):
+            elif incarnation is not None and not await delete_shadowed(self.committer, path, shadow(plain)):
+                continue  # another has been written meanwhile, perhaps of the same bytes
+            elif incarnation is None and not await backend.delete_if(path, plain.token):
                 continue  # another has been written meanwhile
             # who adopted it before it went has its bytes: then it is a segment that is to be deleted
             return await self._void_claims(path)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.contract import Backend, FileInfo
 from rollingfs.handle import Segment
 from rollingfs.runtime import drive
 from rollingfs.tail import Tail
+from tests.faults import CLOCK, HashingStore, hurry
 from tests.hooks import Hooked, Site, private_memory
 from tests.life.support import World
 
 ANOTHER = b"another"
+CALLS_MAX = 60
 
 
 def plain_site() -> Site:
@@ -172,6 +175,47 @@ def test_a_source_that_is_given_as_a_handle_is_no_other_segment_of_its_name() ->
     assert site.content() == ANOTHER
     assert target.concat([site.segment()]) == 0
     assert target.read(0, target.length) == ANOTHER
+
+
+class Interrupted(Hooked):
+    """Does something before a call of a given number."""
+
+    def __init__(self, inner: Backend, at: int, action: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.at = at
+        self.action = action
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        if len(self.calls) == self.at:
+            self.action()
+        return await super().call(verb, *args)
+
+
+def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a store whose tokens are hashes of the bytes; but for the time between the last look and the delete."""
+    hurry(monkeypatch)
+    path = "/folder/file"
+    for at in range(2, CALLS_MAX):  # the first two open the handle
+        store = HashingStore()
+        drive(store.write(path, [b"plain"]))
+
+        def write_again(store: HashingStore = store) -> None:
+            CLOCK.sleep(1.0)
+            drive(store.delete([path]))
+            drive(store.write(path, [b"plain"]))
+
+        backend = Interrupted(store, at, write_again)
+        world = World(backend, clock=CLOCK.time)
+        handle: Segment = drive(Segment.open(world.client, world.bridge, path))
+        with contextlib.suppress(FileNotFoundError):
+            handle.delete()
+        if len(backend.calls) <= at:
+            break
+        assert path in store.files() or backend.calls[at] == ("delete_if", path)
+    assert 10 < at < CALLS_MAX - 1
+    assert path not in store.files()
 
 
 class Forbidding(Hooked):
