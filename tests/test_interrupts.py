@@ -332,9 +332,13 @@ def test_a_file_that_is_forgotten_on_the_loops_own_thread_leaves_no_upload(monke
     files = [site.open("ab")]
     files[0].write(b"x" * 100)
     wait_until(lambda: len(site.chunk_files()) == 3)
-    with pytest.warns(ResourceWarning, match="100 bytes"):
+
+    def forget():
         site.backend.loop.call_soon_threadsafe(files.clear)
         wait_until(lambda: not site.chunk_files())
+
+    with pytest.warns(ResourceWarning, match="100 bytes"):
+        forget()
 
 
 def wait_until(holds):
