@@ -33,7 +33,7 @@ OPEN_OPTIONS = frozenset(
     }
 )
 APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
-PASSED_OVER = frozenset({"encoding", "errors", "fill_cache", "newline", "size"})
+PASSED_OVER = frozenset({"buffering", "encoding", "errors", "fill_cache", "newline", "size"})
 """What users of fsspec give to any filesystem, and what means nothing here."""
 
 

@@ -82,7 +82,6 @@ def test_a_file_goes_on_into_its_own_incarnation_alone(site: Site) -> None:
 
 def test_a_file_that_creates_goes_on_into_its_own_incarnation_alone() -> None:
     site = Site(Hooked(private_memory()), "")
-    site.run(site.client.committer.abilities(site.path))  # the probe makes a file, too
     file = site.open("xb")
     file.write(b"mine")
     lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"), "create")
