@@ -62,18 +62,6 @@ def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs")
             raise ValueError(f"{path}: {key!r}={value!r} in {name} is no valid Unicode; {NOTHING}") from error
 
 
-def check_kind(path: str, value: Any, kind: type, name: str, example: str) -> None:
-    """Refuse what is not of a class.
-
-    Raises
-    ------
-    TypeError
-        It is not.
-    """
-    if not isinstance(value, kind):
-        raise TypeError(f"{path}: {name} is {value!r}: it must be a {kind.__name__}, as {example}; {NOTHING}")
-
-
 def check_switches(**given: Any) -> None:
     """Refuse what is neither True nor False: text like ``"no"`` would count as True.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from rollingfs import arguments, names, retention
+from rollingfs import names, retention
 from rollingfs.client import Client
 from rollingfs.contents import is_of_entry
 from rollingfs.cuts import StreamCut
@@ -273,7 +273,7 @@ class StreamVerbs:
         return replace(did, failed={**self._said(unread), **did.failed})
 
     def _check_cut(self, cut: Any) -> None:
-        arguments.check_kind(self.path, cut, StreamCut, "the cut", "stream.cut() or StreamCut.parse(text)")
+        _check_kind(self.path, cut, StreamCut, "the cut", "stream.cut() or StreamCut.parse(text)")
 
     async def cuts(self) -> list[StreamCut]:
         """The cuts that retention has kept, oldest first."""
@@ -296,7 +296,7 @@ class StreamVerbs:
         """
         if policy is not None:
             example = "RetentionPolicy.by_size('1GiB')"
-            arguments.check_kind(self.path, policy, RetentionPolicy, "the retention", example)
+            _check_kind(self.path, policy, RetentionPolicy, "the retention", example)
         await self.ledgers.update(self.path, lambda found: replace(found, retention=policy))
 
     async def publish(self, subscriber: str, cut: StreamCut) -> None:
@@ -311,7 +311,7 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
-        arguments.check_kind(self.path, subscriber, str, "the subscriber", "'billing'")
+        _check_kind(self.path, subscriber, str, "the subscriber", "'billing'")
         self._check_cut(cut)
         if not subscriber:
             raise ValueError(f"{self.path}: a subscriber needs a name; nothing was written")
@@ -445,3 +445,15 @@ def _is_due(extent: Extent, offset: int) -> bool:
 
 def _extent(view: View) -> Extent:
     return Extent(view.start, view.length, view.incarnations, view.header is not None and view.header.sealed)
+
+
+def _check_kind(path: str, value: Any, kind: type, name: str, example: str) -> None:
+    """Refuse what is not of a class.
+
+    Raises
+    ------
+    TypeError
+        It is not.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{path}: {name} is {value!r}: it must be a {kind.__name__}, as {example}; nothing was written")
