@@ -93,7 +93,7 @@ def test_all_ways_of_sending_work_over_https(minio_tls, trust, tls_path, receive
     appended = [fs.append(tls_path, b"%02d" % number) for number in range(10)]
     assert appended == list(range(0, 20, 2))
     assert fs.cat_file(tls_path) == b"".join(b"%02d" % number for number in range(10))
-    with fs.open(f"{tls_path}-large", "wb", policy=CHUNKS) as file:
+    with fs.open(f"{tls_path}-large", "wb") as file:
         file.write(DATA)
     assert fs.cat_file(f"{tls_path}-large") == DATA
     with fs.open(f"{tls_path}-large", "rb") as file:
