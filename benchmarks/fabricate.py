@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from rollingfs import names
-from rollingfs.codec import format_header
-from rollingfs.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Header, Page
-from rollingfs.index import format_page
-from rollingfs.layout import place
+from rollingfs.format import names
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Header, Page
+from rollingfs.format.index_codec import format_page
+from rollingfs.format.placement import place
+from rollingfs.format.tokens import crc32c
 from rollingfs.policy import RollingPolicy
-from rollingfs.words import crc32c
 
 AT_MS = 1_760_000_000_000
 WRITES_MAX = 32

@@ -65,7 +65,7 @@ def open_rig() -> Iterator[Rig]:
     RuntimeError
         There is no Go to build them with.
     """
-    from tests import servers
+    from tests.support import servers
 
     minio = servers.minio_binary(servers.cache_dir(), build=True)
     if minio is None:
@@ -93,7 +93,7 @@ def toxiproxy_binary(cache: Path) -> Path:
 
 @contextlib.contextmanager
 def _toxiproxy(cache: Path, upstream_url: str) -> Iterator[str]:
-    from tests import servers
+    from tests.support import servers
 
     control, port = servers.free_port(), servers.free_port()
     command = [str(toxiproxy_binary(cache)), "-host", "127.0.0.1", "-port", str(control)]

@@ -20,9 +20,9 @@ HOST_END_S_MAX = 60
 GONE = "its process ended without an answer"
 PRELOADED = (
     "fsspec",
-    "rollingfs.filesystem",
-    "rollingfs.backend.s3",
-    "rollingfs.backend.local",
+    "rollingfs.fs.filesystem",
+    "rollingfs.backend.s3.backend",
+    "rollingfs.backend.local.backend",
     "numpy",
     "pyarrow.dataset",
     "pyarrow.fs",

@@ -2,13 +2,14 @@
 
 import importlib
 import logging
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fsspec import register_implementation
 
 if TYPE_CHECKING:
-    from rollingfs.chunks import Staged
-    from rollingfs.cuts import StreamCut
+    from rollingfs.commit.chunk_files import Staged
     from rollingfs.errors import (
         AppendInterrupted,
         AppendOutcomeUnknown,
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
         StagedExpiredError,
         UnsafeBackendError,
     )
-    from rollingfs.filesystem import RollingFileSystem
-    from rollingfs.handle import Segment
+    from rollingfs.fs.filesystem import RollingFileSystem
+    from rollingfs.fs.segment_handle import Segment
+    from rollingfs.fs.stream_handle import Stream
     from rollingfs.maintenance import Collected
     from rollingfs.policy import RollingPolicy
-    from rollingfs.retention import RetentionPolicy
-    from rollingfs.stream import Stream
+    from rollingfs.stream.cut import StreamCut
+    from rollingfs.stream.retention import RetentionPolicy
 
 __all__ = [
     "RollingFileSystem",
@@ -64,8 +66,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Staged": "chunks",
-    "StreamCut": "cuts",
+    "Staged": "commit.chunk_files",
+    "StreamCut": "stream.cut",
     "AppendInterrupted": "errors",
     "AppendOutcomeUnknown": "errors",
     "AttributeMismatchError": "errors",
@@ -83,12 +85,12 @@ _MODULES = {
     "SegmentTruncatedError": "errors",
     "StagedExpiredError": "errors",
     "UnsafeBackendError": "errors",
-    "RollingFileSystem": "filesystem",
-    "Segment": "handle",
+    "RollingFileSystem": "fs.filesystem",
+    "Segment": "fs.segment_handle",
     "Collected": "maintenance",
     "RollingPolicy": "policy",
-    "RetentionPolicy": "retention",
-    "Stream": "stream",
+    "RetentionPolicy": "stream.retention",
+    "Stream": "fs.stream_handle",
 }
 """Where the names come from. They are imported when they are used: `fsspec` may import this package for nothing."""
 
@@ -99,6 +101,31 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
+
+
+_MOVED = {
+    "chunks": "commit.chunk_files",
+    "clock": "runtime.clock",
+    "cuts": "stream.cut",
+    "filesystem": "fs.filesystem",
+    "reader": "fs.read_file",
+    "retention": "stream.retention",
+    "tuning": "read.tuning",
+}
+"""Modules of release 0.1.0 that pickles (receipts, cuts, policies, filesystems) and entry points name."""
+
+
+class _Moved(ModuleType):
+    """An old module name: whatever is asked of it comes from the new one, which is imported then."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(importlib.import_module(f"{__name__}.{_MOVED[self.__name__.rpartition('.')[2]]}"), name)
+
+
+for _old in _MOVED:
+    sys.modules.setdefault(f"{__name__}.{_old}", _Moved(f"{__name__}.{_old}"))
 
 
 def __dir__() -> list[str]:
@@ -116,4 +143,4 @@ for _scheme, _class in (
     ("rolling+local", "RollingLocalFileSystem"),
     ("rolling+memory", "RollingMemoryFileSystem"),
 ):
-    register_implementation(_scheme, f"rollingfs.filesystem.{_class}")
+    register_implementation(_scheme, f"rollingfs.fs.filesystem.{_class}", clobber=True)

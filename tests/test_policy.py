@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollingfs.header import TAIL_BYTES_MAX
-from rollingfs.lines import format_policy, parse_policy
+from rollingfs.format.header import TAIL_BYTES_MAX
+from rollingfs.format.line_codec import format_policy, parse_policy
 from rollingfs.policy import INLINE_BYTES_MAX, MAX_AGE_S_MAX, RollingPolicy, parse_bytes, parse_seconds
 
 

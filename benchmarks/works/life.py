@@ -12,9 +12,10 @@ from benchmarks.content import check, content
 from benchmarks.fabricate import fabricate
 from benchmarks.stores import BUCKET, rolling, s3
 from benchmarks.work import Goal, Job, Work, figure
-from rollingfs import RollingPolicy, names
+from rollingfs import RollingPolicy
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.bridge import Bridge
+from rollingfs.format import names
+from rollingfs.runtime.bridge import Bridge
 
 LARGE_BYTES = 8 * 2**20
 SMALL_BYTES = 64 * 2**10

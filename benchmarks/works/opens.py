@@ -72,7 +72,7 @@ def import_ours(job: Job) -> None:
 
 
 def import_filesystem(job: Job) -> None:
-    _import(job, "fsspec", "rollingfs.filesystem")
+    _import(job, "fsspec", "rollingfs.fs.filesystem")
 
 
 def import_s3fs(job: Job) -> None:
@@ -120,7 +120,7 @@ WORKS = (
         "imports; 10,000 opens of a sealed segment",
         {
             "import rollingfs": import_ours,
-            "import rollingfs.filesystem": import_filesystem,
+            "import rollingfs.fs.filesystem": import_filesystem,
             "import s3fs": import_s3fs,
             "rollingfs opens": many_opens,
         },

@@ -7,7 +7,7 @@ from benchmarks.fabricate import fabricate, page_counts
 from benchmarks.stores import BUCKET, rolling, s3
 from benchmarks.work import Goal, Job, Work, figure, ratio
 from rollingfs import RollingPolicy
-from rollingfs.bridge import Bridge
+from rollingfs.runtime.bridge import Bridge
 
 SOURCE_BYTES = 10 * 2**20
 CHUNK_BYTES = 40

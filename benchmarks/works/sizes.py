@@ -13,7 +13,7 @@ from benchmarks.fabricate import chunk_data, fabricate
 from benchmarks.stores import BUCKET, rolling
 from benchmarks.work import Goal, Job, Medians, Work, figure
 from rollingfs import RollingPolicy
-from rollingfs.bridge import Bridge
+from rollingfs.runtime.bridge import Bridge
 
 COUNTS = (10, 1_000, 100_000, 1_000_000)
 COUNTS_QUICK = (10, 1_000, 5_000, 20_000)

@@ -251,7 +251,7 @@ def prepare_small(job: Job) -> Mapping[str, tuple[Sequence[float], int]]:
     """Half of the segments have a chunk and a line in the header, the others are in the header altogether."""
     import fsspec
 
-    from rollingfs.backend.local import LocalBackend
+    from rollingfs.backend.local.backend import LocalBackend
 
     # not flushed: a disk that flushes 5,000 files would be busy long after
     fs = fsspec.filesystem(

@@ -124,7 +124,7 @@ class Backend(abc.ABC):
 
     Every verb is a coroutine. Where `is_async` is false no verb ever suspends, so that a caller may drive it
     with ``send(None)`` and without an event loop, from any thread. A verb that waits there for another process gives up
-    with `LockedError` at `rollingfs.runtime.until_s`.
+    with `LockedError` at `rollingfs.runtime.concurrency.until_s`.
 
     Errors common to all verbs: `FileNotFoundError` for a missing file, `PermissionError` where the store
     refuses, otherwise an `OSError`. An `OSError` from a conditional verb says nothing about whether the

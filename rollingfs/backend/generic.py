@@ -13,9 +13,9 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
-from rollingfs import names
 from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Upload
 from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.format import names
 
 # what filesystems call the things that change with every content
 _STRONG_KEYS = ("ETag", "etag", "e_tag", "generation", "version_id", "versionId")

@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from rollingfs import names
 from rollingfs.backend.contract import ABSENT, Backend, Blob, Part
 from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.format import names
 
 
 @dataclass(frozen=True, slots=True)

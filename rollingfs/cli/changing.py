@@ -16,9 +16,9 @@ from rollingfs.cli.looking import PathOf, Paths
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.cli.text import count_text
 from rollingfs.errors import SegmentNotSealedError
-from rollingfs.filesystem import RollingFileSystem
-from rollingfs.intake import PIECE_BYTES, Intake
-from rollingfs.transitions import MISSING, Guard
+from rollingfs.format.transitions import MISSING, Guard
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.write.ingest import PIECE_BYTES, Intake
 
 commands = Commands()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rollingfs.cli.output import visible
 from rollingfs.cli.text import count_text, size_text
-from rollingfs.mapview import Class, Outline
+from rollingfs.fs.segment_map import Class, Outline
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.cli.text import date_text
-from rollingfs.handle import Segment
-from rollingfs.listing import Info
-from rollingfs.mapview import Garbage, outline
+from rollingfs.folders.listing import Info
+from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.segment_map import Garbage, outline
 
 commands = Commands()
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli.errors import ReaderGone
-from rollingfs.cuts import StreamCut
+from rollingfs.stream.cut import StreamCut
 
 WIDTH_PIPED = 1_000_000
 """Columns where nobody looks at a terminal: nothing is folded or cut off."""

@@ -14,7 +14,7 @@ from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.looking import PathOf, Paths
 from rollingfs.cli.session import Session
-from rollingfs.handle import Segment
+from rollingfs.fs.segment_handle import Segment
 
 commands = Commands()
 

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from rollingfs.cli.output import visible
 from rollingfs.cli.text import count_text, date_text, size_text
-from rollingfs.mapview import GONE, ROWS_MAX, TAIL, Class, Outline
+from rollingfs.fs.segment_map import GONE, ROWS_MAX, TAIL, Class, Outline
 
 STEPS = "▁▂▃▄▅▆▇█"
 """The larger a chunk, the higher."""

@@ -18,7 +18,7 @@ from rollingfs.errors import AppendInterrupted
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from rollingfs.filesystem import RollingFileSystem
+    from rollingfs.fs.filesystem import RollingFileSystem
 
 Advance = Callable[[int], None]
 """Tells a progress bar that so much more is done."""

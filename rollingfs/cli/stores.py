@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rollingfs.cli.errors import WrongUsage
 
 if TYPE_CHECKING:
-    from rollingfs.filesystem import RollingFileSystem
-    from rollingfs.store_options import Accepted
+    from rollingfs.fs.filesystem import RollingFileSystem
+    from rollingfs.fs.store_options import Accepted
 
 ENVIRONMENT = "ROLLINGFS_OPTION_"
 """``ROLLINGFS_OPTION_MAX_BYTES=1MiB`` is ``--option max_bytes=1MiB``; two underscores stand for a dot."""
@@ -144,9 +144,9 @@ class Stores:
         """
         from fsspec.registry import known_implementations, registry
 
-        from rollingfs.filesystem import RollingFileSystem
-        from rollingfs.options import S3_PROTOCOLS, require_s3fs
-        from rollingfs.store_options import accepted_by, listed, meant
+        from rollingfs.fs.filesystem import RollingFileSystem
+        from rollingfs.fs.options import S3_PROTOCOLS, require_s3fs
+        from rollingfs.fs.store_options import accepted_by, listed, meant
 
         known = {*known_implementations, *registry}
         if protocol not in known:
@@ -186,7 +186,7 @@ class Stores:
 
     def _is_for(self, one: Given, accepted: Accepted) -> bool:
         """Whether an option that names nobody, and is not rolling's, is the store's."""
-        from rollingfs.store_options import near, unknown
+        from rollingfs.fs.store_options import near, unknown
 
         name = one.names[0]
         if not one.is_ambient and accepted.knows(name, OWN):

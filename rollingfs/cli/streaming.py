@@ -15,8 +15,8 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
-from rollingfs.cuts import StreamCut
-from rollingfs.retention import EVERY_DEFAULT, RetentionPolicy
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.retention import EVERY_DEFAULT, RetentionPolicy
 
 commands = Commands()
 

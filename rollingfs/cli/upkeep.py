@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rollingfs import names
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
@@ -16,13 +15,14 @@ from rollingfs.cli.looking import Paths
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.cli.text import count_text
 from rollingfs.errors import CorruptHeaderError
+from rollingfs.folders.collect_tree import CollectedTree
+from rollingfs.format import names
 from rollingfs.maintenance import Collected
-from rollingfs.maintenance.tree import CollectedTree
 from rollingfs.maintenance.verify import Verified, damaged
 from rollingfs.policy import parse_seconds
 
 if TYPE_CHECKING:
-    from rollingfs.filesystem import RollingFileSystem
+    from rollingfs.fs.filesystem import RollingFileSystem
 
 commands = Commands()
 

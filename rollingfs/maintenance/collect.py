@@ -14,20 +14,21 @@ import uuid
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from rollingfs import names, transitions
-from rollingfs.attempt import Attempt
 from rollingfs.backend.contract import FileInfo, PendingUpload
-from rollingfs.commit import Committer
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.commit.loop import Committer
+from rollingfs.commit.recovery import Merges
+from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.errors import ConflictError
-from rollingfs.header import GRACE_S, Drop, Header, Phase
-from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, delete_shadowed, is_shadowed, names_file
+from rollingfs.format import names, transitions
+from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.maintenance.plain import PlainCopies
 from rollingfs.maintenance.survey import Survey, Surveyor
-from rollingfs.merges import Merges
-from rollingfs.pages import PageGoneError
-from rollingfs.runtime import backoff_s
+from rollingfs.read.snapshot import Lookup
+from rollingfs.runtime.concurrency import backoff_s
 
 logger = logging.getLogger("rollingfs")
 

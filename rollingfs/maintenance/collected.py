@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rollingfs import names
 from rollingfs.backend.contract import FileInfo, PendingUpload
+from rollingfs.format import names
 
 CHUNK = "unreferenced chunk"
 STAGED = "staged chunk that nobody committed"

@@ -14,23 +14,23 @@ from functools import partial
 
 import google_crc32c
 
-from rollingfs import layout, names, transitions
-from rollingfs.attempt import Attempt
 from rollingfs.backend.contract import Part
-from rollingfs.checksum import combined
-from rollingfs.chunks import Stored
-from rollingfs.clock import Moment
-from rollingfs.commit import Committer
-from rollingfs.drops import merge_drops
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.loop import Committer
+from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
-from rollingfs.fetch import Fetcher
-from rollingfs.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase
-from rollingfs.headers import Loaded
-from rollingfs.lookup import Lookup, View
+from rollingfs.format import names, placement, transitions
+from rollingfs.format.crc import combined
+from rollingfs.format.drops import merge_drops
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase
 from rollingfs.maintenance.runs import PARTS_MAX, plan, size_of
 from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.piece_checks import PieceChecks
-from rollingfs.uploads import Uploads
+from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import Lookup, View
+from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
 
@@ -163,7 +163,7 @@ class Consolidator:
         bytes_max = max(BATCH_BYTES, 2 * header.policy.max_bytes)
         found: list[Chunk] = []
         size = 0
-        for entry in layout.overlapping(header.entries, start, header.tail_start):
+        for entry in placement.overlapping(header.entries, start, header.tail_start):
             if size >= bytes_max or len(found) >= 2 * PARTS_MAX:
                 return found, False
             chunks = await self.committer.pages.unfold(path, [entry])
@@ -221,7 +221,7 @@ class Consolidator:
         header = (await self.committer.headers.load(path)).header
         if header is None or header.segment != segment or header.start > run[0].start:
             return False
-        entries = layout.overlapping(header.entries, run[0].start, run[-1].end)
+        entries = placement.overlapping(header.entries, run[0].start, run[-1].end)
         files = {chunk.file for chunk in await self.committer.pages.unfold(path, entries)}
         return all(chunk.file in files for chunk in run)
 
@@ -303,7 +303,7 @@ class Consolidator:
     ) -> tuple[tuple[Entry, ...], list[Chunk], list[Page]]:
         """The entries with all runs swapped that are still there, the chunks that go, and the pages."""
         first, last = min(swap.run[0].start for swap in swaps), max(swap.run[-1].end for swap in swaps)
-        old = layout.overlapping(header.entries, first, min(last, header.tail_start))
+        old = placement.overlapping(header.entries, first, min(last, header.tail_start))
         chunks = [c for c in await self.committer.pages.unfold(path, old) if c.end > header.start]
         index = {chunk.end: position for position, chunk in enumerate(chunks)}
         gone: list[Chunk] = []
@@ -340,7 +340,7 @@ class Consolidator:
         if len(own) <= DROP_LINES_MAX:
             return drops + [replace(model, file=chunk.file) for chunk in own]
         for first in range(0, len(own), LARGE_PAGE_CHUNKS):
-            listed = layout.place(own[first : first + LARGE_PAGE_CHUNKS], 0)
+            listed = placement.place(own[first : first + LARGE_PAGE_CHUNKS], 0)
             if listed not in attempt.pages:
                 attempt.pages[listed] = await self.committer.pages.write(path, _as_chunks(listed))
             page = attempt.pages[listed]
@@ -349,7 +349,7 @@ class Consolidator:
 
 
 def _clipped(chunk: Chunk, start: int) -> Chunk:
-    part = layout.clip(chunk, start, chunk.end)
+    part = placement.clip(chunk, start, chunk.end)
     assert isinstance(part, Chunk)
     return part
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rollingfs.header import Chunk
+from rollingfs.format.header import Chunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ import contextlib
 import logging
 from dataclasses import dataclass, replace
 
-from rollingfs import layout, names, transitions
-from rollingfs.attempt import Attempt
 from rollingfs.backend.contract import ABSENT, FileInfo, Part
-from rollingfs.commit import Committer
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.loop import Committer
+from rollingfs.commit.shadowing import delete_shadowed, let_pass, names_file, shadow
 from rollingfs.errors import (
     ConflictError,
     CorruptChunkError,
@@ -23,15 +24,15 @@ from rollingfs.errors import (
     SegmentTruncatedError,
     UnsafeBackendError,
 )
-from rollingfs.fetch import Fetcher
-from rollingfs.header import Adopted, Chunk, Header, Phase, PlainCopy
-from rollingfs.headers import Loaded
-from rollingfs.lookup import View, delete_shadowed, let_pass, names_file, shadow
+from rollingfs.format import names, placement, transitions
+from rollingfs.format.header import Adopted, Chunk, Header, Phase, PlainCopy
 from rollingfs.maintenance.pieces import Piece, plan_pieces
 from rollingfs.maintenance.plain_files import READ_BYTES_MAX, Judged, PlainFiles
 from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.piece_checks import PieceChecks
-from rollingfs.runtime import backoff_s
+from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import View
+from rollingfs.runtime.concurrency import backoff_s
 
 logger = logging.getLogger("rollingfs")
 
@@ -309,7 +310,7 @@ class PlainCopies:
         if not self.backend.can_join:
             return [Piece(header.start, header.length)]
         chunks = await self.committer.pages.unfold(path, header.entries)
-        retained = [layout.clip(chunk, header.start, chunk.end) for chunk in chunks if chunk.end > header.start]
+        retained = [placement.clip(chunk, header.start, chunk.end) for chunk in chunks if chunk.end > header.start]
         kept = [chunk for chunk in retained if isinstance(chunk, Chunk)]
         return plan_pieces(kept, header.start, header.length, self.backend.join_part_bytes_min)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from rollingfs import names
 from rollingfs.backend.contract import FileInfo, PendingUpload
 from rollingfs.backend.probe import probe_over
-from rollingfs.commit import Committer
+from rollingfs.commit.loop import Committer
+from rollingfs.commit.shadowing import names_file, shadow
 from rollingfs.errors import CorruptChunkError, SegmentTruncatedError
-from rollingfs.fetch import Fetcher
-from rollingfs.header import Adopted, Header
-from rollingfs.lookup import View, names_file, shadow
+from rollingfs.format import names
+from rollingfs.format.header import Adopted, Header
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import View
 
 logger = logging.getLogger("rollingfs")
 

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 
-from rollingfs import layout, names
-from rollingfs.header import Drop, Header, Page
-from rollingfs.pages import CHUNKS_CACHED_MAX, PAGE_READS_MAX, Pages
+from rollingfs.commit.index_pages import CHUNKS_CACHED_MAX, PAGE_READS_MAX, Pages
+from rollingfs.format import names, placement
+from rollingfs.format.header import Drop, Header, Page
 
 FILES_KNOWN_MAX = CHUNKS_CACHED_MAX
 """When more files than these are known, all are forgotten."""
@@ -66,7 +66,7 @@ class References:
             return known
         home = names.segment_of_folder(names.parent(file))
         listed: defaultdict[str, set[str]] = defaultdict(set)
-        for chunk in layout.overlapping(await self.pages.raw(file, page), first, last):
+        for chunk in placement.overlapping(await self.pages.raw(file, page), first, last):
             path = names.resolve(home, chunk.file)
             listed[names.parent(path)].add(path)
         found = {folder: frozenset(paths) for folder, paths in listed.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rollingfs.header import Chunk
+from rollingfs.format.header import Chunk
 
 PARTS_MAX = 10_000
 """Of one object, on S3."""

@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rollingfs import names
 from rollingfs.backend.contract import Backend, FileInfo, PendingUpload
-from rollingfs.header import Drop, Header, Phase
-from rollingfs.headers import Headers, Loaded
+from rollingfs.commit.header_cache import Headers, Loaded
+from rollingfs.commit.index_pages import Pages
+from rollingfs.format import names
+from rollingfs.format.header import Drop, Header, Phase
+from rollingfs.format.pin_codec import Pin, parse_pin
 from rollingfs.maintenance.collected import Garbage, is_old
 from rollingfs.maintenance.references import References
-from rollingfs.pages import Pages
-from rollingfs.pins import Pin, parse_pin
 
 logger = logging.getLogger("rollingfs")
 

@@ -8,12 +8,12 @@ from functools import partial
 
 import google_crc32c
 
-from rollingfs import names
-from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.header import Chunk, Entry, Header
-from rollingfs.lookup import View
+from rollingfs.format import names
+from rollingfs.format.header import Chunk, Entry, Header
 from rollingfs.maintenance.steps import Progress, Steps
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import View
 
 READ_BYTES_MAX = 4 * 1024 * 1024
 LOOKS_MAX = 16
@@ -53,8 +53,8 @@ class Verified:
 class Verifier:
     """Reads segments to see whether they are whole."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, fetcher: Fetcher) -> None:
+        self.fetcher = fetcher
 
     async def verify(self, path: str, *, progress: Progress | None = None) -> list[Verified]:
         """One row for each chunk, in order; an index page that cannot be read is one row for all its chunks.
@@ -73,12 +73,12 @@ class Verifier:
         CorruptHeaderError
             The header is damaged.
         """
-        view = await self.client.lookup.view(path, fresh=True)
+        view = await self.fetcher.lookup.view(path, fresh=True)
         known: dict[str, Verified] = {}
         steps = Steps(view.size, progress)
         for _ in range(LOOKS_MAX):
             rows = await self._look(view, known, steps)
-            again = await self.client.lookup.view(path, fresh=True)
+            again = await self.fetcher.lookup.view(path, fresh=True)
             if all(row.ok for row in rows) or _version(again) == _version(view):
                 break
             view = again  # what seems damaged may have been replaced or truncated meanwhile
@@ -94,13 +94,13 @@ class Verifier:
         chunks: list[Chunk] = []
         for entry in header.entries:
             try:
-                found = await self.client.pages.unfold(view.path, [entry])
+                found = await self.fetcher.pages.unfold(view.path, [entry])
             except (FileNotFoundError, CorruptHeaderError) as error:
                 rows.append(_damaged_page(view.path, header, entry, error))
                 continue
             chunks += [chunk for chunk in found if chunk.end > header.start]
         calls = [partial(self._check, view.path, chunk, known, steps) for chunk in chunks]
-        rows += await self.client.runtime.gather(calls, self.client.backend.requests_max)
+        rows += await self.fetcher.runtime.gather(calls, self.fetcher.backend.requests_max)
         return sorted(rows, key=lambda row: row.start)
 
     async def _check(self, path: str, chunk: Chunk, known: dict[str, Verified], steps: Steps) -> Verified:
@@ -117,7 +117,7 @@ class Verifier:
         try:
             while size <= chunk.size:
                 end = min(size + READ_BYTES_MAX, chunk.size + 1)
-                data = await self.client.backend.read_range(file, size, end)
+                data = await self.fetcher.backend.read_range(file, size, end)
                 crc = google_crc32c.extend(crc, data)
                 size += len(data)
                 steps.add(len(data))

@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 from fsspec.utils import glob_translate
 
+from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
-from rollingfs.maintenance.tree import TreeCollector
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Row, Settings, maintain_one
 

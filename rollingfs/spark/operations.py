@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rollingfs.filesystem import RollingFileSystem
-from rollingfs.handle import Segment
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.verify import damaged

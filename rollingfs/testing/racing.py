@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from fsspec.asyn import sync
 
-from rollingfs import names
 from rollingfs.backend.contract import Backend
 from rollingfs.errors import ConflictError
-from rollingfs.runtime import drive
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import drive
 
 T = TypeVar("T")
 

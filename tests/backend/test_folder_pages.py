@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollingfs import names
 from rollingfs.backend.contract import Backend, Page
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
-from rollingfs.listing import Listings
-from rollingfs.runtime import drive
-from tests.hooks import private_memory
+from rollingfs.folders.listing import Listings
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import drive
+from tests.support.hooks import private_memory
 
 FOLDER = "/folder"
 ALIVE = ("plain", "live", "replaced")

@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from rollingfs import names
-from rollingfs.backend import disk, local, record_lock
 from rollingfs.backend.contract import Backend, Part
-from rollingfs.backend.local import LocalBackend
+from rollingfs.backend.local import backend as local
+from rollingfs.backend.local import disk, record_lock
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.format import names
 from rollingfs.testing import BackendContract, Factory, run
-from tests.servers import require
+from tests.support.servers import require
 
 KILLS = 4
 ACKNOWLEDGED_BEFORE_KILL = 20
@@ -162,7 +163,7 @@ def test_the_module_imports_and_reads_where_there_is_no_fcntl(tmp_path: Path) ->
     (tmp_path / "plain").write_bytes(b"bytes")
     code = (
         "import sys; sys.modules['fcntl'] = None\n"
-        "from rollingfs.backend.local import LocalBackend\n"
+        "from rollingfs.backend.local.backend import LocalBackend\n"
         "from rollingfs.testing import run\n"
         "backend = LocalBackend()\n"
         "assert not backend.can_write\n"

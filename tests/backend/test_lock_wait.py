@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem, names
-from rollingfs.backend import record_lock
-from rollingfs.backend.local import LocalBackend
+from rollingfs import RollingFileSystem
+from rollingfs.backend.local import record_lock
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, LockedError
-from rollingfs.runtime import SyncRuntime, drive
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import SyncRuntime, drive
 
 WAIT_S = 60
 TIMEOUT_S = 0.5

@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
-from rollingfs.backend.local import LocalBackend
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.probe import Abilities, probe
 from rollingfs.backend.wrapper import BackendWrapper

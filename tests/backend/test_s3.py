@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("s3fs")
 
@@ -22,14 +22,16 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
-from rollingfs.backend import s3 as s3_module
-from rollingfs.backend import s3_client, s3_deletes, s3_upload
 from rollingfs.backend.contract import Part
-from rollingfs.backend.s3 import S3Backend
-from rollingfs.backend.s3_client import S3Client
+from rollingfs.backend.s3 import backend as s3_module
+from rollingfs.backend.s3 import client as s3_client
+from rollingfs.backend.s3 import deletes
+from rollingfs.backend.s3 import upload as s3_upload
+from rollingfs.backend.s3.backend import S3Backend
+from rollingfs.backend.s3.client import S3Client
 from rollingfs.errors import ConflictError, UnsafeBackendError
-from tests.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
-from tests.servers import count_requests, new_bucket, shared_backend
+from tests.support.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
+from tests.support.servers import count_requests, new_bucket, shared_backend
 
 T = TypeVar("T")
 MIB = 2**20
@@ -541,7 +543,7 @@ def test_a_copy_of_another_content_is_a_conflict(minio: dict[str, Any]) -> None:
 def test_deletes_are_grouped_by_bucket_and_size(
     backend: S3Backend, bucket: str, s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_deletes, "DELETE_KEYS_MAX", 2)
+    monkeypatch.setattr(deletes, "DELETE_KEYS_MAX", 2)
     other = new_bucket(s3_options)
     paths = [f"{bucket}/{index}" for index in range(5)] + [f"{other}/0"]
     for path in paths:

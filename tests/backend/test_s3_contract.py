@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("s3fs")
 
 from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.s3 import S3Backend
+from rollingfs.backend.s3.backend import S3Backend
 from rollingfs.testing import BackendContract, Factory
-from tests.servers import new_bucket, shared_backend
+from tests.support.servers import new_bucket, shared_backend
 
 
 def make_backend(options: dict[str, Any]) -> S3Backend:

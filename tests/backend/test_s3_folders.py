@@ -9,16 +9,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("s3fs")
 
 import fsspec
 
 from rollingfs import RollingPolicy
-from rollingfs.backend import s3_folders
-from tests.proxy import Proxy, proxy_to
-from tests.servers import count_requests, new_bucket
+from rollingfs.backend.s3 import folders
+from tests.support.proxy import Proxy, proxy_to
+from tests.support.servers import count_requests, new_bucket
 
 HUGE_FILES = 2_200
 CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
@@ -84,7 +84,7 @@ def _put_files(plain: Any, folder: str, count: int) -> None:
 @pytest.mark.parametrize("ask", ASK, ids=["isdir", "exists", "info"])
 @pytest.mark.parametrize("content", ["files", "segments", "folders"])
 def test_whether_a_folder_is_there_takes_one_listing_of_a_few_keys(fs, plain, folder, proxy, content, ask):
-    count = s3_folders.FIRST_PAGE_KEYS_MAX + 4
+    count = folders.FIRST_PAGE_KEYS_MAX + 4
     if content == "files":
         _put_files(plain, folder, count)
     elif content == "folders":
@@ -94,7 +94,7 @@ def test_whether_a_folder_is_there_takes_one_listing_of_a_few_keys(fs, plain, fo
             plain.create(f"{folder}/{number}", policy=CHUNKS)
             plain.append(f"{folder}/{number}", b"data")
     assert ask(fs, folder)
-    assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX] * (2 if content == "folders" else 1)
+    assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX] * (2 if content == "folders" else 1)
     others = [seen for seen in proxy.seen if "list-type" not in seen.path]
     assert len(others) <= 4, "twice the header and once the file of that name, and at most one header within"
 
@@ -104,22 +104,22 @@ def test_a_segment_with_many_chunks_is_one_entry_of_its_folder(fs, plain, folder
     plain.append(f"{folder}/log", b"0123456789" * 30)
     assert len(plain._backend.fs.find(f"{folder}/log$chunks")) == 30
     assert fs.isdir(folder)
-    assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX]
+    assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX]
 
 
 def test_what_no_segment_lives_by_makes_no_folder(fs, plain, folder, proxy):
-    count = s3_folders.FIRST_PAGE_KEYS_MAX + 4
+    count = folders.FIRST_PAGE_KEYS_MAX + 4
     plain._backend.fs.pipe({f"{folder}/log{number}$chunks/{number:020d}-0": b"x" for number in range(count)})
     assert (fs.isdir(folder), fs.exists(folder)) == (False, False)
     with pytest.raises(FileNotFoundError):
         fs.info(folder)
-    assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX, 1000] * 3
+    assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX, 1000] * 3
     plain.create(f"{folder}/zz")
     assert (fs.isdir(folder), fs.exists(folder), fs.info(folder)["type"]) == (True, True, "directory")
 
 
 def test_segments_behind_many_deleted_ones_make_a_folder(fs, plain, folder, proxy, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(s3_folders, "FIRST_PAGE_KEYS_MAX", 2)
+    monkeypatch.setattr(folders, "FIRST_PAGE_KEYS_MAX", 2)
     for number in range(4):
         plain.create(f"{folder}/{number}")
     for number in range(3):
@@ -135,7 +135,7 @@ def test_nothing_and_a_file_are_no_folders(fs, plain, folder, proxy):
     for path in (f"{folder}/absent", f"{folder}/fil"):
         proxy.seen.clear()
         assert not fs.exists(path)
-        assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX]
+        assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX]
     assert not fs.isdir(f"{folder}/file")
     assert not fs.isdir(f"{folder}-absent-bucket/folder")
 
@@ -147,7 +147,7 @@ def test_a_folder_that_is_but_a_marker_is_there(fs, plain, folder):
 
 @pytest.mark.parametrize("keys_max", [1, 2, 3, 1000])
 def test_pages_together_are_the_listing(plain, folder, keys_max, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(s3_folders, "FIRST_PAGE_KEYS_MAX", keys_max)
+    monkeypatch.setattr(folders, "FIRST_PAGE_KEYS_MAX", keys_max)
     backend, run = plain._backend, plain._bridge.run
     plain._backend.fs.pipe({f"{folder}/{name}": b"x" for name in ("a", "a/b", "a$b", "a-b/c", "ä", "z")})
     entries, place = [], None
@@ -180,5 +180,5 @@ def test_a_folder_of_thousands_is_looked_at_as_one_of_ten(minio: dict[str, Any])
         for ask in ASK:
             proxy.seen.clear()
             assert ask(_connect(minio, proxy.url), folder)
-            assert _listings(proxy) == [s3_folders.FIRST_PAGE_KEYS_MAX]
+            assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX]
             assert len(proxy.seen) <= 5

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import new_bucket, require_module
+from tests.support.servers import new_bucket, require_module
 
 require_module("s3fs")
 
@@ -18,9 +18,9 @@ from aiobotocore.awsrequest import AioAWSResponse
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from rollingfs.backend.s3 import S3Backend
-from rollingfs.backend.s3_receive import STRAIGHT_BYTES_MIN
-from tests.proxy import CUT, Proxy, proxy_to
+from rollingfs.backend.s3.backend import S3Backend
+from rollingfs.backend.s3.receive import STRAIGHT_BYTES_MIN
+from tests.support.proxy import CUT, Proxy, proxy_to
 
 DATA = os.urandom(3 * STRAIGHT_BYTES_MIN)
 

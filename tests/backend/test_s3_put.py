@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers import new_bucket, require_module
+from tests.support.servers import new_bucket, require_module
 
 require_module("s3fs")
 
@@ -19,11 +19,11 @@ from botocore.credentials import Credentials
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from rollingfs.backend import s3_template
-from rollingfs.backend.s3 import S3Backend
-from rollingfs.backend.s3_receive import host_of
+from rollingfs.backend.s3 import template as s3_template
+from rollingfs.backend.s3.backend import S3Backend
+from rollingfs.backend.s3.receive import host_of
 from rollingfs.errors import ConflictError
-from tests.proxy import proxy_to
+from tests.support.proxy import proxy_to
 
 KEYS = [
     "a b/c$header",

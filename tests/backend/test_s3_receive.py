@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("s3fs")
 
@@ -18,10 +18,10 @@ from aiobotocore.httpsession import AIOHTTPSession
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from rollingfs.backend import s3_client
-from rollingfs.backend.s3 import S3Backend
-from tests.proxy import CUT, DROP_BEFORE, HOLD, Proxy, proxy_to
-from tests.servers import new_bucket
+from rollingfs.backend.s3 import client
+from rollingfs.backend.s3.backend import S3Backend
+from tests.support.proxy import CUT, DROP_BEFORE, HOLD, Proxy, proxy_to
+from tests.support.servers import new_bucket
 
 MIB = 2**20
 DATA = os.urandom(3 * MIB)
@@ -81,7 +81,7 @@ def test_what_is_not_there_is_said_by_botocore(backend, path):
 
 @pytest.mark.parametrize("fault", [CUT, DROP_BEFORE, (503, "SlowDown"), HOLD])
 def test_an_answer_that_fails_is_asked_for_again(backend, proxy, path, fault, monkeypatch):
-    monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.001)
+    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
     proxy.fail(fault, method="GET")
     assert read(backend, path, 0, 2 * MIB) == DATA[: 2 * MIB]
     assert len(proxy.of("GET")) >= 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("s3fs")
 
@@ -20,11 +20,11 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from rollingfs import RollingPolicy
-from rollingfs.backend import s3_client
-from rollingfs.backend.s3 import S3Backend
-from tests.certificates import make_certificate
-from tests.proxy import Proxy, proxy_to
-from tests.servers import new_bucket
+from rollingfs.backend.s3 import client as s3_client
+from rollingfs.backend.s3.backend import S3Backend
+from tests.support.certificates import make_certificate
+from tests.support.proxy import Proxy, proxy_to
+from tests.support.servers import new_bucket
 
 MIB = 2**20
 DATA = os.urandom(13 * MIB)

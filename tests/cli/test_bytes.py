@@ -19,8 +19,8 @@ import pytest
 from rollingfs.cli import output
 from rollingfs.cli.errors import ReaderGone
 from rollingfs.cli.reading import PEEK_BYTES
-from tests.cli.support import COMMAND, EXPECT_S_MAX, Run, done, environment
-from tests.servers import new_bucket
+from tests.support.cli import COMMAND, EXPECT_S_MAX, Run, done, environment
+from tests.support.servers import new_bucket
 
 RANDOM = random.Random(6).randbytes(300_000)
 

@@ -14,7 +14,7 @@ import pytest
 from rollingfs import StreamCut, cli
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.stores import nest, parse_options, split
-from tests.cli.support import COMMAND, Run, done, environment
+from tests.support.cli import COMMAND, Run, done, environment
 
 SMALL = ("--option", "max_bytes=1000", "--option", "inline_bytes=100")
 
@@ -416,7 +416,7 @@ def test_the_shell_completes_commands():
 
 
 def test_the_library_imports_nothing_of_the_command_line():
-    script = "import sys, rollingfs.filesystem, rollingfs.cli; print(sorted({'typer', 'rich'} & set(sys.modules)))"
+    script = "import sys, rollingfs.fs.filesystem, rollingfs.cli; print(sorted({'typer', 'rich'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, check=True)
     assert found.stdout == b"[]\n"
 

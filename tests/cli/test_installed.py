@@ -9,8 +9,8 @@ import sysconfig
 
 import pytest
 
-from tests.cli.support import done
-from tests.servers import require
+from tests.support.cli import done
+from tests.support.servers import require
 
 RUN_S_MAX = 120
 

@@ -7,8 +7,8 @@ import pytest
 
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.stores import Stores, parse_options
-from tests.cli.support import Run, done
-from tests.servers import new_bucket, require_module
+from tests.support.cli import Run, done
+from tests.support.servers import new_bucket, require_module
 
 
 def opened(protocol: str, *texts: str, **environment: str):

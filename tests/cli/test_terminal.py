@@ -5,7 +5,7 @@ from __future__ import annotations
 import fsspec
 import pytest
 
-from tests.cli.support import terminal
+from tests.support.cli import terminal
 
 pytest.importorskip("pty", reason="terminals are for Unix")
 

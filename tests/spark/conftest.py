@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.local import LocalBackend
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
-from tests.servers import new_bucket, require, shared_backend
-from tests.spark import world
+from tests.support import spark as world
+from tests.support.servers import new_bucket, require, shared_backend
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from rollingfs.spark import configure, jar
 from rollingfs.spark.configure import S3A_SETS, s3a_options
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("pyspark")
 

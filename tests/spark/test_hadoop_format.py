@@ -9,15 +9,15 @@ import google_crc32c
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from rollingfs.backend.local import LocalBackend
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
-from rollingfs.codec import format_header
-from rollingfs.header import Header
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import Header
 from rollingfs.policy import RollingPolicy
-from rollingfs.runtime import drive
-from tests import strategies
-from tests.spark import world
-from tests.test_header_fixtures import FLAWED, FOLDER
+from rollingfs.runtime.concurrency import drive
+from tests.format.test_header_fixtures import FLAWED, FOLDER
+from tests.support import spark as world
+from tests.support import strategies
 
 HEADERS_TRIED = 300
 

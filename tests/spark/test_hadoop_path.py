@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rollingfs.policy import RollingPolicy
-from tests.servers import require_module
-from tests.spark.world import Place
+from tests.support.servers import require_module
+from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -259,7 +259,7 @@ def test_names_that_are_reserved_do_not_exist_and_cannot_be_made(place):
 
 def test_doctor_finds_nothing_missing_here_and_names_a_class_that_is(spark, monkeypatch):
     from rollingfs.spark import doctor, jar
-    from tests.spark.world import wants_s3a
+    from tests.support.spark import wants_s3a
 
     assert [found for found in doctor(spark) if wants_s3a() or "S3 connector" not in found] == []
     monkeypatch.setattr(jar, "FILE_SYSTEM", "rollingfs.hadoop.Missing")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs import names, transitions
+from rollingfs.format import names, transitions
 from rollingfs.policy import RollingPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

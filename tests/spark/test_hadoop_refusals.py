@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.world import Place
+from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem
-from tests.servers import new_bucket, require, require_module
-from tests.spark import world
+from tests.support import spark as world
+from tests.support.servers import new_bucket, require, require_module
 
 require_module("pyarrow")
 require_module("pyspark")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rollingfs.policy import RollingPolicy
-from tests.servers import require_module
-from tests.spark.world import Place
+from tests.support.servers import require_module
+from tests.support.spark import Place
 
 require_module("pyarrow")
 require_module("pyspark")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import require_module
-from tests.spark import world
+from tests.support import spark as world
+from tests.support.servers import require_module
 
 require_module("pyspark")
 

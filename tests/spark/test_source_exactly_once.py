@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from tests.servers import new_bucket, require_module
-from tests.spark import world
+from tests.support import spark as world
+from tests.support.servers import new_bucket, require_module
 
 require_module("pyarrow")
 require_module("pyspark")

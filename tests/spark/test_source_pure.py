@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("pyarrow")
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from rollingfs.policy import RollingPolicy
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("pyarrow")
 require_module("pyspark")
 
 from tests.spark.test_source_batch import load, options_of, rows, url
-from tests.spark.world import Place
+from tests.support.spark import Place
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("pyarrow")
 require_module("pyspark")

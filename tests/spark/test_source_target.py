@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import FencedError, RollingFileSystem, SegmentSealedError
-from tests.servers import require_module
+from tests.support.servers import require_module
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -21,7 +21,7 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rollingfs.errors import AppendOutcomeUnknown, CorruptHeaderError
-from rollingfs.header import ATTRS_MAX
+from rollingfs.format.header import ATTRS_MAX
 from rollingfs.spark.source import commits
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.sink import RollingStreamWriter
@@ -145,7 +145,7 @@ def test_a_target_that_somebody_holds_or_that_is_damaged_or_has_no_name_is_refus
 
 
 def test_credentials_that_are_refused_are_seen_before_a_task_begins(tmp_path, monkeypatch):
-    from rollingfs.backend.local import LocalBackend
+    from rollingfs.backend.local.backend import LocalBackend
 
     async def refuse(self: Any, path: str) -> Any:
         raise PermissionError(13, "Forbidden", path)

@@ -12,17 +12,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from rollingfs import names, transitions
-from rollingfs.chunks import Staged
+from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import BadOffsetError
-from rollingfs.filesystem import RollingFileSystem
-from rollingfs.header import Header, Phase
-from rollingfs.lookup import View
+from rollingfs.format import names, transitions
+from rollingfs.format.header import Header, Phase
+from rollingfs.format.transitions import Guard
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.read.snapshot import View
 from rollingfs.spark.source import ipc, jsonlines, parquet, places, rows, text
 from rollingfs.spark.source.footer import MalformedFooterError, Part
 from rollingfs.spark.source.opened import Opened
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
-from rollingfs.transitions import Guard
 
 logger = logging.getLogger("pyspark_rollingfs")
 """Not below ``rollingfs``, which prints nothing by itself: Spark's users look for such lines in its logs."""

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from rollingfs.errors import SegmentTruncatedError
-from rollingfs.filesystem import RollingFileSystem
-from rollingfs.lookup import View
-from rollingfs.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.reader import ReadFile
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.fs.read_file import ReadFile
+from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
+from rollingfs.read.snapshot import View
 from rollingfs.spark.source import places
 from rollingfs.spark.source.partitions import Extent
 

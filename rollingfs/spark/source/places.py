@@ -14,12 +14,12 @@ from typing import Any
 import fsspec
 from fsspec.utils import glob_translate
 
-from rollingfs import names
 from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.filesystem import RollingFileSystem
-from rollingfs.listing import Listings
-from rollingfs.lookup import View
+from rollingfs.folders.listing import Listings
+from rollingfs.format import names
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.read.snapshot import View
 from rollingfs.spark.source.options import Options
 
 PLAIN = "plain "

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
-from rollingfs.filesystem import RollingFileSystem
-from rollingfs.lookup import View, modified_ms
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.read.snapshot import View
 from rollingfs.spark.source import ipc, jsonlines, parquet, partitions, places, records, rows, text
 from rollingfs.spark.source.opened import Opened, ahead, is_remote
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options

@@ -15,9 +15,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, SegmentSealedError
+from rollingfs.format.transitions import check_attrs
 from rollingfs.spark.source.commits import QUERY_ID, Parts, Receipt, received
 from rollingfs.spark.source.options import Options
-from rollingfs.transitions import check_attrs
 
 if TYPE_CHECKING:
     import pyarrow as pa

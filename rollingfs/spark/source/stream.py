@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
-from rollingfs.lookup import View
+from rollingfs.read.snapshot import View
 from rollingfs.spark.source import ipc, partitions, places, progress, records
 from rollingfs.spark.source.opened import Opened
 from rollingfs.spark.source.options import ARROW, JSON, LATEST, TEXT, Options

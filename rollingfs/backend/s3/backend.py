@@ -1,0 +1,407 @@
+"""Object stores that speak S3, through s3fs: every verb is as few requests as it can be.
+
+The token of an object is its ETag, quotes included, as PutObject, GetObject and listings give it.
+How requests are sent, and which may be sent twice, is said in `rollingfs.backend.s3.client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from io import BytesIO
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from s3fs import S3FileSystem
+
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Page, Part, PendingUpload, Upload
+from rollingfs.backend.s3.client import S3Client, date_of
+from rollingfs.backend.s3.deletes import delete_objects
+from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
+from rollingfs.backend.s3.folders import S3Folders
+from rollingfs.backend.s3.receive import STRAIGHT_BYTES_MIN
+from rollingfs.backend.s3.upload import (
+    COPY_PART_BYTES_MAX,
+    JOIN_PART_BYTES_MIN,
+    PARTS_MAX,
+    UPLOAD_PART_BYTES,
+    Multipart,
+    S3Upload,
+    abort_after,
+    join,
+    pending,
+    put_over,
+)
+from rollingfs.errors import ConflictError
+
+COPY_OBJECT_BYTES_MAX = 5 * 2**30
+"""The largest object that one CopyObject copies."""
+PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
+"""The largest new file that is written by one PutObject."""
+CONFLICT_STATUSES = frozenset({409, 412})
+
+
+class S3Backend(Backend):
+    """Files on an object store.
+
+    Parameters
+    ----------
+    fs : s3fs.S3FileSystem
+        Its class and storage options (credentials, endpoint, encryption, ACL, requester pays, ...) are used, in a
+        private clone: the instance itself is never changed, and no connection is made before the first verb.
+    max_concurrency : int, optional
+        How many requests may be under way at once for one purpose; by default 32, or as many as there are connections.
+
+    Raises
+    ------
+    ValueError
+        The filesystem is given fewer connections than that.
+    """
+
+    is_async = True
+    can_copy = True
+    can_join = True
+    can_delete_if = True
+    can_list_uploads = True
+    has_folders = False
+    join_part_bytes_min = JOIN_PART_BYTES_MIN
+    date_step_s = 1.0  # an ETag is a hash of the bytes, and dates are whole seconds
+
+    def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None) -> None:
+        self._client = S3Client(fs, max_concurrency)
+        self._folders = S3Folders(self._client)
+        self.requests_max = self._client.requests_max
+
+    @property
+    def fs(self) -> S3FileSystem:
+        """The private clone through which requests go."""
+        return self._client.fs
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop on which verbs must run; None if that is the caller's (``asynchronous=True``)."""
+        loop: asyncio.AbstractEventLoop | None = self._client.fs.loop
+        return loop
+
+    async def close(self) -> None:
+        """Close the connections; a later verb opens new ones. Needed with ``asynchronous=True`` only."""
+        await self._client.close()
+
+    def after_fork(self) -> None:
+        """Take a new clone, with its own connections and loop."""
+        self._client.after_fork()
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def read(self, path: str) -> Blob:
+        """One GetObject."""
+        with errors_of("reading", path):
+            return _blob(*await self._client.get({}, **self._object(path)))
+
+    async def read_if_changed(self, path: str, token: str) -> Blob | None:
+        """One GetObject with If-None-Match."""
+        with errors_of("reading", path):
+            try:
+                return _blob(*await self._client.get({"If-None-Match": token}, **self._object(path)))
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 304:
+                    return None
+                raise
+
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
+        """One GetObject with Range, and If-Match with a token; a large one is received in place."""
+        if end - start < STRAIGHT_BYTES_MIN:
+            return await self._read_range(path, start, end, token)
+        whole = BytesIO(bytes(end - start))
+        with whole.getbuffer() as target:
+            count = await self.read_into(path, start, target, token)
+        whole.truncate(count)
+        return whole.getvalue()
+
+    async def _read_range(self, path: str, start: int, end: int, token: str | None) -> bytes:
+        with errors_of("reading", path), _only_of(path, token):
+            try:
+                answer, data = await self._client.get(_range(start, end, token), **self._object(path))
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 416:  # the file ends before `start`
+                    return b""
+                raise
+        _check_etag(path, answer, token)
+        return data if "ContentRange" in answer else data[start:end]  # a store may ignore a range, and say so
+
+    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
+        """One GetObject with Range, and If-Match with a token, received in place."""
+        headers = _range(start, start + len(target), token)
+        with errors_of("reading", path), _only_of(path, token):
+            try:
+                answer, count = await self._client.get_into(target, headers, **self._object(path))
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 416:
+                    return 0
+                raise
+        _check_etag(path, answer, token)
+        if count is None:
+            data = await self._read_range(path, start, start + len(target), token)
+            target[: len(data)] = data
+            return len(data)
+        return count
+
+    async def stat(self, path: str) -> FileInfo:
+        """One HeadObject."""
+        with errors_of("looking up", path):
+            answer = await self._client.repeatable("head_object", **self._object(path))
+        return FileInfo(path, answer["ContentLength"], answer["LastModified"].timestamp(), answer["ETag"])
+
+    async def is_folder(self, path: str) -> bool:
+        """One ListObjectsV2 of one key; HeadBucket for a bucket."""
+        bucket, key = self._split(path)
+        return not bucket or await self._folders.is_there(bucket, key)
+
+    async def list(self, folder: str) -> Listing:
+        """ListObjectsV2, as many as there are pages; ListBuckets at the top."""
+        bucket, key = self._split(folder)
+        if not bucket:
+            return await self._folders.buckets()
+        return await self._folders.list(bucket, key) or await self._no_folder(folder)
+
+    async def list_page(self, folder: str, place: str | None = None) -> Page:
+        """One ListObjectsV2, the first of few keys; ListBuckets at the top."""
+        bucket, key = self._split(folder)
+        if not bucket:
+            return Page((await self._folders.buckets()).entries, None)
+        page = await self._folders.list_page(bucket, key, place)
+        if page is None:  # whether it is a file instead would cost a request, and nobody asks for it page by page
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)
+        return page
+
+    async def _no_folder(self, path: str) -> NoReturn:
+        await self.stat(path)  # raises FileNotFoundError, unless
+        raise NotADirectoryError(errno.ENOTDIR, f"{path!r} is a file, not a folder", path)
+
+    async def now(self, path: str) -> float:
+        """One HeadBucket, or ListBuckets at the top; even a refusal says what time it is."""
+        bucket, _ = self._split(path)
+        with errors_of("asking the time of", bucket or "the store"):
+            try:
+                if bucket:
+                    answer = await self._client.repeatable("head_bucket", Bucket=bucket)
+                else:
+                    answer = await self._client.repeatable("list_buckets")
+            except CLIENT_ERRORS as error:
+                if not status_of(error):
+                    raise
+                answer = error.response  # type: ignore[union-attr]  # a status means a ClientError
+        return date_of(answer)
+
+    # -- conditional writes --------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: Buffer) -> str:
+        """One PutObject with If-None-Match, sent once."""
+        with errors_of("creating", path):
+            try:
+                return await self._client.put_if(bytes(data), "If-None-Match", "*", **self._object(path))
+            except CLIENT_ERRORS as error:
+                if status_of(error) in CONFLICT_STATUSES:
+                    raise FileExistsError(errno.EEXIST, "the store says that the file exists", path) from error
+                raise
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        """One PutObject with If-Match, sent once."""
+        with errors_of("replacing", path):
+            try:
+                return await self._client.put_if(bytes(data), "If-Match", token, **self._object(path))
+            except CLIENT_ERRORS as error:
+                if status_of(error) in CONFLICT_STATUSES:
+                    raise ConflictError(f"{path!r} is not {token} any more: somebody else replaced it") from error
+                if status_of(error) == 404 and code_of(error) != "NoSuchBucket":
+                    raise ConflictError(f"{path!r} is gone: somebody else deleted it") from error
+                raise
+
+    async def delete_if(self, path: str, token: str) -> bool:
+        """One DeleteObject with If-Match. Some stores (MinIO) ignore the condition: probe it."""
+        call = partial(self._client.call, "delete_object", **self._object(path), IfMatch=token)
+        with errors_of("deleting", path):
+            try:
+                # a store may answer 412 of a file that is gone: after a lost answer, that would be one's own doing
+                await self._client.retrying(call, unanswered=False)
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 412:
+                    return False
+                if status_of(error) != 404 or code_of(error) == "NoSuchBucket":
+                    raise
+        return True
+
+    # -- new files -----------------------------------------------------------------------------------------
+
+    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+        """One PutObject, or a multipart upload if it is large."""
+        size = sum(memoryview(piece).nbytes for piece in data)
+        if size <= PUT_OBJECT_BYTES_MAX:
+            await self._put(path, data[0] if len(data) == 1 else b"".join(data))
+            return
+        upload = self._upload(path, part_bytes=max(UPLOAD_PART_BYTES, -(-size // PARTS_MAX)))
+        try:
+            for piece in data:
+                await upload.write(piece)
+            await upload.finish()
+        except BaseException as error:
+            await abort_after(upload.abort, error)
+            raise
+
+    async def open_write(self, path: str, over: str | None = None) -> Upload:
+        """A multipart upload that begins with the second part."""
+        return self._upload(path, UPLOAD_PART_BYTES, over)
+
+    def _upload(self, path: str, part_bytes: int, over: str | None = None) -> S3Upload:
+        return S3Upload(self._multipart(path), partial(self._put, path, over=over), part_bytes, over=over)
+
+    def _multipart(self, path: str) -> Multipart:
+        target = self._object(path)
+        return Multipart(self._client, path, target["Bucket"], target["Key"])
+
+    async def _put(self, path: str, data: Buffer, over: str | None = None) -> str | None:
+        with errors_of("writing", path):
+            if over is not None:
+                return await put_over(self._client, path, self._object(path), over, bytes(data))
+            await self._client.repeatable("put_object", **self._object(path), Body=bytes(data))
+        return None
+
+    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+        """One CopyObject, or a multipart copy beyond 5 GiB."""
+        condition = {} if token is None else {"CopySourceIfMatch": token}
+        with errors_of("copying", source):
+            try:
+                try:
+                    await self._client.repeatable(
+                        "copy_object", **self._object(target), CopySource=self._object(source), **condition
+                    )
+                except CLIENT_ERRORS as error:
+                    if status_of(error) != 400:
+                        raise
+                    size = (await self.stat(source)).size
+                    if size <= COPY_OBJECT_BYTES_MAX:
+                        raise
+                    await self._join([Part(source, 0, size)], target, token)
+            except CLIENT_ERRORS as error:
+                if status_of(error) in CONFLICT_STATUSES:
+                    raise ConflictError(f"{source!r} is not {token} any more, so it was not copied") from error
+                raise
+
+    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
+        """A multipart upload whose parts are ranges of other objects.
+
+        Raises
+        ------
+        ValueError
+            There is no part, or one but the last is shorter than `join_part_bytes_min`, or one is empty.
+        """
+        sizes = [part.end - part.start for part in parts]
+        if not sizes or min(sizes) <= 0 or min(sizes[:-1], default=JOIN_PART_BYTES_MIN) < JOIN_PART_BYTES_MIN:
+            raise ValueError(f"parts of {sizes} bytes cannot be joined: all but the last need {JOIN_PART_BYTES_MIN}")
+        with errors_of("joining parts to", target):
+            return await self._join(parts, target, None, over)
+
+    async def _join(self, parts: Sequence[Part], target: str, token: str | None, over: str | None = None) -> str | None:
+        ranges = [piece for part in parts for piece in _pieces(part)]
+        if len(ranges) > PARTS_MAX:
+            raise ValueError(f"{len(ranges)} parts are too many for {target!r}: at most {PARTS_MAX}")
+        multipart = self._multipart(target)
+        copies = [partial(_copy_part, multipart, piece, self._object(piece.path), token) for piece in ranges]
+        return await join(multipart, copies, self.requests_max, over)
+
+    # -- removing and folders ------------------------------------------------------------------------------
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """DeleteObjects, 1000 keys a request."""
+        await delete_objects(self._client, map(self._object, paths))
+
+    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
+        """ListMultipartUploads, as many as there are pages.
+
+        MinIO lists only those of one exact key, so none here; it forgets uploads by itself after 24 hours.
+        """
+        bucket, key = self._split(folder)
+        with errors_of("listing unfinished uploads in", folder):
+            return await pending(self._client, bucket, key + "/" if key else "")
+
+    async def abort_upload(self, upload: PendingUpload) -> None:
+        """One AbortMultipartUpload."""
+        target = self._object(upload.path)
+        with errors_of("aborting the upload of", upload.path):
+            await Multipart(self._client, upload.path, target["Bucket"], target["Key"], upload.id).abort()
+
+    async def make_folder(self, path: str) -> None:
+        """HeadBucket, and CreateBucket if it is missing."""
+        await self._folders.make_bucket(self._split(path)[0])
+
+    async def remove_folder(self, path: str) -> None:
+        """DeleteBucket for a bucket; for a prefix only the marker object that some tools leave there."""
+        await self._folders.remove(*self._split(path))
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def strip(self, path: str) -> str:
+        """``s3://bucket/key`` and ``s3a://bucket/key`` are ``bucket/key``."""
+        stripped: str = self.fs._strip_protocol(path)
+        return stripped
+
+    def unstrip(self, path: str) -> str:
+        """``bucket/key`` is ``s3://bucket/key``."""
+        url: str = self.fs.unstrip_protocol(path)
+        return url
+
+    def root(self, path: str) -> str:
+        """The bucket."""
+        return self._split(path)[0]
+
+    def _split(self, path: str) -> tuple[str, str]:
+        bucket: str
+        key: str
+        bucket, key = self.fs._find_bucket_key(path)
+        return bucket, key
+
+    def _object(self, path: str) -> dict[str, str]:
+        bucket, key = self._split(path)
+        if not key:
+            raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
+        return {"Bucket": bucket, "Key": key}
+
+
+def _range(start: int, end: int, token: str | None) -> dict[str, str]:
+    span = {"Range": f"bytes={start}-{end - 1}"}
+    return span if token is None else {**span, "If-Match": token}
+
+
+@contextmanager
+def _only_of(path: str, token: str | None) -> Iterator[None]:
+    try:
+        yield
+    except CLIENT_ERRORS as error:
+        if token is None or status_of(error) != 412:
+            raise
+        raise ConflictError(f"{path!r} is not {token} any more: somebody replaced it") from error
+
+
+def _check_etag(path: str, answer: dict[str, Any], token: str | None) -> None:
+    """Refuse what a store sent that does not know the condition."""
+    if token is not None and answer["ETag"] != token:
+        raise ConflictError(f"{path!r} should have token {token}; found {answer['ETag']}")
+
+
+def _blob(answer: dict[str, Any], data: bytes) -> Blob:
+    return Blob(data, answer["ETag"], answer["LastModified"].timestamp())
+
+
+def _pieces(part: Part) -> list[Part]:
+    """A range in equal pieces that one UploadPartCopy takes each."""
+    size = part.end - part.start
+    count = -(-size // COPY_PART_BYTES_MAX)
+    bounds = [part.start + size * index // count for index in range(count + 1)]
+    return [Part(part.path, start, end) for start, end in pairwise(bounds)]
+
+
+async def _copy_part(multipart: Multipart, part: Part, source: dict[str, str], token: str | None, number: int) -> None:
+    await multipart.copy(number, part, source, token)

@@ -1,0 +1,134 @@
+"""What an object store's refusals, and broken connections, mean: which pass by themselves, and what to raise."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import aiohttp
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ReadTimeoutError,
+    SSLError,
+)
+from botocore.parsers import ResponseParserError
+
+from rollingfs.format import names
+
+TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
+BUSY_STATUSES = frozenset({429, 503})
+TRANSIENT_CODES = frozenset(
+    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "ThrottlingException"}
+)
+REFUSED_STATUSES = frozenset({401, 403})
+REFUSED_CODES = frozenset(
+    {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
+)
+CREDENTIALS_HINT = "give key and secret, profile, or anon=True where everybody may read"
+TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwargs={'verify': ...} or AWS_CA_BUNDLE"
+
+CONNECTION_ERRORS = (
+    HTTPClientError,
+    IncompleteReadError,
+    ResponseParserError,
+    aiohttp.ClientError,
+    TimeoutError,
+    ConnectionError,
+)
+CLIENT_ERRORS = (BotoCoreError, ClientError, *CONNECTION_ERRORS)
+"""Whatever a request may raise; everything else is a bug and passes."""
+
+
+def status_of(error: BaseException) -> int:
+    """The HTTP status of a refusal; 0 if there was no answer."""
+    if not isinstance(error, ClientError):
+        return 0
+    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status
+
+
+def code_of(error: BaseException) -> str:
+    """The store's word for the refusal, as ``"NoSuchKey"``; "" if there was no answer."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may well succeed in a moment."""
+    if isinstance(error, ClientError):
+        return status_of(error) in TRANSIENT_STATUSES or code_of(error) in TRANSIENT_CODES
+    return isinstance(error, CONNECTION_ERRORS) and not is_untrusted(error)
+
+
+def is_untrusted(error: BaseException) -> bool:
+    """Whether the store's certificate is not one to believe, so that nothing was sent."""
+    return isinstance(error, SSLError) and isinstance(
+        error.kwargs.get("error"), aiohttp.ClientConnectorCertificateError
+    )
+
+
+def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
+    """What to raise for a failed request, from the HTTP status rather than s3fs' guess.
+
+    Parameters
+    ----------
+    error : BaseException
+        One of `CLIENT_ERRORS`.
+    verb, path : str
+        What was done to what, for the message.
+    """
+    shown = names.shown(path)
+    if code_of(error) == "NoSuchBucket":
+        bucket = path.partition("/")[0]
+        text = f"the bucket {bucket!r} does not exist, so nothing was read or written: make it first, as with fs.mkdir"
+        return FileNotFoundError(errno.ENOENT, text, shown)
+    if status_of(error) == 404:
+        return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
+    why = str(error).replace(quote(path), quote(shown))  # botocore names the URL that it could not reach
+    text = f"{verb} of {shown!r}: {why}"
+    if is_untrusted(error):
+        text += f"; {TRUST_HINT}"
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        text += f"; {CREDENTIALS_HINT}"
+    return OSError(_errno_of(error), text)  # Python picks the subclass: FileNotFoundError, PermissionError, ...
+
+
+def _errno_of(error: BaseException) -> int:
+    status, code = status_of(error), code_of(error)
+    if status in REFUSED_STATUSES or code in REFUSED_CODES:
+        return errno.EACCES
+    if status == 404:
+        return errno.ENOENT
+    if status in BUSY_STATUSES or code in ("SlowDown", "OperationAborted", "ConditionalRequestConflict"):
+        return errno.EBUSY
+    if status == 400 or isinstance(error, ParamValidationError):
+        return errno.EINVAL
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return errno.EACCES
+    if isinstance(error, ReadTimeoutError | ConnectTimeoutError | TimeoutError):
+        return errno.ETIMEDOUT
+    return errno.EIO
+
+
+@contextmanager
+def errors_of(verb: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except CLIENT_ERRORS as error:
+        raise as_os_error(error, verb, path) from error
+
+
+def refused_keys(errors: Sequence[dict[str, str]], bucket: str, count: int) -> ClientError:
+    """What to raise for a DeleteObjects obeyed in part: the refusal that no repetition mends, if there is one."""
+    worst = min(errors, key=lambda error: error.get("Code") in TRANSIENT_CODES)
+    code, path = worst.get("Code", ""), f"{bucket}/{worst['Key']}"
+    text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {names.shown(path)!r}"
+    return ClientError({"Error": {"Code": code, "Message": text}}, "DeleteObjects")

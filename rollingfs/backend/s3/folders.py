@@ -1,0 +1,156 @@
+"""Buckets, and prefixes of keys, as folders."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+from rollingfs.backend.contract import FileInfo, Listing, Page
+from rollingfs.backend.s3.client import S3Client, date_of
+from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
+
+FIRST_PAGE_KEYS_MAX = 16
+"""What the first page of a folder shows, for those who want to know whether anything is in it."""
+REGIONS_UNNAMED = (None, "us-east-1", "aws-global")
+"""Regions that CreateBucket must not be told."""
+
+
+class S3Folders:
+    """The folders of an object store, each named by a bucket and a key ("" for the bucket itself).
+
+    Parameters
+    ----------
+    client
+        Sends the requests.
+    """
+
+    def __init__(self, client: S3Client) -> None:
+        self._client = client
+
+    async def is_there(self, bucket: str, key: str) -> bool:
+        """Whether there is such a bucket, or anything under such a prefix."""
+        with errors_of("looking up", _path(bucket, key)):
+            try:
+                if not key:
+                    await self._client.repeatable("head_bucket", Bucket=bucket)
+                    return True
+                answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=key + "/", MaxKeys=1)
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 404:
+                    return False
+                raise
+        return bool(answer.get("Contents"))
+
+    async def list(self, bucket: str, key: str) -> Listing | None:
+        """All pages of a folder; None if there is nothing under the prefix."""
+        entries: list[FileInfo] = []
+        found = not key  # a bucket without objects is a folder; a prefix without objects is nothing
+        place: str | None = None
+        while True:
+            answer = await self._answer(bucket, key, place)
+            found = found or _has_any(answer)
+            entries += _entries(bucket, key, answer)
+            place = _next_place(answer)
+            if place is None:
+                break
+        return Listing(tuple(sorted(entries, key=lambda entry: entry.path)), date_of(answer)) if found else None
+
+    async def list_page(self, bucket: str, key: str, place: str | None) -> Page | None:
+        """One page of a folder; None if there is nothing under the prefix."""
+        answer = await self._answer(bucket, key, place, **({} if place else {"MaxKeys": FIRST_PAGE_KEYS_MAX}))
+        if key and place is None and not _has_any(answer):
+            return None
+        entries = sorted(_entries(bucket, key, answer), key=lambda entry: entry.path)
+        return Page(tuple(entries), _next_place(answer))
+
+    async def _answer(self, bucket: str, key: str, place: str | None, **more: int) -> dict[str, Any]:
+        token = {} if place is None else {"ContinuationToken": place}
+        with errors_of("listing", _path(bucket, key)):
+            return await self._client.repeatable(
+                "list_objects_v2", Bucket=bucket, Prefix=_prefix(key), Delimiter="/", **token, **more
+            )
+
+    async def buckets(self) -> Listing:
+        """The buckets that these credentials own."""
+        with errors_of("listing", "the buckets"):
+            answer = await self._client.repeatable("list_buckets")
+        names = sorted(bucket["Name"] for bucket in answer["Buckets"])
+        return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in names), date_of(answer))
+
+    async def make_bucket(self, bucket: str) -> None:
+        """Make a bucket; nothing if it is there."""
+        with errors_of("making", bucket):
+            try:
+                await self._client.repeatable("head_bucket", Bucket=bucket)
+            except CLIENT_ERRORS as error:
+                if status_of(error) == 403:  # it is somebody's; whether we may write, the write will say
+                    return
+                if status_of(error) != 404:
+                    raise
+            else:
+                return
+            region = (await self._client.session()).meta.region_name
+            place = {} if region in REGIONS_UNNAMED else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+            try:
+                await self._client.repeatable("create_bucket", Bucket=bucket, **place)
+            except CLIENT_ERRORS as error:
+                if code_of(error) != "BucketAlreadyOwnedByYou":  # made by somebody else in between
+                    raise
+
+    async def remove(self, bucket: str, key: str) -> None:
+        """Remove an empty bucket, or the marker object that some tools leave in an empty folder.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing under the prefix, or no such bucket.
+        OSError
+            It is not empty (``errno.ENOTEMPTY``).
+        """
+        path = _path(bucket, key)
+        with errors_of("removing", path):
+            if not key:
+                try:
+                    await self._client.repeatable("delete_bucket", Bucket=bucket)
+                except CLIENT_ERRORS as error:
+                    if code_of(error) == "BucketNotEmpty":
+                        raise OSError(errno.ENOTEMPTY, "the bucket is not empty", path) from error
+                    raise
+                return
+            marker = _prefix(key)
+            answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=marker, MaxKeys=2)
+            keys = [entry["Key"] for entry in answer.get("Contents", [])]
+            if not keys:
+                raise FileNotFoundError(errno.ENOENT, "there is no such folder", path)
+            if keys != [marker]:
+                raise OSError(errno.ENOTEMPTY, "the folder is not empty", path)
+            await self._client.repeatable("delete_object", Bucket=bucket, Key=marker)
+
+
+def _path(bucket: str, key: str) -> str:
+    return f"{bucket}/{key}" if key else bucket
+
+
+def _prefix(key: str) -> str:
+    return key + "/" if key else ""
+
+
+def _has_any(answer: dict[str, Any]) -> bool:
+    return bool(answer.get("Contents") or answer.get("CommonPrefixes"))
+
+
+def _next_place(answer: dict[str, Any]) -> str | None:
+    return str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else None
+
+
+def _entries(bucket: str, key: str, answer: dict[str, Any]) -> Iterator[FileInfo]:
+    prefix = _prefix(key)
+    for entry in answer.get("Contents", []):
+        if entry["Key"] != prefix:  # the marker object of the folder itself
+            modified = entry["LastModified"].timestamp()
+            yield FileInfo(f"{bucket}/{entry['Key']}", entry["Size"], modified, entry["ETag"])
+    for common in answer.get("CommonPrefixes", []):
+        name = common["Prefix"].removesuffix("/")
+        if len(name) > len(prefix):  # else a key with "//", which no path of ours can name
+            yield FileInfo(f"{bucket}/{name}", 0, 0.0, is_folder=True)

@@ -1,0 +1,133 @@
+"""Chunk files: writing them under names never used again, and the age rule."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rollingfs.backend.contract import Backend, Buffer
+from rollingfs.errors import StagedExpiredError
+from rollingfs.format import names
+from rollingfs.format.header import AGE_S_MAX, Chunk
+from rollingfs.format.tokens import crc32c
+from rollingfs.runtime.clock import Clock, Moment
+
+COPY_BYTES_MAX = 8 * 1024 * 1024
+SKEW_S_MAX = 60.0
+"""A receipt from so little ahead of the store's clock is young: a store has many machines, and tells whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A chunk file that is written and not (known to be) committed."""
+
+    path: str
+    size: int
+    crc32c: int | None
+    at_ms: int
+    began: Moment
+    staged: bool = False
+    stored_at: float | None = None
+    """For a staged chunk: the store's own time (seconds since 1970) when its upload began."""
+
+    def chunk(self, segment: str, start: int) -> Chunk:
+        """The entry in the header of `segment` that uses the whole file."""
+        return Chunk(start, self.size, names.relate(segment, self.path), self.crc32c, self.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The receipt of `stage`: chunks that are uploaded for one segment and not committed. Picklable."""
+
+    path: str
+    """The segment that it is for."""
+    chunks: tuple[Stored, ...]
+    id: str
+
+    @property
+    def size(self) -> int:
+        """Bytes staged."""
+        return sum(chunk.size for chunk in self.chunks)
+
+
+class Chunks:
+    """The chunk files of one backend."""
+
+    def __init__(self, backend: Backend, clock: Clock = time.time) -> None:
+        self.backend = backend
+        self.clock = clock
+
+    async def write(self, segment: str, data: Buffer, start: int) -> Stored:
+        """Write some bytes as a new chunk file."""
+        return await self._write(segment, data, names.new_chunk_name(start))
+
+    async def write_shared(self, segment: str, data: Buffer) -> Stored:
+        """Write a chunk file that several entries will name: as a staged one, only collection may delete it."""
+        return await self._write(segment, data, names.new_staged_name())
+
+    async def _write(self, segment: str, data: Buffer, name: str) -> Stored:
+        began = Moment.now(self.clock)
+        path = f"{names.chunks_folder(segment)}/{name}"
+        await self.backend.write(path, [data])
+        return Stored(path, len(data), crc32c(data), round(began.wall_s * 1000), began)
+
+    async def young(self, stored: Stored, store_now: float | None) -> Stored:
+        """The chunk itself, or, if it is older than D, a new copy of it: the age rule.
+
+        Parameters
+        ----------
+        stored
+            What is to be committed.
+        store_now
+            The store's clock, needed for staged chunks only.
+
+        Raises
+        ------
+        StagedExpiredError
+            A staged chunk has been collected meanwhile.
+        """
+        age_s = stored.began.age_s(self.clock)
+        if stored.staged:
+            assert store_now is not None
+            assert stored.stored_at is not None
+            age_s = store_now - stored.stored_at
+        # from further ahead, its age is not known: the clock was set back
+        return stored if -SKEW_S_MAX <= age_s <= AGE_S_MAX else await self._again(stored, store_now)
+
+    async def _again(self, stored: Stored, store_now: float | None) -> Stored:
+        began = Moment.now(self.clock)
+        folder, name = posixpath.split(stored.path)
+        new_name = names.new_staged_name() if names.is_staged(name) else names.new_chunk_name(int(name.split("-")[0]))
+        path = f"{folder}/{new_name}"
+        try:
+            if self.backend.can_copy:
+                await self.backend.copy(stored.path, path)
+            else:
+                await self.copy_through(stored.path, path)
+        except FileNotFoundError as error:
+            raise StagedExpiredError(
+                f"{stored.path} was collected before it was committed; nothing was written: stage the data again"
+            ) from error
+        return Stored(path, stored.size, stored.crc32c, stored.at_ms, began, stored.staged, store_now)
+
+    async def copy_through(self, source: str, target: str) -> None:
+        """Copy a file by reading and writing it, where the store cannot."""
+        upload = await self.backend.open_write(target)
+        try:
+            start = 0
+            while data := await self.backend.read_range(source, start, start + COPY_BYTES_MAX):
+                await upload.write(data)
+                start += len(data)
+            if start == 0:
+                await self.backend.stat(source)
+            await upload.finish()
+        except BaseException:
+            await upload.abort()
+            raise
+
+    async def discard(self, stored: Sequence[Stored]) -> None:
+        """Delete chunks that no attempt ever named."""
+        if stored:
+            await self.backend.delete([chunk.path for chunk in stored])

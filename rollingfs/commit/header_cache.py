@@ -1,0 +1,212 @@
+"""Headers as they were last seen: loading, and the cache that spares requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from rollingfs.backend.contract import Backend
+from rollingfs.format import names
+from rollingfs.format.codec import parse_header
+from rollingfs.format.header import Header
+
+HEADERS_CACHED_MAX = 8192
+TAIL_BYTES_CACHED_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A header file as it was read: no file, an empty one (a token, but no header), or a header."""
+
+    header: Header | None
+    token: str | None
+
+    @property
+    def live(self) -> bool:
+        """Whether it is the header of a segment that exists."""
+        return self.header is not None and not self.header.deleted
+
+
+NOTHING = Loaded(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A header that was seen, and when: by the clock, and by the cache's own count of events."""
+
+    loaded: Loaded
+    at_s: float
+    known: int
+    """When the cache learned of it."""
+    own: int
+    """When the cache learned of the last commit of this client; 0 if there was none."""
+
+    @property
+    def weight(self) -> int:
+        return len(self.loaded.header.tail) if self.loaded.header else 0
+
+
+class Headers:
+    """The headers of one backend, read through a cache of the last seen.
+
+    Answers arrive in another order than the requests were sent. So every load and every commit notes when it began:
+    what began before the cache learned of an entry may be older than it, and does not just replace it.
+
+    Parameters
+    ----------
+    backend
+        Where they lie.
+    cache_s
+        For how long, in seconds, a header seen is believed without asking; 0 to ask always.
+    """
+
+    def __init__(self, backend: Backend, cache_s: float) -> None:
+        self.backend = backend
+        self.cache_s = cache_s
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._weight = 0
+        self._count = 0
+        self._lost = 0
+        """What began before this event may be older than an entry that is gone."""
+        self._lock = threading.RLock()
+
+    def begin(self) -> int:
+        """The moment at which a load or a commit begins, for `keep`."""
+        with self._lock:
+            return self._event()
+
+    def _event(self) -> int:
+        self._count += 1
+        return self._count
+
+    def seen(self, segment: str) -> Loaded | None:
+        """What was last seen, however long ago: good enough as the base of a conditional write."""
+        with self._lock:
+            entry = self._entries.get(segment)
+            return entry.loaded if entry else None
+
+    def recent(self, segment: str, within_s: float | None = None) -> Loaded | None:
+        """What was seen within the cache time, or the time that is given."""
+        within_s = self.cache_s if within_s is None else within_s
+        with self._lock:
+            entry = self._entries.get(segment)
+            if entry is None or time.monotonic() - entry.at_s >= within_s:
+                return None
+            self._entries.move_to_end(segment)
+            return entry.loaded
+
+    def by_token(self, segment: str, token: str | None) -> Loaded | None:
+        """What was seen, if a listing shows that it is still there; it counts as seen now."""
+        with self._lock:
+            entry = self._entries.get(segment)
+            if entry is None or token is None or entry.loaded.token != token:
+                return None
+            self._put(segment, replace(entry, at_s=time.monotonic()))
+            return entry.loaded
+
+    def keep(self, segment: str, loaded: Loaded, began: int, *, is_own: bool = False) -> None:
+        """Remember what is there, unless what is remembered may be newer; that nothing is there is not remembered.
+
+        Parameters
+        ----------
+        began
+            What `begin` said before the load or the commit.
+        is_own
+            Whether a commit of this client made it, rather than that a load found it.
+        """
+        with self._lock:
+            entry = self._entries.get(segment)
+            if entry is None and began < self._lost:
+                return
+            if entry is not None and began < entry.known and not self._is_newer(segment, entry, loaded, began, is_own):
+                return
+            if loaded.token is None:
+                self._lose(segment)
+                return
+            known = self._event()
+            self._put(segment, _Entry(loaded, time.monotonic(), known, known if is_own else entry.own if entry else 0))
+
+    def _is_newer(self, segment: str, entry: _Entry, loaded: Loaded, began: int, is_own: bool) -> bool:
+        """Whether a header is newer than the one remembered, by its version: when they were there, overlaps."""
+        old, new = entry.loaded.header, loaded.header
+        is_newer = new is not None and (old is None or new.version > old.version)
+        is_same = old is not None and new is not None and old.segment == new.segment
+        # versions go on over a deletion, but begin anew once its tombstone was collected: between two incarnations a
+        # greater version is no proof against an own commit. Then neither is remembered
+        if not is_same and (is_own != is_newer) and (is_own or began < entry.own):
+            self._lose(segment)
+            self._lost = self._event()
+            return False
+        return is_newer
+
+    def forget(self, segment: str | None = None) -> None:
+        """Remember nothing of one segment, or of any; nor what a load finds that is under way."""
+        with self._lock:
+            for name in [segment] if segment is not None else list(self._entries):
+                self._lose(name)
+            self._lost = self._event()
+
+    def _put(self, segment: str, entry: _Entry) -> None:
+        self._take(segment)
+        self._entries[segment] = entry
+        self._weight += entry.weight
+        while len(self._entries) > HEADERS_CACHED_MAX or self._weight > TAIL_BYTES_CACHED_MAX:
+            self._lose(next(iter(self._entries)))
+
+    def _lose(self, segment: str) -> None:
+        entry = self._take(segment)
+        if entry is not None:
+            self._lost = max(self._lost, entry.known)
+
+    def _take(self, segment: str) -> _Entry | None:
+        entry = self._entries.pop(segment, None)
+        if entry is not None:
+            self._weight -= entry.weight
+        return entry
+
+    def after_fork(self) -> None:
+        """In a child process: nothing is seen yet, and nobody holds the lock."""
+        self._entries = OrderedDict()
+        self._weight = 0
+        self._lock = threading.RLock()
+
+    async def load(self, segment: str) -> Loaded:
+        """The header as it is now: one request, conditional on the token last seen.
+
+        Raises
+        ------
+        CorruptHeaderError
+            It cannot be believed.
+        """
+        with self._lock:
+            began = self._event()
+            entry = self._entries.get(segment)
+        seen = entry.loaded if entry else None
+        path = names.header_path(segment)
+        try:
+            if seen is not None and seen.token is not None:
+                blob = await self.backend.read_if_changed(path, seen.token)
+            else:
+                blob = await self.backend.read(path)
+        except FileNotFoundError:
+            loaded = NOTHING
+        else:
+            loaded = Loaded(parse_header(blob.data, path), blob.token) if blob is not None else seen or NOTHING
+        self.keep(segment, loaded, began)
+        return loaded
+
+    async def secure(self, segment: str, loaded: Loaded | None = None) -> None:
+        """Make durable what a look at a segment has shown, before anything is concluded from it.
+
+        Of a header that was `loaded`, nothing if there was none: that says no more than that nothing is there.
+        """
+        if self.backend.shows_unflushed and (loaded is None or loaded.token is not None):
+            await self.backend.flush(names.header_path(segment))
+
+    async def load_durable(self, segment: str) -> Loaded:
+        """`load`, for whoever concludes from it that something is done: a loss of power will not undo it."""
+        loaded = await self.load(segment)
+        await self.secure(segment, loaded)
+        return loaded

@@ -1,0 +1,158 @@
+"""Index pages on the backend: loading them through a cache, and folding what has outgrown the header."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from rollingfs.backend.contract import Backend
+from rollingfs.format import names, placement
+from rollingfs.format.codec import format_text
+from rollingfs.format.drops import merge_drops, shed_drops
+from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
+from rollingfs.format.index_codec import format_page, parse_page
+from rollingfs.format.tokens import crc32c
+from rollingfs.format.transitions import STAMP_BYTES_MAX
+from rollingfs.runtime.concurrency import Runtime
+
+CHUNKS_CACHED_MAX = 64 * 4096
+PAGE_READS_MAX = 8
+_AHEAD = Chunk(0, 1, "ahead", None, 0)
+"""Stands for a chunk that is being written."""
+
+
+class PageGoneError(FileNotFoundError):
+    """An index page is gone: the header that named it has been replaced, or it is corrupt."""
+
+
+class Pages:
+    """The index pages of one backend."""
+
+    def __init__(self, backend: Backend, runtime: Runtime) -> None:
+        self.backend = backend
+        self.runtime = runtime
+        self._cache: OrderedDict[str, Sequence[Chunk]] = OrderedDict()
+        self._count = 0
+        self._lock = threading.RLock()
+
+    async def chunks(self, segment: str, page: Page) -> tuple[Chunk, ...]:
+        """A page's chunks as loose chunks of the header of `segment`.
+
+        Raises
+        ------
+        PageGoneError
+            The header that named it has been replaced.
+        CorruptHeaderError
+            It is not the page that the header means.
+        """
+        return placement.unfold(page, await self.raw(names.resolve(segment, page.file), page), segment)
+
+    async def raw(self, path: str, page: Page | None = None) -> Sequence[Chunk]:
+        """A page's chunks as its file says them; checked against the header's line where it is known."""
+        with self._lock:
+            found = self._cache.get(path)
+            if found is not None:
+                self._cache.move_to_end(path)
+        if found is None:
+            try:
+                data = (await self.backend.read(path)).data
+            except FileNotFoundError as error:
+                raise PageGoneError(2, "The index page is gone", path) from error
+            found = parse_page(data, page, path)
+            self._keep(path, found)
+        return found
+
+    def _keep(self, path: str, chunks: Sequence[Chunk]) -> None:
+        with self._lock:
+            if path in self._cache:
+                return
+            self._cache[path] = chunks
+            self._count += len(chunks)
+            while self._count > CHUNKS_CACHED_MAX and len(self._cache) > 1:
+                self._count -= len(self._cache.popitem(last=False)[1])
+
+    def after_fork(self) -> None:
+        """In a child process: nothing is read yet, and nobody holds the lock."""
+        self._cache = OrderedDict()
+        self._count = 0
+        self._lock = threading.RLock()
+
+    async def unfold(self, segment: str, entries: Sequence[Entry]) -> list[Chunk]:
+        """All chunks of some entries, pages read several at a time."""
+
+        async def one(entry: Entry) -> Sequence[Chunk]:
+            return [entry] if isinstance(entry, Chunk) else await self.chunks(segment, entry)
+
+        runs = await self.runtime.gather([partial(one, entry) for entry in entries], PAGE_READS_MAX)
+        return [chunk for run in runs for chunk in run]
+
+    async def folders(self, segment: str, entries: Sequence[Entry]) -> set[str]:
+        """The chunk folders that entries of a segment name, those inside index pages included."""
+        found = {names.parent(names.resolve(segment, entry.file)) for entry in entries}
+        for entry in entries:
+            if isinstance(entry, Page) and (entry.foreign or "/" in entry.file):
+                found |= {names.parent(names.resolve(segment, c.file)) for c in await self.chunks(segment, entry)}
+        return found
+
+    async def hints(self, segment: str, entries: Sequence[Entry], target: str | None = None) -> list[str]:
+        """The foreign chunk folders that entries of a segment name, as drop hints of it (or of `target`)."""
+        holder = target or segment
+        folders = await self.folders(segment, entries) - {names.chunks_folder(holder)}
+        return sorted(names.relative(names.parent(holder), folder) + "/" for folder in folders)
+
+    async def write(self, segment: str, chunks: Sequence[Chunk]) -> Page:
+        """Write consecutive chunks of a segment as an index page; returns the line that stands for them."""
+        origin = chunks[0].start
+        shifted = tuple(replace(chunk, start=chunk.start - origin) for chunk in chunks)
+        data = format_page(shifted)
+        name = names.new_index_name()
+        path = f"{names.chunks_folder(segment)}/{name}"
+        await self.backend.write(path, [data])
+        self._keep(path, shifted)
+        foreign = sum("/" in chunk.file or names.is_staged(chunk.file) for chunk in chunks)
+        return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)
+
+    async def fold(self, segment: str, header: Header, memo: dict[tuple[Entry, ...], Page], now_ms: int) -> Header:
+        """Move entries into index pages until the header keeps the limits of the format.
+
+        Parameters
+        ----------
+        memo
+            Pages that earlier attempts of the same commit wrote, by the entries they stand for.
+        """
+        while plan := placement.plan_fold(header.entries):
+            header = await self._fold_once(segment, header, plan, memo, now_ms)
+        while (over := len(format_text(header)) - (TEXT_BYTES_MAX - STAMP_BYTES_MAX)) > 0:
+            squeeze = placement.plan_squeeze(header.entries)
+            if squeeze is None:
+                return shed_drops(header, over)
+            header = await self._fold_once(segment, header, squeeze, memo, now_ms)
+        return header
+
+    async def fold_ahead(
+        self, segment: str, entries: tuple[Entry, ...], added: int, memo: dict[tuple[Entry, ...], Page]
+    ) -> None:
+        """Write the pages that `fold` will want once `added` chunks stand behind `entries`: beside their upload."""
+        while (plan := placement.plan_fold((*entries, *[_AHEAD] * added))) and plan.last <= len(entries):
+            folded = entries[plan.first : plan.last]
+            if folded not in memo:
+                memo[folded] = await self.write(segment, await self.unfold(segment, folded))
+            entries = (*entries[: plan.first], memo[folded], *entries[plan.last :])
+
+    async def _fold_once(
+        self, segment: str, header: Header, plan: placement.Fold, memo: dict[tuple[Entry, ...], Page], now_ms: int
+    ) -> Header:
+        folded = header.entries[plan.first : plan.last]
+        if folded not in memo:
+            memo[folded] = await self.write(segment, await self.unfold(segment, folded))
+        entries = (*header.entries[: plan.first], memo[folded], *header.entries[plan.last :])
+        drops = [self._drop_file(entry, now_ms) for entry in folded if isinstance(entry, Page)]
+        return replace(header, entries=entries, drops=merge_drops(header.drops, drops))
+
+    @staticmethod
+    def _drop_file(page: Page, now_ms: int) -> Drop:
+        folder = names.parent(page.file)
+        return Drop(f"{folder}/", now_ms, size=page.size) if folder else Drop(page.file, now_ms)

@@ -1,0 +1,82 @@
+"""The chunk files that one change of a segment has uploaded, until it is known which of them may be deleted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from rollingfs.commit.chunk_files import Chunks, Stored
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
+from rollingfs.format import names
+
+logger = logging.getLogger("rollingfs")
+
+T = TypeVar("T")
+
+
+class Uploads:
+    """Chunk files that their writer may still delete: no attempt that was sent has named them.
+
+    A commit calls `name` before it sends an attempt. From then on only collection may delete the files that the attempt
+    names, whatever comes of it. The change calls `discard` when it is over.
+
+    Parameters
+    ----------
+    path
+        The segment.
+    """
+
+    def __init__(self, chunks: Chunks, path: str, stored: Iterable[Stored] = ()) -> None:
+        self.path = path
+        self._chunks = chunks
+        self._unnamed = list(stored)
+
+    def __bool__(self) -> bool:
+        return bool(self._unnamed)
+
+    def add(self, stored: Iterable[Stored]) -> None:
+        """Take files that were just written."""
+        self._unnamed += stored
+
+    def name(self, files: Container[str]) -> None:
+        """Let go of the files that an attempt is about to name; `files` are references in the segment's header."""
+        self._unnamed = [one for one in self._unnamed if names.relate(self.path, one.path) not in files]
+
+    def leave(self) -> None:
+        """Leave all files to collection: another attempt may still name them."""
+        self._unnamed = []
+
+    async def delete(self) -> None:
+        """Delete the files that no attempt has named."""
+        unnamed, self._unnamed = self._unnamed, []
+        await self._chunks.discard(unnamed)
+
+    async def discard(self) -> None:
+        """`delete`; if that fails, collection does it, because the caller must hear the outcome of the commit."""
+        try:
+            await self.delete()
+        except OSError as error:
+            logger.info("%s: uploads that were not committed are left to collect(): %s", self.path, error)
+
+    async def settle(self, call: Coroutine[Any, Any, T]) -> T:
+        """Await the commit of these files, then delete those that no attempt has named.
+
+        Where more attempts may be sent, the files are left to collection: the outcome is unknown, or an interrupt
+        came that nobody has judged.
+        """
+        try:
+            result = await call
+        except Exception as error:
+            await self._end(may_go_on=isinstance(error, AppendOutcomeUnknown))
+            raise
+        except BaseException as error:
+            await self._end(may_go_on=not isinstance(error, AppendInterrupted) or error.outcome == "unknown")
+            raise
+        await self._end(may_go_on=False)
+        return result
+
+    async def _end(self, *, may_go_on: bool) -> None:
+        if may_go_on:
+            self.leave()
+        await self.discard()

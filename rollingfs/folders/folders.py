@@ -1,0 +1,311 @@
+"""Making, removing and moving folders, with the segments and plain files in them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+from collections.abc import Iterable
+from functools import partial
+
+from rollingfs.client import Client
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.folders.listing import REPORT, Listings, Scan
+from rollingfs.format import names
+from rollingfs.format.codec import parse_header
+from rollingfs.format.transitions import missing
+from rollingfs.read.contents import removed_path
+
+logger = logging.getLogger("rollingfs")
+
+ERRORS_SHOWN_MAX = 3
+_HOW_TO_DELETE = "To delete such a segment all the same, whatever it holds: rm(path, damaged=True); rm --damaged"
+
+
+class Folders:
+    """Changes folders.
+
+    Tombstones must outlive a folder's removal, for they carry the versions of what was there. So where folders
+    exist by themselves, one that cannot go leaves a hidden file (`names.REMOVED_NAME`) in it: unless something lives
+    in it, it does not exist. Whoever writes a segment below it need not care. Whoever deletes one (and so leaves a
+    folder that may be empty) removes that file, as `make` does: the folder is there until it is removed again.
+    """
+
+    def __init__(self, client: Client, listings: Listings) -> None:
+        self.client = client
+        self.backend = client.backend
+        self.listings = listings
+
+    # -- making --------------------------------------------------------------------------------------------
+
+    async def make(self, path: str, *, parents: bool = True) -> None:
+        """Make a folder that is not there yet.
+
+        Raises
+        ------
+        FileExistsError
+            A segment, a plain file or a folder is there.
+        FileNotFoundError
+            The folder above it is missing, and `parents` is false.
+        """
+        if await self.listings.is_there(path):
+            raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
+        names.check_segment_name(path)
+        above = self.above(path)
+        if not parents and self.backend.has_folders and not await self.listings.is_folder(above):
+            raise FileNotFoundError(errno.ENOENT, "The folder above it is missing", above)
+        await self._make(path)
+
+    async def make_all(self, path: str, *, exist_ok: bool = False) -> None:
+        """Make a folder and those above it; with `exist_ok`, nothing if it is there.
+
+        Raises
+        ------
+        FileExistsError
+            A folder is there, and `exist_ok` is false; or a segment or plain file is.
+        """
+        is_real = self.backend.has_folders or self.listings.is_top(path)
+        if not exist_ok or (is_real and not await self.listings.is_folder(path)):
+            await self.make(path)
+        elif self.backend.has_folders:
+            await self.backend.make_folder(path)  # it is there: durably, whoever made it
+
+    async def _make(self, path: str) -> None:
+        if not self.backend.has_folders and not self.listings.is_top(path):
+            return  # it will be there with the first file in it
+        await self.backend.make_folder(path)
+        await self.unmark(path)
+
+    async def unmark(self, folder: str) -> None:
+        """Let a folder and those above it exist, though they may have been removed before."""
+        while self.backend.has_folders and not self.listings.is_top(folder):
+            if await self.listings.is_removed(folder):
+                await self.backend.delete([removed_path(folder)])
+            folder = self.above(folder)
+
+    def above(self, path: str) -> str:
+        """The folder that a path lies in."""
+        return self.backend.strip(names.parent(path))
+
+    # -- removing ------------------------------------------------------------------------------------------
+
+    async def remove_empty(self, path: str) -> None:
+        """Remove a folder (on an object store: a bucket) in which nothing is.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError
+            It is no folder.
+        OSError
+            It is not empty (``errno.ENOTEMPTY``).
+        """
+        infos = await self.listings.ls(path)
+        if [info["name"] for info in infos if info["type"] == "file"] == [path]:
+            raise NotADirectoryError(errno.ENOTDIR, "It is a file, not a folder", path)
+        if infos:
+            raise OSError(errno.ENOTEMPTY, "The folder is not empty", path)
+        await self._remove(path)
+        await self.unmark(self.above(path))
+
+    async def _remove(self, path: str) -> None:
+        try:
+            await self.backend.remove_folder(path)
+        except FileNotFoundError:
+            return  # on an object store it went with what was in it
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or self.listings.is_top(path):
+                raise
+        else:
+            return
+        if self.backend.has_folders:
+            with contextlib.suppress(FileExistsError):
+                await self.backend.write(removed_path(path), [b""])
+
+    async def delete(
+        self, path: str, *, recursive: bool = False, depth_max: int | None = None, damaged: bool = False
+    ) -> None:
+        """Delete a segment or plain file; with `recursive`, also a folder and all that is in it.
+
+        Parameters
+        ----------
+        depth_max
+            How many levels of a folder to empty; then the folders stay. None for all.
+        damaged
+            Also segments whose header cannot be read.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing of this name.
+        IsADirectoryError
+            It is a folder, and `recursive` is false.
+        FencedError
+            An exclusive owner holds a segment.
+        CorruptHeaderError
+            The header of a segment cannot be read, and `damaged` is false; nothing was deleted.
+        """
+        if names.is_reserved(path):
+            raise missing(path)
+        try:
+            if path and not self.backend.has_folders and self.listings.is_top(path):
+                raise missing(path)  # a bucket is no file, and no request that asks for one is valid
+            await self.delete_file(path, damaged=damaged)
+        except FileNotFoundError:
+            if not await self.listings.is_folder(path):
+                raise
+        else:
+            return
+        if not recursive:
+            raise IsADirectoryError(
+                errno.EISDIR, "It is a folder, and still there: remove it with recursive=True", path
+            )
+        await self._delete_tree(path, depth_max, damaged)
+
+    async def delete_all(
+        self, paths: Iterable[str], *, recursive: bool, depth_max: int | None, damaged: bool = False
+    ) -> None:
+        """`delete` of several paths at once; one that lies in another of them goes with it."""
+        listed = sorted(set(paths))
+        outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
+        await self.listings.gather(
+            [partial(self.delete, path, recursive=recursive, depth_max=depth_max, damaged=damaged) for path in outer]
+        )
+
+    async def delete_file(self, path: str, *, damaged: bool = False) -> None:
+        """Delete a segment or plain file; the folder it lies in stays, perhaps empty."""
+        await self._delete_file(path, damaged)
+        await self.unmark(self.above(path))
+
+    async def _delete_file(self, path: str, damaged: bool) -> None:
+        try:
+            await self.client.segments.delete(path)
+        except CorruptHeaderError as error:
+            if not damaged:
+                raise CorruptHeaderError(f"{error}. {_HOW_TO_DELETE}") from error
+            await self._delete_damaged(path)
+
+    async def _delete_tree(self, path: str, depth_max: int | None, damaged: bool) -> None:
+        scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
+        _check_readable(path, scans.values(), "deleted", damaged=damaged)
+        files = [file for scan in scans.values() for file in (*scan.views, *scan.unreadable)]
+        await self.listings.gather([partial(self._delete_gone, file, damaged) for file in files])
+        if depth_max is None:
+            await self._remove_all(scans, path)
+
+    async def _remove_all(self, scans: Iterable[str], top: str) -> None:
+        """Remove the folders of a tree, whose content is gone, from the lowest to the upper ones."""
+        for folder in reversed(list(scans)):
+            if not self.listings.is_top(folder):
+                await self._remove(folder)
+        await self.unmark(self.above(top))
+
+    async def _delete_gone(self, path: str, damaged: bool) -> None:
+        with contextlib.suppress(FileNotFoundError):  # somebody else deleted it meanwhile
+            await self._delete_file(path, damaged)
+
+    async def _delete_damaged(self, path: str) -> None:
+        """Delete a header that cannot be read, as it is now, and a plain file of its name; chunks wait for collection.
+
+        A writer that has the header as it was before cannot commit any more: its condition fails.
+        """
+        header = names.header_path(path)
+        while True:
+            try:
+                blob = await self.backend.read(header)
+                parse_header(blob.data, header)
+            except CorruptHeaderError:
+                pass
+            except FileNotFoundError:
+                break
+            else:
+                await self.client.segments.delete(path)  # it has been repaired
+                return
+            if not (await self.client.committer.abilities(path)).delete_if:
+                await self.backend.delete([header])
+                break
+            if await self.backend.delete_if(header, blob.token):
+                break
+        self.client.headers.forget(path)
+        logger.warning("%s: deleted with its header unread; what it held is left to collect(recursive=True)", path)
+        await self.client.segments.adoption.remove(path)
+
+    # -- moving --------------------------------------------------------------------------------------------
+
+    async def move(self, source: str, target: str, *, into: bool | None = None) -> None:
+        """Give a segment, a plain file or a whole folder another name; no bytes are moved.
+
+        Into a folder that is there it goes under its own name; over a file that is there it goes in its place.
+        Each segment moves by itself: a move of a folder that is broken off may be called again.
+
+        Parameters
+        ----------
+        into
+            Whether the target is the folder to go into, be it there or not; None to look.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing at `source`.
+        FencedError
+            An exclusive owner holds one of the segments.
+        ValueError
+            A folder would move into itself.
+        """
+        if names.is_reserved(source):
+            raise missing(source)
+        if into is None:
+            into = source != target and await self._is_folder_only(target)
+        if into:
+            target = self.backend.strip(f"{target}/{source.rpartition('/')[2]}")
+        try:
+            await self.client.concats.rename(source, target)
+        except FileNotFoundError:
+            if not await self.listings.is_folder(source):
+                raise
+        else:
+            await self.unmark(self.above(source))
+            return
+        if source != target:
+            await self._move_tree(source, target)
+
+    async def _is_folder_only(self, path: str) -> bool:
+        return await self.listings.is_folder(path) and (await self.listings.info(path))["type"] == "directory"
+
+    async def _move_tree(self, source: str, target: str) -> None:
+        if target.startswith(f"{source}/"):
+            raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
+        scans = await self.listings.tree(source, hidden=True, on_error=REPORT)
+        _check_readable(source, scans.values(), "moved")
+        for folder in scans:
+            await self.make_all(target + folder[len(source) :], exist_ok=True)
+        files = [file for scan in scans.values() for file in scan.views]
+        for file in [file for file in files if file in scans]:
+            # a segment of a folder's name comes first: once the folder holds something, it would be refused
+            await self.client.concats.rename(file, target + file[len(source) :])
+        renames = [
+            partial(self.client.concats.rename, file, target + file[len(source) :])
+            for file in files
+            if file not in scans
+        ]
+        await self.listings.gather(renames)
+        await self._remove_all(scans, source)
+
+
+def _check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:
+    """Refuse to begin with a tree of which not everything can be read.
+
+    Raises
+    ------
+    CorruptHeaderError, PermissionError
+        Headers that are damaged, unless these are to go as well; headers and folders that we may not read.
+    """
+    found = [error for scan in scans for error in (scan.error, *scan.unreadable.values()) if error is not None]
+    bad = [error for error in found if not (damaged and isinstance(error, CorruptHeaderError))]
+    if not bad:
+        return
+    shown = "; ".join(str(error) for error in bad[:ERRORS_SHOWN_MAX])
+    rest = f"; and {len(bad) - ERRORS_SHOWN_MAX} more" if len(bad) > ERRORS_SHOWN_MAX else ""
+    said = f"{path}: nothing was {what}, because not all in the folder can be read: {shown}{rest}"
+    if all(isinstance(error, CorruptHeaderError) for error in bad):
+        raise CorruptHeaderError(f"{said}. {_HOW_TO_DELETE}") from bad[0]
+    raise PermissionError(errno.EACCES, said) from bad[0]

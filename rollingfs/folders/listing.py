@@ -1,0 +1,318 @@
+"""What lies in folders: segments, plain files and folders, as of the call.
+
+A listing shows headers with their tokens, so that those seen before are not read again. An entry that cannot be read
+does not fail the listing of its folder, if the caller asks to have it reported: then it is shown with its error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from rollingfs.backend.contract import Listing
+from rollingfs.client import Client
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format import names
+from rollingfs.format.transitions import missing
+from rollingfs.read.contents import Sorted
+from rollingfs.read.snapshot import View
+
+T = TypeVar("T")
+
+Info = dict[str, Any]
+"""What fsspec calls a file's or folder's info."""
+
+OnError = Literal["raise", "report"]
+"""What a listing does about an entry that cannot be read: fail, or show it with its error."""
+RAISE: OnError = "raise"
+REPORT: OnError = "report"
+
+
+def check_on_error(on_error: str) -> OnError:
+    """Refuse what a listing cannot do about an entry that cannot be read.
+
+    Raises
+    ------
+    ValueError
+        It is neither ``"raise"`` nor ``"report"``.
+    """
+    if on_error == RAISE:
+        return RAISE
+    if on_error == REPORT:
+        return REPORT
+    raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
+
+
+def info_of(view: View) -> Info:
+    """The info of a segment or plain file; sizes in bytes, dates in seconds since 1970."""
+    header = view.header
+    if header is None:
+        assert view.plain is not None
+        dates = {"created": view.plain.modified, "mtime": view.plain.modified}
+        details = {"sealed": False, "chunks": int(view.size > 0), "version": 0}
+    else:
+        dates = {"created": header.created_ms / 1000, "mtime": header.modified_ms / 1000}
+        details = {"sealed": header.sealed, "chunks": header.chunk_count, "version": header.version}
+    return {
+        "name": view.path,
+        "size": view.size,
+        "type": "file",
+        "start_offset": view.start,
+        "length": view.length,
+        **details,
+        **dates,
+    }
+
+
+def info_of_folder(path: str) -> Info:
+    """The info of a folder."""
+    return {"name": path, "size": 0, "type": "directory"}
+
+
+def info_of_unreadable(path: str, error: OSError) -> Info:
+    """The info of a segment or plain file of which only the error is known."""
+    return {"name": path, "size": None, "type": "file", "error": str(error)}
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A folder as it was listed."""
+
+    path: str
+    views: dict[str, View]
+    """Segments and plain files, by path."""
+    folders: tuple[str, ...]
+    """Folders in it; whether they exist is another question, for they may hold nothing but tombstones."""
+    stays: bool
+    """Whether it exists though nothing may be in it."""
+    unreadable: dict[str, OSError] = field(default_factory=dict)
+    """Why segments and plain files that are not among the views cannot be read, by path."""
+    error: OSError | None = None
+    """Why the folder itself cannot be listed, if so."""
+
+    @property
+    def infos(self) -> dict[str, Info]:
+        """The infos of all that listings show but folders, by path."""
+        found = {path: info_of(view) for path, view in self.listed.items()}
+        return found | {path: info_of_unreadable(path, error) for path, error in self.errors.items()}
+
+    @property
+    def errors(self) -> dict[str, OSError]:
+        """The segments and plain files that cannot be read and that listings show."""
+        return {path: error for path, error in self.unreadable.items() if not names.is_ledger(path)}
+
+    @property
+    def listed(self) -> dict[str, View]:
+        """The segments and plain files that listings show."""
+        return {path: view for path, view in self.views.items() if not names.is_ledger(path)}
+
+    @property
+    def shown(self) -> list[str]:
+        """The folders that no segment of the same name hides."""
+        return [folder for folder in self.folders if folder not in self.views]
+
+
+class Listings:
+    """Reads folders, and says what a path is."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.backend = client.backend
+        self.is_folder = client.contents.is_folder
+        self.is_removed = client.contents.is_removed
+        self.is_top = client.contents.is_top
+
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+        """Call several at a time, as many as the store likes."""
+        return await self.client.runtime.gather(calls, self.backend.requests_max)
+
+    # -- one path ------------------------------------------------------------------------------------------
+
+    async def info(self, path: str, *, fresh: bool = False, on_error: OnError = RAISE) -> Info:
+        """What is at a path: a segment, else a plain file, else a folder.
+
+        Raises
+        ------
+        FileNotFoundError
+            None of them.
+        CorruptHeaderError
+            It is a segment whose header is damaged, or too new.
+        """
+        if names.is_reserved(path):
+            raise missing(path)
+        try:
+            return await self._info_of_file(path, on_error, fresh=fresh)
+        except FileNotFoundError:
+            if await self.is_folder(path):
+                return info_of_folder(path)
+            raise
+
+    async def _info_of_file(self, path: str, on_error: OnError, *, fresh: bool = True) -> Info:
+        try:
+            return info_of(await self.client.lookup.view(path, fresh=fresh))
+        except CorruptHeaderError as error:
+            if on_error == RAISE:
+                raise
+            return info_of_unreadable(path, error)
+
+    async def is_there(self, path: str) -> bool:
+        """Whether there is a segment, a plain file or a folder of this name now."""
+        try:
+            await self.info(path, fresh=True, on_error=REPORT)
+        except FileNotFoundError:
+            return False
+        return True
+
+    # -- one folder ----------------------------------------------------------------------------------------
+
+    async def scan(self, folder: str, on_error: OnError = RAISE) -> Scan:
+        """List a folder.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError
+            The backend has no such folder.
+        CorruptHeaderError, PermissionError
+            An entry that listings show cannot be read, and errors are to be raised.
+        """
+        listing = await self.backend.list(folder)
+        scan = await self._complete(folder, listing, Sorted.of(listing.entries))
+        if on_error == RAISE and scan.errors:
+            raise scan.errors[min(scan.errors)]
+        return scan
+
+    async def _complete(self, folder: str, listing: Listing, found: Sorted) -> Scan:
+        contents = self.client.contents
+        calls = [partial(contents.loaded_or_error, path, token) for path, token in found.headers.items()]
+        views: dict[str, View] = {}
+        unreadable: dict[str, OSError] = {}
+        dead = {}
+        for path, loaded in zip(found.headers, await self.gather(calls), strict=True):
+            if isinstance(loaded, OSError):
+                unreadable[path] = loaded
+            elif loaded.live:
+                views[path] = View(path, loaded.header, loaded.token)
+            else:
+                dead[path] = loaded
+        for file in found.files:
+            if file.path in views or file.path in unreadable:
+                continue
+            visible = await contents.is_visible_or_error(file, dead.get(file.path))
+            if isinstance(visible, OSError):
+                unreadable[file.path] = visible
+            elif visible:
+                views[file.path] = View(file.path, None, file.token, file)
+        stays = not found.is_removed if self.backend.has_folders else not listing.entries
+        return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable)
+
+    async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:
+        """The infos of what lies in a folder, sorted by name; of a file, its own.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing of this name.
+        """
+        file = await self._file_first(path, on_error)
+        if file is not None:
+            return [file]
+        try:
+            scan = await self.scan(path, on_error)
+        except (FileNotFoundError, NotADirectoryError):
+            return [await self._info_of_file(path, on_error)]
+        found = scan.infos
+        for folder, is_alive in zip(scan.shown, await self._alive(scan.shown), strict=True):
+            if is_alive:
+                found.setdefault(folder, info_of_folder(folder))
+        if not found and not scan.stays:
+            return [await self._info_of_file(path, on_error)]
+        return [found[name] for name in sorted(found)]
+
+    async def _alive(self, folders: Iterable[str]) -> list[bool]:
+        return await self.gather([partial(self.client.contents.is_alive, folder) for folder in folders])
+
+    async def _file_first(self, path: str, on_error: OnError) -> Info | None:
+        """The segment or plain file of a path that may be a folder as well: it wins.
+
+        Where a folder is but a prefix, and no segment is known there, asking would double the cost of a listing.
+        """
+        if names.is_reserved(path):
+            raise missing(path)
+        seen = self.client.headers.seen(path)
+        if not self.backend.has_folders and (seen is None or not seen.live):
+            return None
+        try:
+            return await self._info_of_file(path, on_error)
+        except FileNotFoundError:
+            return None
+
+    # -- trees ---------------------------------------------------------------------------------------------
+
+    async def tree(
+        self, folder: str, depth_max: int | None = None, *, hidden: bool = False, on_error: OnError = RAISE
+    ) -> dict[str, Scan]:
+        """List a folder and those below it, the upper ones first.
+
+        Parameters
+        ----------
+        depth_max
+            How many levels of folders to list; None for all.
+        hidden
+            Also those that have the name of a segment.
+        """
+        scans: dict[str, Scan] = {}
+        level = [folder]
+        while level and (depth_max is None or depth_max > 0):
+            calls = [partial(self._scan, path, on_error, is_top=path == folder) for path in level]
+            found = [scan for scan in await self.gather(calls) if scan]
+            scans.update({scan.path: scan for scan in found})
+            level = [inner for scan in found for inner in (scan.folders if hidden else scan.shown)]
+            depth_max = None if depth_max is None else depth_max - 1
+        return scans
+
+    async def _scan(self, folder: str, on_error: OnError, *, is_top: bool) -> Scan | None:
+        try:
+            return await self.scan(folder, on_error)
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # it went meanwhile
+        except PermissionError as error:
+            if is_top or on_error == RAISE:
+                raise
+            return Scan(folder, {}, (), stays=True, error=error)
+
+    async def find(
+        self, path: str, depth_max: int | None = None, *, with_folders: bool = False, on_error: OnError = REPORT
+    ) -> dict[str, Info]:
+        """The infos of everything below a path, by name; of a file, its own; of nothing, none.
+
+        Folders that cannot be listed are among them with their errors, also without `with_folders`.
+        """
+        file = await self._file_first(path, on_error)
+        if file is not None:
+            return {path: file}
+        scans = await self.tree(path, depth_max, on_error=on_error)
+        found: dict[str, Info] = {}
+        if with_folders:
+            found |= {folder: info_of_folder(folder) for folder in await self._alive_in(scans) if folder != ""}
+        for scan in scans.values():
+            if scan.error is not None:
+                found[scan.path] = {**info_of_folder(scan.path), "error": str(scan.error)}
+        for scan in scans.values():
+            found |= scan.infos
+        if not found:
+            try:
+                return {path: await self._info_of_file(path, on_error)}
+            except FileNotFoundError:
+                return {}
+        return dict(sorted(found.items()))
+
+    async def _alive_in(self, scans: dict[str, Scan]) -> set[str]:
+        """The folders of a tree that exist: from the lowest to the upper ones."""
+        edge = [folder for scan in scans.values() for folder in scan.shown if folder not in scans]
+        alive = {folder for folder, is_alive in zip(edge, await self._alive(edge), strict=True) if is_alive}
+        for path, scan in reversed(scans.items()):
+            if scan.stays or scan.listed or scan.errors or any(folder in alive for folder in scan.folders):
+                alive.add(path)
+        return alive

@@ -1,0 +1,263 @@
+"""The header's text form: parse and format. Pure.
+
+Both directions check the whole: what is written can be read, what is read is believed only if it is
+well-formed, within the limits and true to its checksums. Specified in ``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rollingfs.format import line_codec, tokens
+from rollingfs.format.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin, PlainCopy
+
+FORMAT = "rollingfs 1"
+
+
+TEXTS_KEPT_MAX = 32
+
+_texts: dict[int, tuple[tuple[Entry, ...], str]] = {}
+"""The text of entries, by their identity: one commit after another writes the very same tuple, often of hundreds."""
+
+
+def _entries_text(entries: tuple[Entry, ...]) -> str:
+    kept = _texts.get(id(entries))
+    if kept is not None and kept[0] is entries:
+        return kept[1]
+    text = "\n".join(
+        line_codec.format_chunk(entry) if isinstance(entry, Chunk) else line_codec.format_page(entry)
+        for entry in entries
+    )
+    if len(_texts) >= TEXTS_KEPT_MAX:
+        _texts.clear()
+    _texts[id(entries)] = entries, text
+    return text
+
+
+def _lines(header: Header) -> Iterable[str]:
+    yield FORMAT
+    yield f"segment {header.segment}"
+    yield f"version {header.version}"
+    yield line_codec.format_state(header)
+    yield f"epoch {header.epoch}" + (f" {tokens.quote(header.owner)}" if header.owner is not None else "")
+    yield line_codec.format_policy(header.policy)
+    yield f"time created={tokens.format_time(header.created_ms)} modified={tokens.format_time(header.modified_ms)}"
+    yield f"start {header.start}"
+    if header.adopted is not None:
+        yield f"Adopted {tokens.quote(header.adopted.token)} {tokens.format_time(header.adopted.modified_ms)}"
+    if header.entries:
+        yield _entries_text(header.entries)
+    if header.tail:
+        at = tokens.format_time(header.tail_at_ms)
+        yield f"Inline {header.tail_start} {len(header.tail)} crc32c={tokens.crc32c(header.tail):08x} at={at}"
+    for key, value in header.attrs.items():
+        yield f"attr {tokens.quote(key)} {tokens.quote(value)}"
+    for commit in header.commits:
+        yield f"commit {tokens.quote(commit.writer)} {commit.number} {commit.version}"
+    if header.evicted:
+        yield f"evicted {header.evicted}"
+    if header.turn is not None:
+        yield f"turn {tokens.quote(header.turn)} {header.version}"
+    for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):
+        for mark in marks:
+            yield f"{kind} {mark.txn} {tokens.quote(mark.source)}"
+    yield from map(line_codec.format_drop, header.drops)
+    # last, where those who do not know it keep it
+    if header.plain_copy is not None:
+        copy = header.plain_copy
+        since = "" if copy.began_ms is None else f" {tokens.format_time(copy.began_ms)}"
+        yield f"plain {copy.segment} {copy.start}{since}"
+    if header.origin is not None:
+        yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
+    yield from header.unknown
+
+
+def format_text(header: Header) -> bytes:
+    """The header's text, without the inline tail; of any length (the caller pages what does not fit)."""
+    text = "\n".join(_lines(header)).encode() + b"\n"
+    return tokens.seal_text(text)
+
+
+def format_header(header: Header) -> bytes:
+    """The header file's content: text, blank line, inline tail.
+
+    Raises
+    ------
+    ValueError
+        The header breaks an invariant or a limit of the format.
+    """
+    header.check()
+    text = format_text(header)
+    if len(text) > TEXT_BYTES_MAX:
+        raise ValueError(f"the header's text would be {len(text)} bytes, but at most {TEXT_BYTES_MAX} are allowed")
+    return text + header.tail
+
+
+class _Parser:
+    """Collects the fields of a header, line by line."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {"unknown": ()}
+        self.entries: list[Entry] = []
+        self.attrs: dict[str, str] = {}
+        self.commits: list[Commit] = []
+        self.drops: list[Drop] = []
+        self.marks: dict[str, list[Mark]] = {"Merged": [], "Aborted": []}
+        self.inline: tuple[int, int, int] | None = None
+
+    def line(self, line: str) -> None:
+        entry = line_codec.parse_entry_line(line)
+        if entry is not None:
+            self.entries.append(entry)
+            return
+        kind, *parts = line.split(" ")
+        handler = getattr(self, f"_on_{kind}", None) if kind.isascii() and kind.isalpha() else None
+        if handler is not None:
+            handler(parts)
+        elif kind[:1].isupper():
+            raise tokens.Malformed(f"line kind {kind!r} is too new for this release: upgrade rollingfs to read it")
+        elif kind[:1].islower():
+            self.fields["unknown"] += (line,)
+        else:
+            raise tokens.Malformed("begins with no word")
+
+    def _once(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            if name in self.fields:
+                raise tokens.Malformed("comes twice")
+            self.fields[name] = value
+
+    def _on_segment(self, parts: Sequence[str]) -> None:
+        self._once(segment=tokens.uuid(*tokens.exactly(parts, 1)))
+
+    def _on_version(self, parts: Sequence[str]) -> None:
+        self._once(version=tokens.number(*tokens.exactly(parts, 1)))
+
+    def _on_state(self, parts: Sequence[str]) -> None:
+        self._once(**line_codec.parse_state(parts))
+
+    def _on_epoch(self, parts: Sequence[str]) -> None:
+        self._once(
+            epoch=tokens.number(parts[0]), owner=tokens.unquote(tokens.exactly(parts, 2)[1]) if len(parts) > 1 else None
+        )
+
+    def _on_policy(self, parts: Sequence[str]) -> None:
+        self._once(policy=line_codec.parse_policy(parts))
+
+    def _on_time(self, parts: Sequence[str]) -> None:
+        fields = tokens.fields(parts, {"created": tokens.parse_time, "modified": tokens.parse_time}, strict=False)
+        self._once(created_ms=fields.get("created", 0), modified_ms=fields.get("modified", 0))
+
+    def _on_start(self, parts: Sequence[str]) -> None:
+        self._once(start=tokens.number(*tokens.exactly(parts, 1)))
+
+    def _on_Adopted(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        token, modified = tokens.exactly(parts, 2)
+        self._once(adopted=Adopted(tokens.unquote(token), tokens.parse_time(modified)))
+
+    def _on_plain(self, parts: Sequence[str]) -> None:
+        segment, start, *since = parts
+        began_ms = tokens.parse_time(*tokens.exactly(since, 1)) if since else None
+        self._once(plain_copy=PlainCopy(tokens.uuid(segment), tokens.number(start), began_ms))
+
+    def _on_origin(self, parts: Sequence[str]) -> None:
+        segment, modified = tokens.exactly(parts, 2)
+        self._once(origin=Origin(tokens.uuid(segment), tokens.parse_time(modified)))
+
+    def _on_Chunk(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        self.entries.append(line_codec.parse_chunk(parts))
+
+    def _on_Page(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        self.entries.append(line_codec.parse_page(parts))
+
+    def _on_Inline(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        fields = tokens.fields(parts[2:], {"crc32c": tokens.crc, "at": tokens.parse_time})
+        tokens.need(fields, "crc32c", "at")
+        self._once(tail_at_ms=fields["at"])
+        self.inline = tokens.number(parts[0]), tokens.number(parts[1]), fields["crc32c"]
+
+    def _on_attr(self, parts: Sequence[str]) -> None:
+        key, value = map(tokens.unquote, tokens.exactly(parts, 2))
+        if key in self.attrs:
+            raise tokens.Malformed("comes twice")
+        self.attrs[key] = value
+
+    def _on_commit(self, parts: Sequence[str]) -> None:
+        writer, number, version = tokens.exactly(parts, 3)
+        self.commits.append(Commit(tokens.unquote(writer), tokens.number(number), tokens.number(version)))
+
+    def _on_evicted(self, parts: Sequence[str]) -> None:
+        self._once(evicted=tokens.number(*tokens.exactly(parts, 1)))
+
+    def _on_turn(self, parts: Sequence[str]) -> None:
+        writer, version = tokens.exactly(parts, 2)
+        self._once(turn=(tokens.unquote(writer), tokens.number(version)))
+
+    def _on_Merged(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        txn, source = tokens.exactly(parts, 2)
+        self.marks["Merged"].append(Mark(tokens.uuid(txn), tokens.unquote(source)))
+
+    def _on_Aborted(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        txn, source = tokens.exactly(parts, 2)
+        self.marks["Aborted"].append(Mark(tokens.uuid(txn), tokens.unquote(source)))
+
+    def _on_Drop(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        self.drops.append(line_codec.parse_drop(parts))
+
+    def header(self, tail: bytes) -> Header:
+        tokens.need(self.fields, "segment", "version", "phase", "epoch", "policy", "start")
+        if "turn" in self.fields:  # one of another version was carried on by a client that does not know the line
+            writer, version = self.fields["turn"]
+            self.fields["turn"] = writer if version == self.fields["version"] else None
+        header = Header(
+            **self.fields,
+            entries=tuple(self.entries),
+            tail=tail,
+            attrs=self.attrs,
+            commits=tuple(self.commits),
+            drops=tuple(self.drops),
+            merges=tuple(self.marks["Merged"]),
+            aborts=tuple(self.marks["Aborted"]),
+        )
+        if (self.inline is not None) != bool(tail):
+            raise tokens.Malformed("the inline tail and its line do not go together")
+        if self.inline is not None and self.inline != (header.tail_start, len(tail), tokens.crc32c(tail)):
+            raise tokens.Malformed("the inline tail has not the offset, the length or the checksum that its line says")
+        header.check()
+        return header
+
+
+def parse_header(data: bytes, name: str) -> Header | None:
+    """Read a header file's content.
+
+    Parameters
+    ----------
+    data
+        The whole file, inline tail included.
+    name
+        The file's path, for the error.
+
+    Returns
+    -------
+    Header or None
+        None for an empty file: an interrupted create, which is no segment.
+
+    Raises
+    ------
+    CorruptHeaderError
+        With the line and why; nothing is guessed.
+    """
+    if not data:
+        return None
+    parser, position, line = _Parser(), 0, ""
+    try:
+        text_lines, end = tokens.split_text(data, FORMAT)
+        if end > TEXT_BYTES_MAX:
+            raise tokens.Malformed(f"its text has {end} bytes, but at most {TEXT_BYTES_MAX} are allowed")
+        for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
+            parser.line(line)
+        position, line = 0, ""
+        return parser.header(data[end:])
+    except (ValueError, IndexError) as error:
+        tokens.corrupt(name, position, line, error)

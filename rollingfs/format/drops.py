@@ -1,0 +1,95 @@
+"""Drop lines: what a segment does not refer to any more, and who deletes it. Pure.
+
+A chunk or a page of the segment's own is deleted by whoever sees that its drop line is due. What lies in folders of
+others is left to their collection: of it there is only a hint, a drop line that names the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from rollingfs.format import line_codec, names
+from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Entry, Header, Page
+
+Pages = Mapping[Page, Sequence[Chunk]]
+"""The chunks of index pages, unfolded into a segment's own terms."""
+
+
+def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
+    """What is still to be deleted once the whole content is gone; pages with foreign chunks are collection's."""
+    drops: list[Drop] = []
+    for entry in header.entries:
+        if isinstance(entry, Chunk) or (not entry.foreign and "/" not in entry.file):
+            drops += drops_of(entry, header.start, entry.end, now_ms, {})
+    at_once = [replace(drop, after_ms=0) for drop in header.drops]  # readers lose the rest of it as well
+    return merge_drops(at_once, drops)
+
+
+def drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Pages) -> Iterable[Drop]:
+    """What becomes of an entry when the start moves from `old_start` to `offset`."""
+    if isinstance(entry, Chunk):
+        if entry.end <= offset:
+            yield _drop_chunk(entry, now_ms)
+        return
+    if entry.start >= offset:
+        return
+    whole = entry.end <= offset
+    own = "/" not in entry.file
+    if own:
+        first = max(old_start, entry.start) - entry.start + entry.offset
+        last = min(offset, entry.end) - entry.start + entry.offset
+        yield Drop(entry.file, now_ms, first, last, whole)
+    elif whole:
+        yield Drop(f"{names.parent(entry.file)}/", now_ms, size=entry.size)
+    if entry.foreign or not own:
+        gone = (chunk for chunk in pages[entry] if old_start < chunk.end <= offset)
+        yield from (drop for drop in (_drop_chunk(chunk, now_ms) for chunk in gone) if drop.is_hint)
+
+
+def _drop_chunk(chunk: Chunk, now_ms: int) -> Drop:
+    folder = names.parent(chunk.file)
+    if folder or names.is_staged(chunk.file):
+        return Drop(f"{folder or '.'}/", now_ms, size=chunk.size)
+    return Drop(chunk.file, now_ms)
+
+
+def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
+    """Join drop lines: one hint a folder, and not more lines than the header has room for.
+
+    What does not fit is left out: it is unreferenced, and the collection of the folder it lies in finds it.
+    """
+    hints: dict[str, Drop] = {}
+    rest: list[Drop] = []
+    for drop in [*old, *new]:
+        if not drop.is_hint:
+            rest.append(drop)
+        elif drop.file in hints:
+            hints[drop.file] = replace(hints[drop.file], size=hints[drop.file].size + drop.size)
+        else:
+            hints[drop.file] = drop
+    rest.sort(key=lambda drop: not drop.is_page)
+    return (*hints.values(), *rest)[:DROPS_MAX]
+
+
+def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
+    """Note other chunk folders (references that end in "/") that this segment referred to until now.
+
+    Their pins name this segment; the hints lead its collection there, and keep its tombstone until they are gone.
+    """
+    hints = [Drop(folder, now_ms) for folder in folders]
+    return replace(header, drops=merge_drops(header.drops, hints)) if hints else header
+
+
+def shed_drops(header: Header, over: int) -> Header:
+    """Leave out drop lines that save `over` bytes of text, hints last: the map needs the room."""
+    kept = list(header.drops)
+    while kept and over > 0:
+        over -= len(line_codec.format_drop(kept.pop()).encode()) + 1
+    return replace(header, drops=tuple(kept))
+
+
+def clear_drops(header: Header, done: Iterable[Drop]) -> Header:
+    """Forget the drops that are done."""
+    gone = set(done)
+    return replace(header, drops=tuple(drop for drop in header.drops if drop not in gone))

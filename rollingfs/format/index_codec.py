@@ -1,0 +1,101 @@
+"""Index pages: immutable lists of chunks that have outgrown the header. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import overload
+
+from rollingfs.format import line_codec, tokens
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Page
+
+PAGE_FORMAT = "rollingfs-index 1"
+
+_RANGE = re.compile(r"^Chunk (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ", re.MULTILINE | re.ASCII)
+
+
+class ListedChunks(Sequence[Chunk]):
+    """The chunks of an index page whose checksum and ranges were checked; each line is parsed when it is asked for.
+
+    Who reads at random needs a few of 4,096.
+
+    Raises
+    ------
+    CorruptHeaderError
+        By any access: the line asked for is malformed.
+    """
+
+    __slots__ = ("_lines", "_name")
+
+    def __init__(self, chunk_lines: Sequence[str], name: str) -> None:
+        self._lines = chunk_lines
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, index: int) -> Chunk: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Chunk, ...]: ...
+    def __getitem__(self, index: int | slice) -> Chunk | tuple[Chunk, ...]:
+        if isinstance(index, slice):
+            return tuple(map(self._parse, range(*index.indices(len(self)))))
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self._parse(index % len(self))
+
+    def _parse(self, index: int) -> Chunk:
+        line = self._lines[index]
+        try:
+            return line_codec.parse_chunk_line(line)
+        except (ValueError, IndexError) as error:
+            tokens.corrupt(self._name, index + 2, line, error)
+
+
+def format_page(chunks: Sequence[Chunk]) -> bytes:
+    """An index page's content. Its chunks' offsets begin at 0; references are relative to the page's folder."""
+    assert chunks[0].start == 0
+    assert len(chunks) <= LARGE_PAGE_CHUNKS
+    text = "\n".join([PAGE_FORMAT, *map(line_codec.format_chunk, chunks)]).encode() + b"\n"
+    return tokens.seal_text(text)
+
+
+def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
+    """Read an index page and check it, against the header's line where that is known.
+
+    Raises
+    ------
+    CorruptHeaderError
+        It is malformed, or not the page that the header means.
+    """
+    position, line = 0, ""
+    try:
+        if page and (len(data) != page.size or tokens.crc32c(data) != page.crc32c):
+            raise tokens.Malformed("it has not the size or the checksum that the header says")
+        text_lines, end = tokens.split_text(data, PAGE_FORMAT)
+        ranges = _RANGE.findall("\n".join(text_lines))
+        if len(ranges) != len(text_lines):
+            for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
+                if not _RANGE.match(line):
+                    line_codec.parse_chunk_line(line)  # says what is wrong with it
+                    raise tokens.Malformed("has a range that cannot be")
+        position, line = 0, ""
+        _check_ranges(ranges, page)
+        if end != len(data):
+            raise tokens.Malformed("it has bytes after its end")
+    except (ValueError, IndexError) as error:
+        tokens.corrupt(name, position, line, error)
+    return ListedChunks(text_lines, name)
+
+
+def _check_ranges(ranges: Sequence[tuple[str, str]], page: Page | None) -> None:
+    if not ranges or (page and len(ranges) != page.count):
+        raise tokens.Malformed("it has not as many chunks as the header says")
+    starts = [int(start) for start, _ in ranges]
+    ends = list(accumulate(int(length) for _, length in ranges))
+    if starts[0] != 0 or (page and ends[-1] < page.offset + page.length):
+        raise tokens.Malformed("its chunks do not cover what the header says")
+    if starts[1:] != ends[:-1]:
+        raise tokens.Malformed("its chunks leave a gap or overlap")

@@ -1,0 +1,171 @@
+"""The lines of a header that have structure: chunk, page, drop, state, policy. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from rollingfs.format import tokens
+from rollingfs.format.header import Chunk, Drop, Header, Merge, Page, Phase
+from rollingfs.policy import RollingPolicy
+
+
+@lru_cache(maxsize=4096)  # every commit writes the same lines again
+def format_chunk(chunk: Chunk) -> str:
+    parts = [f"Chunk {chunk.start} {chunk.length} {tokens.quote_reference(chunk.file)}"]
+    if chunk.crc32c is not None:
+        parts.append(f"crc32c={chunk.crc32c:08x}")
+    parts.append(f"at={tokens.format_time(chunk.at_ms)}")
+    if chunk.offset or chunk.size != chunk.length:
+        parts.append(f"from={chunk.offset} size={chunk.size}")
+    return " ".join(parts)
+
+
+_N, _CRC = "(0|[1-9][0-9]{0,17})", "([0-9a-f]{8})"
+_TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z)"
+_OWN_CHUNK = re.compile(rf"Chunk {_N} {_N} ((?:[0-9]{{20}}-|stage-)[0-9a-f]+) crc32c={_CRC} at={_TIME}", re.ASCII)
+_OWN_PAGE = re.compile(
+    rf"Page {_N} {_N} (index-[0-9a-f]+) crc32c={_CRC} count={_N} size={_N}(?: from={_N})?(?: foreign={_N})?", re.ASCII
+)
+
+
+def parse_entry_line(line: str) -> Chunk | Page | None:
+    """An entry in the form in which nearly all are written, several times as fast; None for any other line."""
+    if found := _OWN_PAGE.fullmatch(line):
+        start, length, file, crc, count, size, offset, foreign = found.groups("0")
+        return Page(int(start), int(length), file, int(count), int(crc, 16), int(size), int(offset), int(foreign))
+    if found := _OWN_CHUNK.fullmatch(line):
+        start, length, file, crc, at = found.groups()
+        return Chunk(int(start), int(length), file, int(crc, 16), tokens.parse_shaped_time(at))
+    return None
+
+
+def parse_chunk_line(line: str) -> Chunk:
+    """The inverse of `format_chunk`."""
+    found = parse_entry_line(line)
+    if isinstance(found, Chunk):
+        return found
+    kind, *parts = line.split(" ")
+    if kind != "Chunk":
+        raise tokens.Malformed(f"line kind {kind!r} is too new for this release: upgrade rollingfs to read it")
+    return parse_chunk(parts)
+
+
+def parse_chunk(parts: Sequence[str]) -> Chunk:
+    fields = tokens.fields(
+        parts[3:], {"crc32c": tokens.crc, "at": tokens.parse_time, "from": tokens.number, "size": tokens.number}
+    )
+    tokens.need(fields, "at")
+    if ("from" in fields) != ("size" in fields):
+        raise tokens.Malformed("has only one of from= and size=")
+    return Chunk(
+        tokens.number(parts[0]),
+        tokens.number(parts[1]),
+        tokens.reference(parts[2]),
+        fields.get("crc32c"),
+        fields["at"],
+        fields.get("from", 0),
+        fields.get("size", -1),
+    )
+
+
+@lru_cache(maxsize=4096)
+def format_page(page: Page) -> str:
+    line = (
+        f"Page {page.start} {page.length} {tokens.quote_reference(page.file)} crc32c={page.crc32c:08x} "
+        f"count={page.count} size={page.size}"
+    )
+    return line + (f" from={page.offset}" if page.offset else "") + (f" foreign={page.foreign}" if page.foreign else "")
+
+
+def parse_page(parts: Sequence[str]) -> Page:
+    parsers = dict.fromkeys(("count", "size", "from", "foreign"), tokens.number)
+    fields = tokens.fields(parts[3:], {**parsers, "crc32c": tokens.crc})
+    tokens.need(fields, "crc32c", "count", "size")
+    return Page(
+        tokens.number(parts[0]),
+        tokens.number(parts[1]),
+        tokens.reference(parts[2]),
+        fields["count"],
+        fields["crc32c"],
+        fields["size"],
+        fields.get("from", 0),
+        fields.get("foreign", 0),
+    )
+
+
+def format_drop(drop: Drop) -> str:
+    target = drop.file if drop.file == "./" else tokens.quote_reference(drop.file)
+    line = f"Drop {target} at={tokens.format_time(drop.at_ms)}"
+    if drop.is_page:
+        line += f" from={drop.start} to={drop.end}" + (" whole=1" if drop.whole else "")
+    if drop.is_hint:
+        line += f" bytes={drop.size}"
+    if drop.after_ms:
+        line += f" after={tokens.format_time(drop.after_ms)}"
+    return line
+
+
+def parse_drop(parts: Sequence[str]) -> Drop:
+    parsers: dict[str, Callable[[str], Any]] = dict.fromkeys(("from", "to", "whole", "bytes"), tokens.number)
+    fields = tokens.fields(parts[1:], {**parsers, "at": tokens.parse_time, "after": tokens.parse_time})
+    tokens.need(fields, "at")
+    drop = Drop(
+        tokens.drop_target(parts[0]),
+        fields["at"],
+        fields.get("from", -1),
+        fields.get("to", -1),
+        bool(fields.get("whole", 0)),
+        fields.get("bytes", 0),
+        fields.get("after", 0),
+    )
+    is_mixed = (drop.is_hint and drop.is_page) or (drop.whole and not drop.is_page) or (drop.size and not drop.is_hint)
+    if (drop.start >= 0) != (drop.end >= 0) or is_mixed or drop.end < drop.start:
+        raise tokens.Malformed("is neither a file, nor part of a page, nor a folder")
+    return drop
+
+
+def format_state(header: Header) -> str:
+    merge = header.merge
+    if merge is not None:
+        return (
+            f"state merging {merge.txn} {tokens.quote(merge.target)} {merge.target_segment} {merge.prior} "
+            f"{tokens.format_time(merge.at_ms)}"
+        )
+    return f"state {header.phase}" + (f" merged {header.merged}" if header.merged else "")
+
+
+def parse_state(parts: Sequence[str]) -> dict[str, Any]:
+    phase = tokens.phase(parts[0])
+    if phase is Phase.MERGING:
+        _, txn, target, target_segment, prior, at = tokens.exactly(parts, 6)
+        merge = Merge(
+            tokens.uuid(txn),
+            tokens.unquote(target),
+            tokens.uuid(target_segment),
+            tokens.phase(prior),
+            tokens.parse_time(at),
+        )
+        return {"phase": phase, "merge": merge}
+    if phase is Phase.DELETED and len(parts) > 1:
+        tokens.exactly(parts, 3)
+        if parts[1] != "merged":
+            raise tokens.Malformed(f"{parts[1]!r} is not 'merged'")
+        return {"phase": phase, "merged": tokens.uuid(parts[2])}
+    tokens.exactly(parts, 1)
+    return {"phase": phase}
+
+
+def format_policy(policy: RollingPolicy) -> str:
+    line = f"policy max_bytes={policy.max_bytes} inline_bytes={policy.inline_bytes}"
+    return line + (f" max_age_ms={round(policy.max_age * 1000)}" if policy.max_age is not None else "")
+
+
+def parse_policy(parts: Sequence[str]) -> RollingPolicy:
+    parsers = dict.fromkeys(("max_bytes", "inline_bytes", "max_age_ms"), tokens.number)
+    fields = tokens.fields(parts, parsers, strict=False)
+    tokens.need(fields, "max_bytes", "inline_bytes")
+    age = fields["max_age_ms"] / 1000 if "max_age_ms" in fields else None
+    return RollingPolicy(fields["max_bytes"], age, fields["inline_bytes"])

@@ -1,0 +1,207 @@
+"""Where bytes and chunks go: into the inline tail, into new chunks, into index pages. Pure plans, no I/O."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rollingfs.format import line_codec, names
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Entry, Page
+from rollingfs.policy import RollingPolicy
+
+PAGE_LINE_BYTES_MAX = 128
+"""Of the line of an index page in the own folder, whatever its numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """Bytes that must be written as a chunk of their own."""
+
+    data: bytes
+
+
+Item = bytes | Chunk | Page
+"""What an append or a concat adds: bytes, or entries that exist already (their start is set by `place`)."""
+
+
+def arrange(
+    tail: bytes, items: Sequence[Item], policy: RollingPolicy, *, spill_all: bool = False
+) -> tuple[list[Spill | Entry], bytes]:
+    """Lay items behind an inline tail.
+
+    Parameters
+    ----------
+    tail
+        The inline tail that is there.
+    items
+        What comes after it, in order.
+    policy
+        Of the segment.
+    spill_all
+        Leave no tail (rolling by age).
+
+    Returns
+    -------
+    placed : list
+        What becomes chunks, in order: bytes to be written, and entries.
+    tail : bytes
+        The new inline tail.
+    """
+    placed: list[Spill | Entry] = []
+    pending: list[bytes] = [tail] if tail else []
+    for item in items:
+        if isinstance(item, bytes):
+            pending.append(item)
+            continue
+        placed += [Spill(piece) for piece in _split(b"".join(pending), policy.max_bytes)]
+        pending = []
+        placed.append(item)
+    rest = b"".join(pending)
+    if len(rest) <= policy.tail_bytes_max and not spill_all:
+        return placed, rest
+    pieces = _split(rest, policy.max_bytes)
+    keeps_last = len(pieces) > 1 and len(pieces[-1]) <= policy.tail_bytes_max and not spill_all
+    new_tail = pieces.pop() if keeps_last else b""
+    return placed + [Spill(piece) for piece in pieces], new_tail
+
+
+def _split(data: bytes, size: int) -> list[bytes]:
+    if len(data) <= size:
+        return [data] if data else []
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def place(entries: Sequence[Entry], start: int) -> tuple[Entry, ...]:
+    """Give entries consecutive offsets from `start` on."""
+    placed = []
+    for entry in entries:
+        placed.append(replace(entry, start=start))
+        start += entry.length
+    return tuple(placed)
+
+
+def clip(entry: Entry, start: int, end: int) -> Entry:
+    """The part of an entry within ``[start, end)``, which must not be empty."""
+    first, last = max(start, entry.start), min(end, entry.end)
+    return replace(entry, start=first, length=last - first, offset=entry.offset + first - entry.start)
+
+
+def overlapping(entries: Sequence[Entry], start: int, end: int) -> Sequence[Entry]:
+    """The entries that hold a byte of ``[start, end)``; entries are contiguous and sorted."""
+    if start >= end:
+        return []
+    first = bisect.bisect_right(entries, start, key=lambda entry: entry.end)
+    last = bisect.bisect_left(entries, end, key=lambda entry: entry.start)
+    return entries[first:last]
+
+
+def transplant(entries: Sequence[Entry], start: int, source: str, target: str) -> list[Entry]:
+    """A source's retained entries as a target's: clipped to `start`, references seen from the target."""
+    kept = [entry for entry in entries if entry.end > start]
+    return [_rebase(clip(entry, start, entry.end), source, target) for entry in kept]
+
+
+def _rebase(entry: Entry, source: str, target: str) -> Entry:
+    return replace(entry, file=names.relate(target, names.resolve(source, entry.file)))
+
+
+def unfold(page: Page, chunks: Sequence[Chunk], segment: str) -> tuple[Chunk, ...]:
+    """A page's chunks as loose chunks of the header of `segment`: clipped, shifted, references resolved."""
+    home = names.segment_of_folder(names.parent(names.resolve(segment, page.file)))
+    used = overlapping(chunks, page.offset, page.offset + page.length)
+    shift = page.start - page.offset
+    found = []
+    for chunk in used:
+        part = clip(chunk, page.offset, page.offset + page.length)
+        file = chunk.file if home == segment else names.relate(segment, names.resolve(home, chunk.file))
+        assert isinstance(part, Chunk)
+        found.append(replace(part, start=part.start + shift, file=file))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A plan: the entries ``[first, last)`` of a header become one index page."""
+
+    first: int
+    last: int
+
+
+def plan_fold(entries: Sequence[Entry], *, loose_max: int = LOOSE_CHUNKS_MAX) -> Fold | None:
+    """What to move into an index page next, or None if nothing needs to.
+
+    Loose chunks beyond `loose_max` go first, oldest run first, 128 at a time (4,096 where a run is that
+    long); then 32 neighbouring small pages become one of up to 4,096 chunks.
+    """
+    loose = sum(isinstance(entry, Chunk) for entry in entries)
+    if loose > loose_max:
+        return _loose_run(entries)
+    return _small_pages(entries)
+
+
+def _runs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """The runs of loose chunks, as index ranges."""
+    runs: list[tuple[int, int]] = []
+    for index, entry in enumerate(entries):
+        if isinstance(entry, Chunk):
+            if runs and runs[-1][1] == index:
+                runs[-1] = (runs[-1][0], index + 1)
+            else:
+                runs.append((index, index + 1))
+    return runs
+
+
+def _loose_run(entries: Sequence[Entry]) -> Fold:
+    """The longest run of loose chunks, or its oldest part."""
+    first, last = max(_runs(entries), key=lambda run: (min(run[1] - run[0], PAGE_CHUNKS), -run[0]))
+    count = last - first
+    size = LARGE_PAGE_CHUNKS if count > LARGE_PAGE_CHUNKS else min(count, PAGE_CHUNKS)
+    return Fold(first, first + size)
+
+
+def _small_pages(entries: Sequence[Entry]) -> Fold | None:
+    first = 0
+    while first < len(entries):
+        last, count = first, 0
+        while last < len(entries) and _is_small(entries[last]) and count + _count(entries[last]) <= LARGE_PAGE_CHUNKS:
+            count += _count(entries[last])
+            last += 1
+        if last - first >= PAGES_JOINED:
+            return Fold(first, last)
+        first = max(last, first + 1)
+    return None
+
+
+def _is_small(entry: Entry) -> bool:
+    return isinstance(entry, Page) and entry.count <= PAGE_CHUNKS
+
+
+def _count(entry: Entry) -> int:
+    return entry.count if isinstance(entry, Page) else 1
+
+
+def plan_squeeze(entries: Sequence[Entry]) -> Fold | None:
+    """The neighbours whose lines one page saves most of: for a text too long although nothing is over a limit.
+
+    That may be a single entry: one with a long reference becomes a page in the own folder, whose name is short.
+    """
+    sizes = [_line_bytes(entry) for entry in entries]
+    best: Fold | None = None
+    saved_most = 0
+    first = count = size = 0
+    for last, entry in enumerate(entries, start=1):
+        count += _count(entry)
+        size += sizes[last - 1]
+        while count > LARGE_PAGE_CHUNKS:
+            count -= _count(entries[first])
+            size -= sizes[first]
+            first += 1
+        if size - PAGE_LINE_BYTES_MAX > saved_most:
+            best, saved_most = Fold(first, last), size - PAGE_LINE_BYTES_MAX
+    return best
+
+
+def _line_bytes(entry: Entry) -> int:
+    line = line_codec.format_chunk(entry) if isinstance(entry, Chunk) else line_codec.format_page(entry)
+    return len(line.encode()) + 1

@@ -1,0 +1,185 @@
+"""The words that header lines are made of: numbers, times, names, ``key=value`` fields. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+import google_crc32c
+
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format.header import OFFSET_MAX, Phase
+from rollingfs.format.names import CHUNKS_SUFFIX, check_reference
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+_HEX8 = re.compile(r"[0-9a-f]{8}")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+_TO_ESCAPE = re.compile(r"[%\x00-\x20\x7f]")
+_END = b"\nend crc32c="
+_END_BYTES = len(_END) + 8 + 2
+_ESCAPED = re.compile(r"%([01][0-9a-f]|20|25|7f)")  # nothing else, so that a text has one form
+
+
+class Malformed(ValueError):
+    """Why a line cannot be believed."""
+
+
+def crc32c(data: bytes | bytearray | memoryview) -> int:
+    """The CRC-32C (Castagnoli, RFC 3720) of some bytes."""
+    return int(google_crc32c.value(data if isinstance(data, bytes) else bytes(data)))
+
+
+def quote(text: str) -> str:
+    """Escape what would end a word or a line: ``%``, blanks and control characters."""
+    return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02x}", text)
+
+
+def unquote(word: str) -> str:
+    """The inverse of `quote`."""
+    if len(_ESCAPED.findall(word)) != word.count("%"):
+        raise Malformed("has a '%' that escapes nothing")
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), word)
+
+
+def format_time(at_ms: int) -> str:
+    """Milliseconds since 1970 as ISO 8601 in UTC.
+
+    Raises
+    ------
+    ValueError
+        It lies outside the years 1 to 9999.
+    """
+    try:
+        moment = _EPOCH + timedelta(milliseconds=at_ms)
+    except OverflowError as error:
+        raise ValueError(f"{at_ms} ms since 1970 is no time that a header can hold") from error
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def parse_time(word: str) -> int:
+    """The inverse of `format_time`."""
+    if not _TIME.fullmatch(word):
+        raise Malformed(f"{word!r} is no time")
+    return parse_shaped_time(word)
+
+
+def parse_shaped_time(word: str) -> int:
+    """`parse_time` of what is known to have the shape of a time."""
+    try:
+        since = datetime.fromisoformat(word) - _EPOCH
+    except ValueError as error:
+        raise Malformed(f"{word!r} is no time") from error
+    return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
+
+
+def number(word: str) -> int:
+    if not _NUMBER.fullmatch(word) or int(word) > OFFSET_MAX:
+        raise Malformed(f"{word!r} is no number")
+    return int(word)
+
+
+def crc(word: str) -> int:
+    if not _HEX8.fullmatch(word):
+        raise Malformed(f"{word!r} is no checksum of 8 hexadecimal digits")
+    return int(word, 16)
+
+
+def uuid(word: str) -> str:
+    if not _UUID.fullmatch(word):
+        raise Malformed(f"{word!r} is no uuid")
+    return word
+
+
+def phase(word: str) -> Phase:
+    try:
+        return Phase(word)
+    except ValueError as error:
+        raise Malformed(f"state {word!r} is unknown: written by a newer rollingfs? upgrade to read it") from error
+
+
+def reference(word: str) -> str:
+    found = unquote(word)
+    try:
+        check_reference(found)
+    except ValueError as error:
+        raise Malformed(f"reference {found!r} {error}") from error
+    return found
+
+
+def quote_reference(reference: str) -> str:
+    """Escape a reference that can be read again; one that cannot must not get into a header."""
+    try:
+        check_reference(f"{reference}x" if reference.endswith(CHUNKS_SUFFIX + "/") else reference)
+    except ValueError as error:
+        raise ValueError(f"reference {reference!r} {error}") from error
+    return quote(reference)
+
+
+def drop_target(word: str) -> str:
+    if word == "./":
+        return word
+    if not word.endswith("/"):
+        return reference(word)
+    if not word.endswith(CHUNKS_SUFFIX + "/"):
+        raise Malformed(f"{word!r} is no chunk folder")
+    return reference(word + "x")[:-1]
+
+
+def exactly(words: Sequence[str], count: int) -> Sequence[str]:
+    if len(words) != count:
+        raise Malformed(f"has {len(words)} words where {count} belong")
+    return words
+
+
+def fields(words: Iterable[str], parsers: Mapping[str, Callable[[str], Any]], *, strict: bool = True) -> dict[str, Any]:
+    """The ``key=value`` words of a line; unknown ones in a line that names files change its meaning."""
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or key in found:
+            raise Malformed(f"word {word!r} is not key=value, or comes twice")
+        if key in parsers:
+            found[key] = parsers[key](value)
+        elif strict:
+            raise Malformed(f"field {key!r} is unknown: written by a newer rollingfs? upgrade to read it")
+    return found
+
+
+def need(fields: dict[str, Any], *keys: str) -> None:
+    for key in keys:
+        if key not in fields:
+            raise Malformed(f"lacks {key}=")
+
+
+def seal_text(text: bytes) -> bytes:
+    """Add the end line, whose checksum covers everything before it."""
+    return text + b"end crc32c=%08x\n\n" % crc32c(text)
+
+
+def split_text(data: bytes, first: str) -> tuple[list[str], int]:
+    """The lines between the first and the end line, and where the text ends; checked by the end line."""
+    if not data.startswith(first.encode() + b"\n"):
+        start = data[:40].split(b"\n")[0].decode(errors="replace")
+        if start.split(" ")[0] == first.split(" ")[0]:
+            raise Malformed(f"format {start!r} is too new for this release, which reads {first!r}: upgrade rollingfs")
+        raise Malformed(f"it begins with {start!r} where {first!r} belongs")
+    end = data.find(_END)
+    if end < 0 or len(data) < end + _END_BYTES:
+        raise Malformed("it is truncated: the end line is missing")
+    text, rest = data[: end + 1], data[end + len(_END) : end + _END_BYTES]
+    if rest[8:] != b"\n\n" or crc(rest[:8].decode(errors="replace")) != crc32c(text):
+        raise Malformed("the text does not have the checksum that its end line says")
+    try:
+        return text.decode().split("\n")[1:-1], end + _END_BYTES
+    except UnicodeDecodeError as error:
+        raise Malformed("it is not UTF-8") from error
+
+
+def corrupt(name: str, position: int, line: str, error: Exception) -> NoReturn:
+    why = "parts are missing" if isinstance(error, IndexError) else str(error)
+    where = f", line {position} ({line!r})" if position else ""
+    raise CorruptHeaderError(f"{name}{where}: {why}") from error

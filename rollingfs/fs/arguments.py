@@ -1,0 +1,179 @@
+"""What callers give, looked at before anything is done: what is of a wrong kind is refused with path and value."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rollingfs.format.transitions import MISSING, Guard
+from rollingfs.fs.store_options import meant
+from rollingfs.policy import RollingPolicy
+
+NOTHING = "nothing was written"
+CREATE = "create"
+OVERWRITE = "overwrite"
+OPEN_OPTIONS = frozenset(
+    {
+        "absolute",
+        "attrs",
+        "autocommit",
+        "block_size",
+        "cache_options",
+        "cache_type",
+        "compression",
+        "follow",
+        "max_concurrency",
+        "max_memory",
+        "owner",
+        "prefetch",
+        "verify",
+    }
+)
+APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
+PASSED_OVER = frozenset({"buffering", "encoding", "errors", "fill_cache", "newline", "size"})
+"""What users of fsspec give to any filesystem, and what means nothing here."""
+
+
+def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs") -> None:
+    """Refuse attributes that are neither text nor None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the key.
+    """
+    if not isinstance(attrs, Mapping | None):
+        raise TypeError(f"{path}: {name} is {attrs!r}: it must be a dictionary, as {{'batch': '1'}}; {NOTHING}")
+    key: Any
+    for key, value in (attrs or {}).items():
+        if not isinstance(key, str):
+            raise TypeError(f"{path}: the key {key!r} in {name} must be str, not {type(key).__name__}; {NOTHING}")
+        if value is not None and not isinstance(value, str):
+            raise TypeError(
+                f"{path}: the value of {key!r} in {name} must be str, not {type(value).__name__}: "
+                f"give {str(value)!r} for {value!r}; {NOTHING}"
+            )
+        try:
+            f"{key}{value}".encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{path}: {key!r}={value!r} in {name} is no valid Unicode; {NOTHING}") from error
+
+
+def check_switches(**given: Any) -> None:
+    """Refuse what is neither True nor False: text like ``"no"`` would count as True.
+
+    Raises
+    ------
+    TypeError
+        With the option's name.
+    """
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r}: it must be True or False (on the command line true or false)")
+
+
+def check_seconds(**given: Any) -> None:
+    """Refuse what is no time of at least 0 seconds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the option's name.
+    """
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is {value!r}: it must be a number of seconds")
+        if not value >= 0:
+            raise ValueError(f"{name} is {value!r}: it must be at least 0 seconds")
+
+
+def check_open_options(path: str, given: Iterable[str]) -> None:
+    """Refuse options of `open` that there are not: a mistyped condition would count as none.
+
+    Raises
+    ------
+    TypeError
+        With the option's name.
+    """
+    for name in given:
+        if name not in PASSED_OVER:
+            why = "; append() takes it" if name in APPEND_OPTIONS else meant(name, OPEN_OPTIONS)
+            raise TypeError(f"{path}: open has no option {name!r}{why}; nothing was written")
+
+
+def check_offset(path: str, offset: Any, name: str = "offset") -> None:
+    """Refuse an offset that is no whole number.
+
+    Raises
+    ------
+    TypeError
+        It is none.
+    """
+    try:
+        operator.index(offset)
+    except TypeError as error:
+        raise TypeError(f"{path}: {name} is {offset!r}: it must be a whole number of bytes; {NOTHING}") from error
+
+
+def check_policy(path: str, policy: Any) -> None:
+    """Refuse what is no policy.
+
+    Raises
+    ------
+    TypeError
+        It is none.
+    """
+    if not isinstance(policy, RollingPolicy | None):
+        raise TypeError(
+            f"{path}: the policy is {policy!r}: it must be a RollingPolicy, as RollingPolicy(max_bytes='1MiB'); "
+            f"{NOTHING}"
+        )
+
+
+def guard(
+    path: str,
+    expected_offset: int | None = None,
+    expected_attrs: Mapping[str, str | None] | None = None,
+    *,
+    segment: str | None = None,
+    epoch: int | None = None,
+) -> Guard:
+    """What an operation insists on, of the right kinds.
+
+    Raises
+    ------
+    TypeError
+        Something is of a wrong kind.
+    """
+    if expected_offset is not None:
+        check_offset(path, expected_offset, "expected_offset")
+    check_attrs(path, expected_attrs, "expected_attrs")
+    return Guard(segment, epoch, expected_offset, expected_attrs or {})
+
+
+def creates_only(mode: str, path: str) -> bool:
+    """Whether a mode of `Verbs.pipe_file` and `Verbs.put_file` wants nothing to be there.
+
+    Raises
+    ------
+    ValueError
+        There is no such mode.
+    """
+    if mode not in (CREATE, OVERWRITE):
+        raise ValueError(f"{path}: mode {mode!r} must be {OVERWRITE!r} or {CREATE!r}; nothing was written")
+    return mode == CREATE
+
+
+@contextlib.contextmanager
+def saying_how_to_create(path: str) -> Iterator[None]:
+    """Say to whoever would append to nothing how there comes to be something."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if error.strerror != MISSING:
+            raise
+        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which makes it"
+        raise FileNotFoundError(errno.ENOENT, why, path) from None

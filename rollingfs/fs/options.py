@@ -1,0 +1,224 @@
+"""From the options of a filesystem to the backend below it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.generic import GenericBackend
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.fs.store_options import CHAIN_OPTIONS, FSSPEC_OPTIONS, accepted_by, listed, meant, unknown
+from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPolicy
+
+S3_PROTOCOLS = frozenset({"s3", "s3a"})
+ANON = "anon"
+"""pandas gives it by itself, whatever the store, when a read was refused: an error about it would hide the refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the segments lie, as the caller says it: by protocol and options, by filesystem, or by backend."""
+
+    protocol: str | None = None
+    options: Mapping[str, Any] | None = None
+    fs: AbstractFileSystem | None = None
+    backend: Backend | None = None
+    sync: bool = True
+    single_writer: bool = False
+    asynchronous: bool = False
+    loop: Any = None
+    max_concurrency: int | None = None
+
+    def open(self) -> Backend:
+        """The backend.
+
+        Raises
+        ------
+        ValueError
+            No target, or more than one; a `max_concurrency` that the backend cannot have.
+        ImportError
+            The target is S3 and s3fs is not installed.
+        """
+        given = [
+            name
+            for name, value in (("target_protocol", self.protocol), ("fs", self.fs), ("backend", self.backend))
+            if value is not None
+        ]
+        if not given:
+            raise ValueError(
+                "rolling needs a target: open 'rolling::s3://bucket/x' or 'rolling::file:///data/x', "
+                "or give target_protocol='s3' (or 'file', 'memory', ...) with target_options, or fs=..."
+            )
+        if len(given) > 1:
+            raise ValueError(f"rolling needs one target, but {' and '.join(given)} are given: leave out all but one")
+        if self.backend is not None:
+            if self.max_concurrency is not None:
+                raise ValueError("max_concurrency cannot be set for a backend that is given: set its own requests_max")
+            return self.backend
+        fs = self.fs if self.fs is not None else self._filesystem()
+        return adapt(fs, sync=self.sync, single_writer=self.single_writer, max_concurrency=self.max_concurrency)
+
+    def _filesystem(self) -> AbstractFileSystem:
+        protocol = self.protocol or ""
+        if protocol in S3_PROTOCOLS:
+            require_s3fs()
+        options = dict(self.options or {})
+        if getattr(fsspec.get_filesystem_class(protocol), "async_impl", False):
+            # zarr and others tell the outermost filesystem only on whose loop it will be used
+            if self.asynchronous:
+                options.setdefault("asynchronous", True)
+            if self.loop is not None:
+                options.setdefault("loop", self.loop)
+        return fsspec.filesystem(protocol, **options)
+
+
+def require_s3fs() -> None:
+    """Refuse S3 where its client is missing, and say what to install.
+
+    Raises
+    ------
+    ImportError
+        s3fs is not installed.
+    """
+    try:
+        import s3fs  # noqa: F401 - only to see whether it is there
+    except ImportError as error:
+        raise ImportError("segments on S3 need s3fs: pip install 'rollingfs[s3]'") from error
+
+
+def adapt(
+    fs: AbstractFileSystem, *, sync: bool = True, single_writer: bool = False, max_concurrency: int | None = None
+) -> Backend:
+    """The adapter for a filesystem, which itself is not altered.
+
+    Raises
+    ------
+    ValueError
+        The filesystem is a rolling one, or has fewer connections than `max_concurrency`.
+    """
+    if "rolling" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol):
+        raise ValueError("the target of rolling is itself a rolling filesystem: name the filesystem below it")
+    if isinstance(fs, LocalFileSystem):
+        return LocalBackend(sync=sync)
+    if isinstance(fs, MemoryFileSystem):
+        return MemoryBackend(fs)
+    s3fs = sys.modules.get("s3fs")  # its filesystems exist only where it is imported
+    if s3fs is not None and isinstance(fs, s3fs.S3FileSystem):
+        from rollingfs.backend.s3.backend import S3Backend
+
+        return S3Backend(fs, max_concurrency)
+    backend = GenericBackend(fs, single_writer=single_writer)
+    if max_concurrency is not None:
+        backend.requests_max = max_concurrency
+    return backend
+
+
+def make_policy(
+    policy: RollingPolicy | None,
+    max_bytes: int | str | None,
+    max_age: float | str | None,
+    inline_bytes: int | str | None,
+) -> RollingPolicy:
+    """The policy of new segments, from a policy or from its three numbers.
+
+    Raises
+    ------
+    ValueError
+        Both are given, or a number is out of its range.
+    """
+    numbers = (max_bytes, max_age, inline_bytes)
+    if policy is not None and not isinstance(policy, RollingPolicy):
+        raise TypeError(f"policy is {policy!r}: it must be a RollingPolicy, as RollingPolicy(max_bytes='1MiB')")
+    if policy is None:
+        return RollingPolicy(
+            MAX_BYTES_DEFAULT if max_bytes is None else max_bytes,
+            max_age,
+            INLINE_BYTES_DEFAULT if inline_bytes is None else inline_bytes,
+        )
+    if any(number is not None for number in numbers):
+        raise ValueError("give either policy= or max_bytes=, max_age=, inline_bytes=, not both")
+    return policy
+
+
+def take_store_options(
+    protocol: str | None,
+    given: Mapping[str, Any] | None,
+    options: dict[str, Any],
+    own: frozenset[str],
+    shared: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Take the options of the store below out of all that a filesystem was given.
+
+    They stand in `given`, in `options` under the store's name (``s3={"key": …}``), or in `options` by themselves, where
+    one store alone can be meant. What stands under a name counts before what stands by itself.
+
+    Parameters
+    ----------
+    given
+        `target_options`.
+    options
+        All options that are not rolling's; those of the store are removed, so that fsspec's own are left.
+    own
+        The names of rolling's options.
+    shared
+        Those of rolling's that stores have too, where they are given.
+
+    Raises
+    ------
+    TypeError
+        Neither rolling nor the store has an option; or it is of both, and may be meant for either. The message has its
+        name, not its value, which may be secret.
+    """
+    if protocol is None:
+        _refuse(options, own)
+        return dict(given or {})
+    if protocol in S3_PROTOCOLS:
+        require_s3fs()
+    accepted = accepted_by(protocol)
+    nested = {**(given or {}), **_under_name(protocol, options)}
+    accepted.check(nested)
+    flat = {name: options.pop(name) for name in options.keys() - FSSPEC_OPTIONS}
+    is_chain = not CHAIN_OPTIONS.isdisjoint(nested)
+    if ANON in flat and ANON not in accepted.names and not is_chain:
+        del flat[ANON]
+    for name in sorted(flat):
+        if not accepted.knows(name, own):
+            raise TypeError(f"{unknown(name, own, accepted)}, also under its name, as in {protocol}={{...}}")
+        if is_chain:
+            raise TypeError(
+                f"option {name!r} may be meant for several filesystems of the chain: give it under the name of one, "
+                f"as in {protocol}={{{name!r}: ...}}"
+            )
+    both = sorted(name for name, value in shared.items() if value is not None and name in accepted.names)
+    if both and flat.keys() - {ANON}:
+        raise TypeError(
+            f"{both[0]!r} is an option of rolling and of {protocol}: give those of {protocol} under its name, as in "
+            f"{protocol}={{{sorted(flat)[0]!r}: ...}}; then what stands beside them is rolling's"
+        )
+    return flat | nested
+
+
+def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Remove from `options` what stands under the store's name, or another name of the same store."""
+    found: dict[str, Any] = {}
+    for name in (protocol, *sorted(S3_PROTOCOLS - {protocol} if protocol in S3_PROTOCOLS else ())):
+        found |= options.pop(name, None) or {}
+    return found
+
+
+def _refuse(options: Mapping[str, Any], own: frozenset[str]) -> None:
+    """Refuse options for a store that was handed in as an object."""
+    for name in sorted(options.keys() - FSSPEC_OPTIONS):
+        raise TypeError(
+            f"rolling has no option {name!r}{meant(name, own)}; it takes {listed(own)}; options of a store need its "
+            "target_protocol, and go under its name, as in s3={...}"
+        )

@@ -1,0 +1,250 @@
+"""A segment's map as a picture in text: what is truncated, which chunks hold the rest, and where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rollingfs.format.header import Chunk
+
+if TYPE_CHECKING:
+    from rollingfs.fs.segment_handle import Segment
+
+WIDTH = 72
+"""Characters of the bar."""
+ROWS_MAX = 24
+"""Rows of runs that are shown; of more, the middle ones are left out."""
+GONE, TAIL = "·", "░"
+SHADES = "█▓"
+OWN = "its own folder"
+INLINE = "inline in the header"
+SIZES = (
+    (64 << 10, "< 64 KiB"),
+    (1 << 20, "< 1 MiB"),
+    (16 << 20, "< 16 MiB"),
+    (64 << 20, "< 64 MiB"),
+    (None, "64 MiB or more"),
+)
+AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 week"), (None, "1 week or more"))
+"""Classes of chunks, by the bytes of their part of the segment and by the seconds since they were written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring chunks that lie in one folder, or the inline tail."""
+
+    start: int
+    """Segment offset of the first byte retained."""
+    end: int
+    count: int
+    """Chunks; 0 for the inline tail."""
+    where: str
+
+
+def runs(chunks: Iterable[Chunk], start: int, length: int) -> Iterator[Run]:
+    """The retained bytes of a segment as runs of chunks by folder, the inline tail last.
+
+    Parameters
+    ----------
+    start, length
+        Segment offsets of the first retained byte and of the end.
+    """
+    run: Run | None = None
+    end = start
+    for chunk in chunks:
+        where = chunk.file.rpartition("/")[0] or OWN
+        end = chunk.end
+        if run is not None and run.where == where:
+            run = Run(run.start, end, run.count + 1, where)
+            continue
+        if run is not None:
+            yield run
+        run = Run(max(chunk.start, start), end, 1, where)
+    if run is not None:
+        yield run
+    if end < length:
+        yield Run(end, length, 0, INLINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One of the equal parts of a segment's offsets, by the chunk that holds its first byte."""
+
+    size: int
+    """Bytes of that chunk; 0 for the inline tail, and for what is truncated."""
+    age: int
+    """Its class in `AGES`."""
+    start: int = 0
+    """Segment offset of its first byte, which tells neighbours of one size apart."""
+    is_gone: bool = False
+
+
+@dataclass(slots=True)
+class Class:
+    """Chunks of about one size, or one age."""
+
+    label: str
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Files beside a segment that nobody refers to."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """All that a picture of a segment shows."""
+
+    path: str
+    state: str
+    version: int
+    start: int
+    length: int
+    cells: Sequence[Cell]
+    runs: Sequence[Run]
+    sizes: Sequence[Class]
+    ages: Sequence[Class]
+    garbage: Garbage
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return sum(run.count for run in self.runs)
+
+    @property
+    def tail_bytes(self) -> int:
+        """Bytes inline in the header."""
+        return sum(run.end - run.start for run in self.runs if run.count == 0)
+
+    @property
+    def title(self) -> str:
+        """The segment in a line, without its path."""
+        return (
+            f"{self.state}, version {self.version}, start {self.start:,}, length {self.length:,}: "
+            f"{self.length - self.start:,} bytes in {self.chunks:,} {'chunk' if self.chunks == 1 else 'chunks'}"
+            + (f", {self.tail_bytes:,} inline" if self.tail_bytes else "")
+        )
+
+
+def outline(segment: Segment, *, now_s: float, width: int = WIDTH, garbage: Garbage | None = None) -> Outline:
+    """What there is to draw of a segment, as its snapshot says; memory does not grow with the number of chunks.
+
+    Parameters
+    ----------
+    now_s
+        The time that ages are counted to, seconds since 1970.
+    width
+        Into how many cells to divide the offsets.
+    """
+    start, length = segment.start, segment.length
+    tally = _Tally(start, length, now_s, width)
+    found = list(runs(tally.noted(segment.chunks), start, length))
+    if found and found[-1].count == 0 and tally.cells:
+        tally.cells[-1] = Cell(0, 0)  # an inline tail is to be seen, however short
+    return Outline(
+        segment.path,
+        segment.state,
+        segment.version,
+        start,
+        length,
+        tally.cells,
+        found,
+        tally.sizes,
+        tally.ages,
+        garbage or Garbage(),
+    )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts chunks as they pass by."""
+
+    start: int
+    length: int
+    now_s: float
+    width: int
+    cells: list[Cell] = field(init=False)
+    sizes: list[Class] = field(default_factory=lambda: [Class(label) for _, label in SIZES])
+    ages: list[Class] = field(default_factory=lambda: [Class(label) for _, label in AGES])
+
+    def __post_init__(self) -> None:
+        gone = self._columns(0, self.start)
+        self.cells = [Cell(0, 0, is_gone=column in gone) for column in range(self.width if self.length else 0)]
+
+    def noted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            size = chunk.end - max(chunk.start, self.start)
+            age = _class(AGES, self.now_s - chunk.at_ms / 1000)
+            for found in (self.sizes[_class(SIZES, size)], self.ages[age]):
+                found.count += 1
+                found.bytes += size
+            for column in self._columns(max(chunk.start, self.start), chunk.end):
+                self.cells[column] = Cell(size, age, chunk.start)
+            yield chunk
+
+    def _columns(self, first: int, end: int) -> range:
+        """The cells whose first byte lies between two offsets."""
+        return range(*(-(-offset * self.width // self.length) for offset in (first, end))) if self.length else range(0)
+
+
+def _class(classes: Sequence[tuple[int | None, str]], value: float) -> int:
+    return next(index for index, (limit, _) in enumerate(classes) if limit is None or value < limit)
+
+
+def picture(segment: Segment, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> str:
+    """Draw the map of a segment, as its snapshot says.
+
+    Parameters
+    ----------
+    width
+        Characters of the bar that stands for the offsets from 0 to the length.
+    rows_max
+        How many runs of chunks to list.
+
+    Returns
+    -------
+    str
+        Several lines, without a line break at the end.
+    """
+    found = list(runs(segment.chunks, segment.start, segment.length))
+    state = "sealed" if segment.sealed else "open"
+    count = sum(run.count for run in found)
+    title = (
+        f"{segment.path.rpartition('/')[2]}: {state}, version {segment.version}, start {segment.start:,}, "
+        f"length {segment.length:,}: {segment.length - segment.start:,} bytes in {count:,} "
+        f"{'chunk' if count == 1 else 'chunks'}"
+    )
+    return "\n".join([title, f"[{_bar(found, segment.length, width)}]", *_rows(segment.start, found, rows_max)])
+
+
+def _bar(found: list[Run], length: int, width: int) -> str:
+    """One character for each equal part of the offsets, by what holds the part's first byte."""
+    marks = [(run.start, TAIL if run.count == 0 else SHADES[index % 2]) for index, run in enumerate(found)]
+    bar = []
+    for column in range(width if length else 0):
+        offset = column * length // width
+        bar.append(next((mark for start, mark in reversed(marks) if start <= offset), GONE))
+    return "".join(bar)
+
+
+def _rows(start: int, found: list[Run], rows_max: int) -> list[str]:
+    rows = [_row(0, start, GONE, "truncated")] if start else []
+    for index, run in enumerate(found):
+        mark = SHADES[index % 2] if run.count else TAIL
+        chunks = f"{run.count:,} {'chunk' if run.count == 1 else 'chunks'} in " if run.count else ""
+        rows.append(_row(run.start, run.end, mark, chunks + run.where))
+    left_out = len(rows) - rows_max
+    if left_out > 0:
+        first = rows_max // 2
+        rows[first : first + left_out] = [f"  … {left_out:,} more runs …"]
+    return rows
+
+
+def _row(start: int, end: int, mark: str, what: str) -> str:
+    return f"  {mark} {start:>15,} to {end:>15,}  {what}"

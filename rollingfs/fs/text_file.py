@@ -1,0 +1,144 @@
+"""Text and compression over a `WriteFile`: they keep its rule that only `close` and `commit` commit."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from fsspec.compression import compr
+
+from rollingfs.fs.unclosed import CommitsByClose, watch
+from rollingfs.fs.write_file import WriteFile
+
+
+class CompressedFile(CommitsByClose, io.BufferedIOBase):
+    """Writes through a codec of fsspec; closing it ends the compressed stream and commits.
+
+    (fsspec's own wrapper leaves the file below open, for its garbage collection to commit.)
+
+    Parameters
+    ----------
+    codec
+        The name of a codec in `fsspec.compression.compr`.
+    """
+
+    def __init__(self, file: WriteFile, codec: str) -> None:
+        self._file = file
+        self._taken = 0
+        self._is_dying = False
+        self._codec = compr[codec](file, mode=file.mode[0])
+        watch(self, instead_of=file)
+
+    @property
+    def path(self) -> str:
+        """The segment."""
+        return self._file.path
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        written = 0 if self._is_dying else int(self._codec.write(data))
+        self._taken += size
+        return written
+
+    def writable(self) -> bool:
+        return True
+
+    def commit(self) -> None:
+        """Refuse: a compressed stream is whole only once it has ended.
+
+        Raises
+        ------
+        io.UnsupportedOperation
+            Always; nothing is lost by it.
+        """
+        raise io.UnsupportedOperation(f"{self.path}: what is compressed is committed by close() only; it goes on")
+
+    def close(self) -> None:
+        """End the stream and commit."""
+        if not self.closed:
+            self._codec.close()
+            self._file.close()
+            super().close()
+
+    def discard(self) -> None:
+        """Give up; nothing is committed."""
+        self._file.discard()
+        super().close()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that were written, before their compression, and are not committed."""
+        return self._taken if self._file.pending_bytes or not self.closed else 0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this process opened it."""
+        return self._file.is_mine
+
+    def hold(self, is_held: bool = True) -> None:
+        """Keep in memory what comes out of the codec, whatever it is."""
+        self._file.hold(is_held)
+
+    def stop(self) -> None:
+        """From now on only count what is written: this file dies, and its codec may have died already."""
+        self._is_dying = True
+
+    def forget(self) -> None:
+        """Close without committing and without waiting, for garbage collection."""
+        lost = self.pending_bytes
+        self._file.hold()  # the codec will want to end its stream
+        self._file.forget(lost)
+        super().close()
+
+    def tell_at_exit(self) -> None:
+        """Say how many bytes are lost, if any are: the program ends."""
+        self._file.tell_at_exit(self.pending_bytes)
+
+
+class TextFile(CommitsByClose, io.TextIOWrapper):
+    """Writes text: an exception, or garbage collection, commits nothing here either."""
+
+    def __init__(self, file: WriteFile | CompressedFile, **options: Any) -> None:
+        self._file = file
+        self._is_made = False
+        super().__init__(file, **options)  # type: ignore[arg-type]  # it needs no more than there is
+        self._is_made = True
+        watch(self, instead_of=file)
+
+    def commit(self) -> None:
+        """Publish what was written so far, all or nothing; writing may go on.
+
+        Raises
+        ------
+        OSError
+            As `WriteFile.commit`.
+        io.UnsupportedOperation
+            It is compressed.
+        """
+        self._hand_on()
+        self._file.commit()
+
+    def _hand_on(self) -> None:
+        """Let the file below have what is still held here."""
+        if self._is_made and not self.closed:
+            self.flush()
+
+    def discard(self) -> None:
+        """Give up; nothing is committed."""
+        self._file.discard()
+
+    def forget(self) -> None:
+        """Close without committing and without waiting, for garbage collection."""
+        if isinstance(self._file, CompressedFile):
+            self._file.stop()
+        self._file.hold()
+        self._hand_on()
+        self._file.forget()
+
+    def tell_at_exit(self) -> None:
+        """Say how many bytes are lost, if any are: the program ends."""
+        if self._file.is_mine:
+            self._file.hold()
+            self._hand_on()
+            self._file.hold(False)
+        self._file.tell_at_exit()

@@ -1,0 +1,315 @@
+"""Whether anything lives in a folder, and what: found by as few requests as it takes.
+
+On a store without folders one exists as long as something is in it. On a disk one exists until it is removed;
+where tombstones have to stay in it, a hidden file says that it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, cast
+
+from rollingfs.backend.contract import Backend, FileInfo
+from rollingfs.commit.header_cache import Headers, Loaded
+from rollingfs.commit.shadowing import is_shadowed
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError, FolderOccupiedError
+from rollingfs.format import names
+from rollingfs.read.snapshot import Lookup
+from rollingfs.runtime.concurrency import Runtime
+
+logger = logging.getLogger("rollingfs")
+
+T = TypeVar("T")
+
+NAMES_SHOWN_MAX = 3
+"""Maximum number of names that an error says of what lies in a folder."""
+NAMES_COUNTED_MAX = 16
+"""Once it has found as many, an error says "at least"."""
+
+
+def is_of_entry(error: OSError) -> bool:
+    """Whether an error says something of one file only: it is damaged, too new, or not to be read by us.
+
+    Any other says that the store does not answer, and nothing of the file.
+    """
+    return isinstance(error, CorruptHeaderError | CorruptChunkError | PermissionError) or error.errno == errno.EINVAL
+
+
+def removed_path(folder: str) -> str:
+    """The file that says that a folder was removed."""
+    return f"{folder.rstrip('/')}/{names.REMOVED_NAME}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """The entries of a listing by what they are."""
+
+    headers: dict[str, str | None]
+    """The tokens of header files, by segment."""
+    files: tuple[FileInfo, ...]
+    folders: tuple[str, ...]
+    is_removed: bool
+
+    @staticmethod
+    def of(entries: Iterable[FileInfo]) -> Sorted:
+        headers: dict[str, str | None] = {}
+        files, folders, is_removed = [], [], False
+        for entry in entries:
+            name = entry.path.rpartition("/")[2]
+            if entry.is_folder:
+                folders += [] if names.CHUNKS_SUFFIX in name else [entry.path]
+            elif name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
+                headers[names.segment_of_header(entry.path)] = entry.token
+            elif name == names.REMOVED_NAME:
+                is_removed = True
+            elif not names.is_hidden(name):
+                files.append(entry)
+        return Sorted(headers, tuple(files), tuple(folders), is_removed)
+
+    def undecided(self, last: str) -> tuple[FileInfo, ...]:
+        """The files whose header, which may be a tombstone of theirs, would come after the `last` path of a page."""
+        return tuple(
+            file for file in self.files if file.path not in self.headers and names.header_path(file.path) > last
+        )
+
+
+class Contents:
+    """Looks into folders.
+
+    A file whose header cannot be read counts as something that lives: nobody knows that it does not.
+    """
+
+    def __init__(self, backend: Backend, runtime: Runtime, headers: Headers, lookup: Lookup) -> None:
+        self.backend = backend
+        self.runtime = runtime
+        self.headers = headers
+        self.lookup = lookup
+
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+        """Call several at a time, as many as the store likes."""
+        return await self.runtime.gather(calls, self.backend.requests_max)
+
+    # -- folders -------------------------------------------------------------------------------------------
+
+    async def is_folder(self, path: str) -> bool:
+        """Whether there is such a folder (a segment may have the same name)."""
+        if names.is_reserved(path):
+            return False
+        if (self.backend.has_folders or self.is_top(path)) and not await self.backend.is_folder(path):
+            return False
+        # only what the store itself shows is there although we may not look into it
+        return await (self.is_alive(path) if self.backend.has_folders else self._is_alive(path))
+
+    async def _is_alive(self, folder: str) -> bool:
+        if self.is_top(folder):
+            return True
+        try:
+            if self.backend.has_folders and not await self.is_removed(folder):
+                return True
+            return await self._has_content(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    async def is_alive(self, folder: str) -> bool:
+        """Whether a folder that the backend shows exists for users; so does one that we may not look into."""
+        try:
+            return await self._is_alive(folder)
+        except PermissionError as error:
+            logger.info("%s: whether anything is in the folder is not known: %s", folder, error)
+            return True
+
+    def is_top(self, folder: str) -> bool:
+        """Whether a folder is there without being made: the root, a bucket."""
+        return folder in ("", "/") or (not self.backend.has_folders and "/" not in folder)
+
+    async def is_removed(self, folder: str) -> bool:
+        """Whether a folder is marked as removed."""
+        try:
+            await self.backend.stat(removed_path(folder))
+        except FileNotFoundError:
+            return False
+        return True
+
+    async def _has_content(self, folder: str) -> bool:
+        """Whether a folder is there because of what lives in it, or by itself."""
+        found, is_bare, _ = await self._search(folder, self._is_any_alive)
+        # without entries it is there by itself, or by its marker, or the backend does not tell
+        return bool(found) or (is_bare and await self.backend.is_folder(folder))
+
+    async def _search(
+        self, folder: str, look: Callable[[Sorted, Sequence[FileInfo]], Awaitable[T]]
+    ) -> tuple[T, bool, bool]:
+        """Look at one page after the other until there is something to see.
+
+        Returns
+        -------
+        tuple
+            What was seen; whether there were no entries at all; whether there are more pages.
+        """
+        place, is_bare = None, True
+        undecided: Sequence[FileInfo] = ()
+        while True:
+            page = await self.backend.list_page(folder, place)
+            place, is_bare = page.next_place, is_bare and not page.entries
+            found = Sorted.of((*undecided, *page.entries))
+            undecided = found.undecided(page.entries[-1].path if page.entries else "") if place is not None else ()
+            seen = await look(found, undecided)
+            if seen or place is None:
+                return seen, is_bare, place is not None
+
+    async def _is_any_alive(self, found: Sorted, undecided: Sequence[FileInfo]) -> bool:
+        """Whether anything lives among the entries of a page."""
+        if any(file.path not in found.headers and file not in undecided for file in found.files):
+            return True
+        if await self._is_any_live(found.headers):
+            return True
+        for file in found.files:  # some lie beside a tombstone
+            if file.path in found.headers and not names.is_ledger(file.path) and await self._lives(file, found):
+                return True
+        for folder in found.folders:
+            if await self.is_alive(folder):
+                return True
+        return False
+
+    async def _is_any_live(self, headers: Mapping[str, str | None]) -> bool:
+        """Whether one of these segments, given with its token, exists; ledgers do not count."""
+        unknown = []
+        for path, token in headers.items():
+            if names.is_ledger(path):
+                continue
+            loaded = self.headers.by_token(path, token)
+            if loaded is None:
+                unknown.append(path)
+            elif loaded.live:
+                return True
+        count = 1
+        while unknown:
+            batch, unknown = unknown[:count], unknown[count:]
+            found = await self.gather([partial(self.loaded_or_error, path, None) for path in batch])
+            if any(isinstance(loaded, OSError) or loaded.live for loaded in found):
+                return True
+            count = min(2 * count, self.backend.requests_max)
+        return False
+
+    async def _lives(self, file: FileInfo, found: Sorted) -> bool:
+        """Whether what has the name of a file that a page shows beside its header exists."""
+        loaded = await self.loaded_or_error(file.path, found.headers[file.path])
+        return isinstance(loaded, OSError) or loaded.live or bool(await self.is_visible_or_error(file, loaded))
+
+    # -- what is in the way --------------------------------------------------------------------------------
+
+    async def room(self, path: str, loaded: Loaded) -> FileInfo | None:
+        """The plain file where no segment is (`loaded` is what was read of its header), for whoever wants to make one.
+
+        Without a plain file no folder may be in the way. Over an async backend it is looked for beside the file, so
+        that it costs no time.
+
+        Raises
+        ------
+        FolderOccupiedError
+            As `check_no_folder`.
+        """
+        if not self.runtime.is_async:
+            plain = await self.lookup.plain(path, loaded)
+            refusal = None if plain is not None else await self._refusal(path)
+        else:
+            calls: list[Callable[[], Awaitable[FileInfo | FolderOccupiedError | None]]] = [
+                partial(self.lookup.plain, path, loaded),
+                partial(self._refusal, path),
+            ]
+            found = await self.gather(calls)
+            plain, refusal = cast("tuple[FileInfo | None, FolderOccupiedError | None]", tuple(found))
+        if plain is None and refusal is not None:
+            raise refusal
+        return plain
+
+    async def check_no_folder(self, path: str) -> None:
+        """Refuse to make a segment of a name that a folder has, because it would hide all that lies in there.
+
+        One listing of a few keys. Not seen is what comes to lie in the folder at the same moment, and anything at all
+        where this client may not list.
+
+        Raises
+        ------
+        FolderOccupiedError
+            Something lives in the folder; nothing was written.
+        """
+        refusal = await self._refusal(path)
+        if refusal is not None:
+            raise refusal
+
+    async def _refusal(self, path: str) -> FolderOccupiedError | None:
+        if names.is_ledger(path):
+            return None
+        try:
+            living, _, is_more = await self._search(path, self._living)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except PermissionError as error:
+            logger.info("%s: whether a folder has this name is not known: %s", path, error)
+            return None
+        return FolderOccupiedError(errno.EISDIR, _in_the_way(path, living, is_more), path) if living else None
+
+    async def _living(self, found: Sorted, undecided: Sequence[FileInfo]) -> list[str]:
+        """The paths of what lives among the entries of a page; of very many, the first few."""
+        files = {file.path: file for file in found.files if file not in undecided}
+        candidates = sorted({*found.headers, *files, *found.folders})
+        living: list[str] = []
+        while candidates and len(living) <= NAMES_COUNTED_MAX:
+            batch, candidates = candidates[:NAMES_COUNTED_MAX], candidates[NAMES_COUNTED_MAX:]
+            calls = [partial(self._living_path, path, found, files.get(path)) for path in batch]
+            living += [path for path in await self.gather(calls) if path is not None]
+        return living
+
+    async def _living_path(self, path: str, found: Sorted, file: FileInfo | None) -> str | None:
+        """The path of an entry that lives, with a slash behind a folder's; None of one that does not."""
+        if names.is_ledger(path):
+            return None
+        if path in found.headers:
+            loaded = await self.loaded_or_error(path, found.headers[path])
+            if isinstance(loaded, OSError) or loaded.live:
+                return path
+            if file is not None and await self.is_visible_or_error(file, loaded):
+                return path
+        elif file is not None:
+            return path
+        return f"{path}/" if path in found.folders and await self.is_alive(path) else None
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    async def loaded_or_error(self, path: str, token: str | None) -> Loaded | OSError:
+        """The header of a segment, perhaps as it was seen with this token; or why it alone cannot be read."""
+        try:
+            return self.headers.by_token(path, token) or await self.headers.load(path)
+        except OSError as error:
+            if not is_of_entry(error):
+                raise
+            return error
+
+    async def is_visible_or_error(self, file: FileInfo, loaded: Loaded | None) -> bool | OSError:
+        """Whether a plain file is there for users: not one that a tombstone says is dead."""
+        if loaded is None or loaded.header is None or loaded.header.adopted is None:
+            return True
+        if is_shadowed(loaded.header, file):
+            return False
+        try:
+            # a listing may know no token, or another than `stat` does
+            return await self.lookup.plain(file.path, loaded) is not None
+        except OSError as error:
+            if not is_of_entry(error):
+                raise
+            return error
+
+
+def _in_the_way(path: str, living: Sequence[str], is_more: bool) -> str:
+    shown = ", ".join(one[len(path.rstrip("/")) + 1 :] for one in living[:NAMES_SHOWN_MAX])
+    rest = len(living) - NAMES_SHOWN_MAX
+    if is_more or len(living) > NAMES_COUNTED_MAX:
+        shown += f" and at least {rest} more" if rest > 0 else " and perhaps more"
+    elif rest > 0:
+        shown += f" and {rest} more"
+    return f"It is a folder that holds {shown}; a segment of this name would hide them. Nothing was written"

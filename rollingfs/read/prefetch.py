@@ -1,0 +1,160 @@
+"""Prefetching: the next ranges of a file that is read from front to back."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rollingfs.runtime.bridge import wait
+
+PREFETCH_RANGE_BYTES = 8 * 1024 * 1024
+READ_BYTES_MIN = 1024 * 1024
+AHEAD_BYTES_MIN = 4 * 1024 * 1024
+AHEAD_FACTOR = 4
+"""How many bytes may be fetched ahead for each that was read in a row: who reads little is sent little in vain."""
+
+
+def range_bytes(read_bytes: int, ahead_bytes: int, memory_bytes: int) -> int:
+    """How much to fetch at a time for reads of so many bytes: as much, if that is sensible, so that none is copied."""
+    size = read_bytes
+    if not READ_BYTES_MIN <= read_bytes <= PREFETCH_RANGE_BYTES:
+        size = min(max(ahead_bytes // 4, READ_BYTES_MIN), PREFETCH_RANGE_BYTES)
+    return min(size, memory_bytes // 2)  # one is waited for while another is on its way
+
+
+@dataclass(slots=True)
+class _Range:
+    """Bytes ``[start, end)`` of the file, on their way or here."""
+
+    start: int
+    end: int
+    data: concurrent.futures.Future[bytes]
+    left: int
+    """How many of them nobody has taken."""
+
+
+class Prefetch:
+    """What is fetched ahead of the reader of one file.
+
+    It begins when a read starts where the one before ended, and grows with what is read. Readers with several threads
+    come slightly out of order (as pyarrow's): ranges that were skipped wait for a while.
+
+    Parameters
+    ----------
+    begin
+        Starts to fetch a range.
+    end
+        Where the file ends.
+    ranges_max, memory_bytes
+        How many ranges, and bytes, may be on their way or waiting to be taken.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[int, int], concurrent.futures.Future[bytes]],
+        end: int,
+        ranges_max: int,
+        memory_bytes: int,
+    ) -> None:
+        self._begin = begin
+        self._end = end
+        self._ranges_max = ranges_max
+        self._memory_bytes = memory_bytes
+        self._ranges: list[_Range] = []
+        self._next = 0
+        """Where the next range begins."""
+        self._ahead_bytes = 0
+        self._row_start, self._row_end = 0, -1
+        """The last reads that each began where the one before ended."""
+
+    def take(self, start: int, end: int) -> tuple[int, bytes] | None:
+        """What was fetched ahead of ``[start, end)``: where it begins, and the bytes. None: nothing, fetch it yourself.
+
+        It may begin earlier and end later than what was asked for, or end earlier, but has the byte at `start`.
+        """
+        follows = start == self._row_end
+        if not self._has(start):
+            if follows or not self._is_behind(start):
+                self.close()
+            if not follows or end - start >= self._memory_bytes:
+                return None  # one that would fill the memory is fetched by itself
+            self._next = start
+        try:
+            self.read(start, end)
+            self._fill(start, end)
+            found = self._wait(start, end)
+        except BaseException:
+            self.close()
+            raise
+        self.read(*_span(found))
+        self._fill(start, end)
+        return found
+
+    def read(self, start: int, end: int) -> None:
+        """Note that bytes were read."""
+        if not self._row_start <= start <= self._row_end:
+            self._row_start = start
+        self._row_end = end
+        ahead_bytes = max(AHEAD_BYTES_MIN, AHEAD_FACTOR * (end - self._row_start))
+        self._ahead_bytes = max(self._ahead_bytes, min(ahead_bytes, self._memory_bytes))
+
+    def close(self) -> None:
+        """Give everything up."""
+        for each in self._ranges:
+            each.data.cancel()
+        self._ranges.clear()
+        self._ahead_bytes = 0
+
+    def _has(self, offset: int) -> bool:
+        return any(each.start <= offset < each.end for each in self._ranges)
+
+    def _is_behind(self, offset: int) -> bool:
+        """Whether it was taken already, or skipped, while later ranges are still waited for."""
+        return bool(self._ranges) and self._next - 2 * self._memory_bytes <= offset < self._next
+
+    def _fill(self, start: int, end: int) -> None:
+        """Begin to fetch up to `end`, and beyond it as much as may be."""
+        size = range_bytes(end - start, self._ahead_bytes, self._memory_bytes)
+        held = sum(each.end - each.start for each in self._ranges)
+        wanted = size if self._next < end else 0
+        while self._ranges and self._ranges[0].end <= start:
+            is_old = self._ranges[0].end < start - self._ahead_bytes // 2
+            if not is_old and held + wanted <= self._ahead_bytes:
+                break
+            skipped = self._ranges.pop(0)  # for long, or what is asked for needs its place
+            skipped.data.cancel()
+            held -= skipped.end - skipped.start
+        while self._next < self._end and len(self._ranges) < self._ranges_max:
+            if held + size > self._ahead_bytes and self._next >= end:
+                break
+            last = min(self._next + size, self._end)
+            self._ranges.append(_Range(self._next, last, self._begin(self._next, last), last - self._next))
+            held += last - self._next
+            self._next = last
+
+    def _wait(self, start: int, end: int) -> tuple[int, bytes]:
+        """The range with the byte at `start`; if more than that is asked for, also those that follow on it."""
+        first = next(number for number, each in enumerate(self._ranges) if each.start <= start < each.end)
+        run = [self._ranges[first]]
+        for each in self._ranges[first + 1 :]:
+            if each.start != run[-1].end or each.start >= end:
+                break
+            run.append(each)
+        if len(run) == 1:
+            data = wait(run[0].data)
+            self._ranges.remove(run[0])
+            return run[0].start, data
+        parts = []
+        for each in run:
+            data = wait(each.data)
+            parts.append(memoryview(data)[max(start - each.start, 0) : end - each.start])
+            each.left -= len(parts[-1])
+            if each.left <= 0:
+                self._ranges.remove(each)
+        return start, b"".join(parts)
+
+
+def _span(found: tuple[int, bytes]) -> tuple[int, int]:
+    start, data = found
+    return start, start + len(data)

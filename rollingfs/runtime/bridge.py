@@ -1,0 +1,219 @@
+"""How callers reach the core's coroutines: directly, by one hop to the backend's loop, or through a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError, interrupted
+from rollingfs.runtime.concurrency import drive, lasting
+
+T = TypeVar("T")
+
+INTERRUPT_WAIT_S_MAX = 5.0
+"""How long Ctrl-C waits for the verdict of a commit that is under way on another thread."""
+WAIT_POLL_S = 1.0
+"""A wait without a time limit cannot be interrupted on Windows."""
+
+
+class Below(Protocol):
+    """What a bridge must know of a backend."""
+
+    @property
+    def is_async(self) -> bool: ...
+    def after_fork(self) -> None: ...
+
+
+class Bridge:
+    """Runs coroutines of the core for callers of every kind.
+
+    Parameters
+    ----------
+    backend
+        Says whether its verbs suspend and, if so, on which loop they must run.
+    on_fork
+        Called in a child process, once, before anything runs there; by default the backend's `after_fork`.
+    """
+
+    def __init__(self, backend: Below, on_fork: Callable[[], None] | None = None) -> None:
+        self.backend = backend
+        self.is_async = backend.is_async
+        self._on_fork = on_fork or backend.after_fork
+        self._process = os.getpid()
+        self._fork_lock = threading.Lock()  # taken in children only, so none is ever born with it held
+
+    def run(self, coroutine: Coroutine[Any, Any, T], *, commits: str | None = None, waits: bool = True) -> T:
+        """Run a coroutine to its end, blocking the calling thread.
+
+        Parameters
+        ----------
+        coroutine
+            Of the core. One that commits should do nothing long before it: upload in a call of its own, which
+            Ctrl-C can cancel with nothing committed.
+        commits
+            The segment that it commits to, if it does: then Ctrl-C waits up to `INTERRUPT_WAIT_S_MAX` seconds
+            for the verdict. Without it Ctrl-C cancels the coroutine, and no verdict is given.
+        waits
+            Whether it may have to wait for the backend; if not, it is spared the hop.
+
+        Raises
+        ------
+        AppendInterrupted
+            Ctrl-C hit a commit; `outcome` says what is known of it.
+        RuntimeError
+            It is called on the loop on which the coroutine would have to run.
+        """
+        self.check_process()
+        if not self.is_async or not waits:
+            return self._drive(coroutine, commits)
+        loop = self._other_loop(coroutine)
+        call = _Call(coroutine, is_lasting=commits is not None)
+        try:
+            loop.call_soon_threadsafe(call.begin, loop)
+            return wait(call.outcome)
+        except AppendInterrupted as interrupt:
+            raise _judged(interrupt, commits) from interrupt.__cause__
+        except KeyboardInterrupt as interrupt:
+            if commits is not None:
+                raise _interrupted(call.outcome, commits) from interrupt
+            loop.call_soon_threadsafe(call.cancel)
+            raise
+
+    def _drive(self, coroutine: Coroutine[Any, Any, T], commits: str | None) -> T:
+        try:
+            return drive(coroutine)
+        except AppendInterrupted as interrupt:
+            raise _judged(interrupt, commits) from interrupt.__cause__
+        except KeyboardInterrupt as interrupt:
+            if commits is None:
+                raise
+            raise interrupted(commits, "unknown") from interrupt  # the core did not see it in time to judge
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Begin a coroutine and do not wait for it, from any thread, the loop's own too; over an async backend only."""
+        self.check_process()
+        if not self.is_async:
+            coroutine.close()
+            raise RuntimeError("nothing can be started beside the caller over a sync backend; use `run`")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._open_loop(coroutine))
+
+    async def arun(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine for an async caller, whatever loop it is on, without blocking that loop."""
+        self.check_process()
+        if not self.is_async:
+            return await asyncio.to_thread(drive, coroutine)
+        loop = self._loop()
+        if loop is None or loop is asyncio.get_running_loop():
+            return await coroutine
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+    def after_fork(self) -> None:
+        """In a child process: forget what belongs to the parent. Also done by itself before the first call."""
+        with self._fork_lock:
+            self._on_fork()
+            self._process = os.getpid()
+
+    def check_process(self) -> None:
+        """Call `on_fork`, once, if this is a child of the process that made the bridge."""
+        if self._process == os.getpid():
+            return
+        with self._fork_lock:
+            if self._process != os.getpid():
+                self._on_fork()
+                self._process = os.getpid()
+
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        loop: asyncio.AbstractEventLoop | None = getattr(self.backend, "loop", None)
+        return loop
+
+    def _other_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
+        """The loop to which a blocking caller can send a coroutine."""
+        loop = self._open_loop(coroutine)
+        if _is_running_here(loop):
+            coroutine.close()
+            raise RuntimeError("a blocking call on the filesystem's own event loop would wait for itself")
+        return loop
+
+    def _open_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            coroutine.close()
+            raise RuntimeError("the filesystem is asynchronous: await its methods with an underscore, like _cat_file")
+        return loop
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def wait(future: concurrent.futures.Future[T]) -> T:
+    """The result of something started, so waited for that Ctrl-C gets through."""
+    while not future.done():
+        try:
+            return future.result(WAIT_POLL_S)
+        except TimeoutError:  # ours, or its own outcome: then it is done
+            continue
+    return future.result()
+
+
+class _Call(Generic[T]):
+    """A coroutine on another thread's loop, in our hands before it begins: Ctrl-C may come at any instruction."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], *, is_lasting: bool) -> None:
+        self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._coroutine = coroutine
+        self._is_lasting = is_lasting
+        self._task: asyncio.Task[Any] | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start it; on its loop."""
+        self._task = loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            with lasting() if self._is_lasting else contextlib.nullcontext():
+                result = await self._coroutine
+            self.outcome.set_result(result)
+        except BaseException as error:  # noqa: BLE001 - it is the caller's, raised there
+            self.outcome.set_exception(error)
+
+    def cancel(self) -> None:
+        """Stop it where it is; on its loop."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInterrupted:
+    """What is known of a commit whose caller was interrupted; the commit itself is left to reach its end."""
+    try:
+        concurrent.futures.wait([future], INTERRUPT_WAIT_S_MAX)
+    except KeyboardInterrupt:
+        return interrupted(path, "unknown")  # twice: the user will not wait
+    if not future.done():
+        return interrupted(path, "unknown")
+    error = future.exception()
+    if error is None:
+        return interrupted(path, "committed")
+    if isinstance(error, AppendInterrupted):
+        return error
+    return interrupted(path, "not committed" if _is_refusal(error) else "unknown")
+
+
+def _judged(interrupt: AppendInterrupted, commits: str | None) -> KeyboardInterrupt:
+    """The verdict of the core, for callers that commit; for others, it is on some commit that serves them."""
+    return interrupt if commits is not None else KeyboardInterrupt()
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether an error says that nothing was written (others may come after the commit, from cleaning up)."""
+    if isinstance(error, AppendOutcomeUnknown | CorruptHeaderError):
+        return False
+    return isinstance(error, RollingError | FileNotFoundError | FileExistsError | ValueError)

@@ -1,0 +1,211 @@
+"""How the core's coroutines wait: by blocking over a backend that never suspends, by awaiting over one that does.
+
+The core is written once. Over a sync backend no coroutine ever suspends, so `drive` runs it to its end without
+an event loop, in whatever thread calls; over an async backend it runs on the backend's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from rollingfs.runtime.logs import Keeper, keeper
+
+T = TypeVar("T")
+
+BACKOFF_S_MIN = 0.005
+BACKOFF_S_MAX = 1.0
+
+
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends.
+
+    Raises
+    ------
+    RuntimeError
+        It suspended: a bug in a backend that says it is not async.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a coroutine over a sync backend suspended; this is a bug in the backend")
+
+
+_until_s: ContextVar[float | None] = ContextVar("rollingfs_until", default=None)
+
+
+def until_s() -> float | None:
+    """When what runs now in a `SyncRuntime` is given up, by the monotonic clock; None if nobody has said."""
+    return _until_s.get()
+
+
+_lasting: ContextVar[asyncio.Task[Any] | None] = ContextVar("rollingfs_lasting", default=None)
+
+
+@contextlib.contextmanager
+def lasting() -> Iterator[None]:
+    """Say that nobody cancels the running task, so that `AsyncRuntime.shield` need not make another one within."""
+    token = _lasting.set(asyncio.current_task())  # the task itself: what it starts inherits the variable
+    try:
+        yield
+    finally:
+        _lasting.reset(token)
+
+
+async def _lastingly(call: Coroutine[Any, Any, T]) -> T:
+    with lasting():
+        return await call
+
+
+def backoff_s(attempt: int) -> float:
+    """A random pause before attempt 1, 2, …: exponential, with full jitter."""
+    return random.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** min(attempt, 16)))
+
+
+class Lock(Protocol):
+    """A mutual exclusion of coroutines of the core.
+
+    It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes as it ends. What is logged
+    while it is held reaches the handlers once it is released.
+    """
+
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T: ...
+
+
+class Runtime(Protocol):
+    """What the core needs of its surroundings."""
+
+    is_async: bool
+
+    def lock(self, name: str) -> Lock: ...
+    async def sleep(self, seconds: float) -> None: ...
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]: ...
+    async def shield(self, call: Coroutine[Any, Any, T]) -> T: ...
+    async def limit(self, call: Awaitable[T], seconds: float) -> T: ...
+
+
+class _ThreadLock:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._holder: Keeper | None = None
+        """Who took it last."""
+
+    def is_held_by(self, keeper: Keeper) -> bool:
+        """Whether whoever has this keeper holds it."""
+        return self._lock.locked() and self._holder is keeper
+
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        logs = keeper()
+        logs.check(self, self._name)
+        try:
+            logs.enter(self)
+            with self._lock:
+                self._holder = logs
+                return await call()
+        finally:
+            logs.leave(self)
+
+
+class _TaskLock:
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._holder: Keeper | None = None
+        """Who took it last."""
+
+    def is_held_by(self, keeper: Keeper) -> bool:
+        """Whether whoever has this keeper holds it."""
+        return self._lock.locked() and self._holder is keeper
+
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        logs = keeper()
+        try:
+            logs.enter(self)
+            async with self._lock:
+                self._holder = logs
+                return await call()
+        finally:
+            logs.leave(self)
+
+
+class SyncRuntime:
+    """Threads that block."""
+
+    is_async = False
+
+    def lock(self, name: str) -> Lock:
+        return _ThreadLock(name)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
+        """Call one after another."""
+        return [await call() for call in calls]
+
+    async def shield(self, call: Coroutine[Any, Any, T]) -> T:
+        return await call
+
+    async def limit(self, call: Awaitable[T], seconds: float) -> T:
+        """A blocking call cannot be given up from outside: where it waits for others, it looks at `until_s`."""
+        token = _until_s.set(time.monotonic() + seconds)
+        try:
+            return await call
+        finally:
+            _until_s.reset(token)
+
+
+class AsyncRuntime:
+    """Tasks on an event loop."""
+
+    is_async = True
+
+    def lock(self, name: str) -> Lock:
+        return _TaskLock()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
+        """Call at most `limit` at a time; the first error cancels the rest and is raised."""
+        semaphore = asyncio.Semaphore(limit)
+
+        async def one(call: Callable[[], Awaitable[T]]) -> T:
+            async with semaphore:
+                return await call()
+
+        tasks = [asyncio.ensure_future(one(call)) for call in calls]
+        try:
+            return await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    async def shield(self, call: Coroutine[Any, Any, T]) -> T:
+        """Go on with `call` although the caller is cancelled: a commit under way must reach its verdict."""
+        if _lasting.get() is asyncio.current_task():
+            return await call
+        task = asyncio.ensure_future(_lastingly(call))
+        task.add_done_callback(_retrieve)
+        return await asyncio.shield(task)
+
+    async def limit(self, call: Awaitable[T], seconds: float) -> T:
+        async with asyncio.timeout(max(seconds, 0.001)):  # `wait_for` would make a task of each request
+            return await call
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    # a cancelled caller never asks for the outcome; asyncio would log it as "never retrieved"
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,168 @@
+"""Stream cuts: one offset for each segment of a stream, at one moment. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from rollingfs.format.header import OFFSET_MAX
+
+CUT_FORMAT = "rollingfs-cut"
+_FIELDS = {CUT_FORMAT, "at", "size", "segments"}
+_FIELDS_OF = {1: _FIELDS, 2: _FIELDS | {"incarnations"}}
+"""By version: 1 is that of cuts that say no incarnation."""
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class StreamCut(Mapping[str, int]):
+    """A position in a stream: a mapping from segment paths to segment offsets, which cannot be changed.
+
+    It also says of which incarnation of a segment each offset is: another that gets the name later is not meant.
+    ``str(cut)`` is a line of text, and `StreamCut.parse` its inverse.
+
+    Parameters
+    ----------
+    offsets
+        Offset by segment.
+    at
+        When it was taken, seconds since 1970: what lies before the cut was written by then.
+    size
+        Bytes that the stream held then.
+    incarnations
+        Incarnation by segment, as a cut that `Stream.cut` has taken says it. An offset without one is no reason to
+        drop anything; those of other segments are left out.
+
+    Raises
+    ------
+    ValueError
+        An offset, the time or the size is out of range, or an incarnation is no text.
+    """
+
+    _offsets: dict[str, int]
+    at: float
+    size: int
+    _incarnations: dict[str, str]
+
+    def __init__(
+        self, offsets: Mapping[str, int], at: float, size: int, incarnations: Mapping[str, str] | None = None
+    ) -> None:
+        for path, offset in offsets.items():
+            _check_path(path)
+            _check_number(f"the offset of {path!r}", offset)
+        _check_number("the size of a stream cut", size)
+        _check_time(at)
+        known = {path: incarnation for path, incarnation in (incarnations or {}).items() if path in offsets}
+        for path, incarnation in known.items():
+            _check_incarnation(path, incarnation)
+        object.__setattr__(self, "_offsets", dict(sorted(offsets.items())))
+        object.__setattr__(self, "at", float(at))
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "_incarnations", dict(sorted(known.items())))
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        """From a pickle: the values in the order of the fields; the first release wrote no incarnations."""
+        offsets, at, size, *incarnations = state
+        values = (offsets, at, size, *(incarnations or [{}]))
+        for name, value in zip(("_offsets", "at", "size", "_incarnations"), values, strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def incarnations(self) -> Mapping[str, str]:
+        """The incarnation of each segment that it is known of."""
+        return MappingProxyType(self._incarnations)
+
+    @staticmethod
+    def parse(text: str) -> StreamCut:
+        """The cut that `str` made this text of.
+
+        Raises
+        ------
+        ValueError
+            It is no stream cut.
+        """
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"{_shortened(text)} is no stream cut: it is no JSON ({error})") from error
+        version = found.get(CUT_FORMAT, 1) if isinstance(found, dict) else 1
+        if not isinstance(version, int) or version not in _FIELDS_OF:
+            raise ValueError(f"a stream cut of format {version!r} is too new: upgrade rollingfs to read it")
+        fields = _FIELDS_OF[version]
+        if not isinstance(found, dict) or set(found) != fields:
+            raise ValueError(f"{_shortened(text)} is no stream cut: it has not the fields {sorted(fields)}")
+        incarnations = found.get("incarnations", {})
+        if not isinstance(found["segments"], dict) or not isinstance(incarnations, dict):
+            raise ValueError(f"{_shortened(text)} is no stream cut: its segments have no names")
+        return StreamCut(found["segments"], found["at"], found["size"], incarnations)
+
+    def __str__(self) -> str:
+        version = 2 if self._incarnations else 1
+        fields: dict[str, Any] = {CUT_FORMAT: version, "at": self.at, "size": self.size, "segments": self._offsets}
+        if self._incarnations:
+            fields["incarnations"] = self._incarnations
+        return json.dumps(fields, ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        said = f", incarnations={self._incarnations!r}" if self._incarnations else ""
+        return f"StreamCut({self._offsets!r}, at={self.at!r}, size={self.size!r}{said})"
+
+    def __getitem__(self, path: str) -> int:
+        return self._offsets[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, StreamCut):
+            return self._values() == other._values()
+        return self._offsets == dict(other.items()) if isinstance(other, Mapping) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._offsets.items()))
+
+    def _values(self) -> tuple[object, ...]:
+        return self._offsets, self.at, self.size, self._incarnations
+
+    def renamed(self, rename: Callable[[str], str]) -> StreamCut:
+        """The same cut with other names for its segments."""
+        offsets = {rename(path): offset for path, offset in self._offsets.items()}
+        incarnations = {rename(path): incarnation for path, incarnation in self._incarnations.items()}
+        return StreamCut(offsets, self.at, self.size, incarnations)
+
+    def only(self, paths: Iterable[str]) -> StreamCut:
+        """The same cut of some of its segments alone."""
+        kept = set(paths)
+        offsets = {path: offset for path, offset in self._offsets.items() if path in kept}
+        return StreamCut(offsets, self.at, self.size, self._incarnations)
+
+
+def _check_path(path: object) -> None:
+    if not isinstance(path, str) or not path:
+        raise ValueError(f"{path!r} is no segment of a stream cut: it must be a path")
+
+
+def _check_incarnation(path: str, incarnation: object) -> None:
+    if not isinstance(incarnation, str) or not incarnation:
+        raise ValueError(f"the incarnation of {path!r} is {incarnation!r}: it must be a text")
+
+
+def _check_time(at: object) -> None:
+    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+        raise ValueError(f"the time of a stream cut is {at!r}: it must be seconds since 1970")
+
+
+def _check_number(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= OFFSET_MAX:
+        raise ValueError(f"{what} is {value!r}: it must be a whole number of bytes, at least 0")
+
+
+def _shortened(text: object) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."

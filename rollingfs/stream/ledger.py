@@ -1,0 +1,109 @@
+"""What a stream remembers: its retention, its cuts, its subscribers, and the last trim.
+
+It lies in a hidden segment of the stream's folder, as one text that is replaced as a whole, on condition that
+nobody did first. Segments are named without the folder, so that a stream may be moved; and with the incarnation that
+is meant, because names are used again. How it is written is in `ledger_text`.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+
+from rollingfs.client import Client
+from rollingfs.errors import CommitTimeoutError, ConflictError
+from rollingfs.folders.listing import Listings
+from rollingfs.format import names
+from rollingfs.format.transitions import Guard
+from rollingfs.policy import RollingPolicy
+from rollingfs.read.snapshot import View
+from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.stream.ledger_codec import Ledger, format_ledger, parse_ledger
+
+LOOKS_MAX = 16
+"""How often a ledger that keeps being replaced is read."""
+POLICY = RollingPolicy()
+"""Of the hidden segment, whatever that of the others is."""
+
+
+class Ledgers:
+    """Reads and replaces the ledgers of streams."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.listings = Listings(client)
+
+    async def load(self, folder: str) -> Ledger:
+        """What a stream remembers; nothing, if nobody has told it anything."""
+        return (await self._load(names.ledger_path(folder)))[0]
+
+    async def _load(self, path: str) -> tuple[Ledger, str | None]:
+        """A ledger, and the incarnation of the segment that it lies in."""
+        for _ in range(LOOKS_MAX):
+            loaded = await self.client.headers.load(path)
+            if not loaded.live or loaded.header is None:
+                return Ledger(), None
+            header = loaded.header
+            try:
+                data = await self.client.fetcher.read(View(path, header, loaded.token), header.start, header.length)
+            except FileNotFoundError:
+                continue  # replaced while it was read
+            return (parse_ledger(data, path) if data else Ledger()), header.segment
+        raise ConflictError(f"{path}: it was replaced {LOOKS_MAX} times while it was read; try again")
+
+    async def check(self, folder: str) -> None:
+        """Refuse a path that cannot be that of a stream, before a ledger is made there.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such folder.
+        NotADirectoryError
+            It is a segment or a plain file.
+        """
+        if await self.listings.is_folder(folder):
+            return
+        if await self.listings.is_there(folder):
+            raise NotADirectoryError(errno.ENOTDIR, "This is a segment or a file; a stream is a folder of them", folder)
+        raise FileNotFoundError(errno.ENOENT, "There is no such folder, so there is no stream", folder)
+
+    async def update(self, folder: str, change: Callable[[Ledger], Ledger]) -> Ledger:
+        """Replace a ledger by what `change` makes of it; called again for each that is found.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError
+            There is no such folder; nothing was written.
+        CommitTimeoutError
+            Others were faster for too long.
+        AppendOutcomeUnknown
+            Whether it took place cannot be said: all changes may be made again.
+        """
+        path = names.ledger_path(folder)
+        deadline_s = self.client.committer.deadline_s()
+        attempt = 0
+        while True:
+            ledger, segment = await self._load(path)
+            if segment is None:
+                await self.check(folder)
+            changed = change(ledger)
+            if changed == ledger:
+                return ledger
+            if await self._replace(path, segment, format_ledger(changed)):
+                return changed
+            attempt += 1
+            if time.monotonic() >= deadline_s:
+                raise CommitTimeoutError(f"{path}: others were faster {attempt} times; nothing was written")
+            await self.client.runtime.sleep(backoff_s(attempt))
+
+    async def _replace(self, path: str, segment: str | None, data: bytes) -> bool:
+        """Whether the ledger was still the one of this incarnation, and is the new one now."""
+        segments = self.client.segments
+        try:
+            if segment is None:
+                segment = (await segments.create(path, POLICY)).segment
+            await segments.overwrite(path, data, guard=Guard(segment))
+        except (FileExistsError, FileNotFoundError):
+            return False
+        return True

@@ -1,0 +1,189 @@
+"""What a stream remembers, as a value and as a text. Pure.
+
+The text is JSON; the format is specified in ``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rollingfs.errors import BadOffsetError, CorruptHeaderError
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.retention import RetentionPolicy
+
+LEDGER_FORMAT = "rollingfs-stream"
+LEDGER_VERSION = 2
+GONE = -1
+"""In the place of an offset: the cut has none of this segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Where one segment is to be trimmed to."""
+
+    offset: int
+    segment: str | None
+    """Its incarnation: another that gets its name is left alone. None where an older release said none: then nothing
+    is trimmed."""
+
+    def is_behind(self, last: Goal) -> bool:
+        """Whether it goes back behind a goal of the same segment."""
+        return self.segment == last.segment and self.offset < last.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """A trim, recorded before it is done."""
+
+    goals: Mapping[str, Goal] = field(default_factory=dict)
+    done: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A cut that a subscriber has read up to."""
+
+    cut: StreamCut
+    at: float
+    """When it said so, seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Everything that a stream remembers."""
+
+    retention: RetentionPolicy | None = None
+    cuts: tuple[StreamCut, ...] = ()
+    """Oldest first."""
+    subscribers: Mapping[str, Published] = field(default_factory=dict)
+    trim: Trim = Trim()
+
+    def trimmed(self, goals: Mapping[str, Goal], extant: Iterable[str], name: str) -> Ledger:
+        """With a trim begun; what the last one has not finished is part of it.
+
+        Parameters
+        ----------
+        goals
+            Of the new trim.
+        extant
+            The names of the segments that there are.
+        name
+            Of the stream, for errors.
+
+        Raises
+        ------
+        BadOffsetError
+            It would go backwards.
+        """
+        for segment, goal in goals.items():
+            last = self.trim.goals.get(segment)
+            if last is not None and goal.is_behind(last):
+                raise BadOffsetError(
+                    f"{name}: segment {segment!r} is trimmed to {last.offset} already; a cut at {goal.offset} goes "
+                    "backwards; nothing was trimmed"
+                )
+        there = set(extant)
+        last_goals = {segment: goal for segment, goal in self.trim.goals.items() if segment in there}
+        merged = {**last_goals, **goals}
+        return replace(self, trim=Trim(merged, done=self.trim.done and not goals))
+
+
+Column = tuple[str, str | None]
+"""A segment's name, and its incarnation if the cut says it."""
+
+
+def format_ledger(ledger: Ledger) -> bytes:
+    """A ledger as JSON.
+
+    Of a cut only what differs from the one before: else each would repeat every segment that no longer changes.
+    """
+    columns = sorted({column for cut in ledger.cuts for column in _columns(cut)}, key=_column_key)
+    fields = {
+        LEDGER_FORMAT: LEDGER_VERSION,
+        "retention": ledger.retention.as_fields() if ledger.retention else None,
+        "trim": {
+            "done": ledger.trim.done,
+            "goals": {name: [goal.offset, goal.segment] for name, goal in ledger.trim.goals.items()},
+        },
+        "subscribers": {name: [found.at, str(found.cut)] for name, found in ledger.subscribers.items()},
+        "segments": columns,
+        "cuts": list(_rows(ledger.cuts, columns)),
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _column_key(column: Column) -> tuple[str, str]:
+    name, incarnation = column
+    return name, incarnation or ""
+
+
+def _columns(cut: StreamCut) -> dict[Column, int]:
+    return {(name, cut.incarnations.get(name)): offset for name, offset in cut.items()}
+
+
+def _rows(cuts: Iterable[StreamCut], columns: Sequence[Column]) -> Iterator[list[float]]:
+    """Time, size, then pairs of a column's index and its offset where that is not as in the row before."""
+    index = {column: position for position, column in enumerate(columns)}
+    before: dict[Column, int] = {}
+    for cut in cuts:
+        now = _columns(cut)
+        changed = {column: offset for column, offset in now.items() if before.get(column) != offset}
+        changed |= {column: GONE for column in before if column not in now}
+        yield [cut.at, cut.size, *(number for column in changed for number in (index[column], changed[column]))]
+        before = now
+
+
+def _cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> Iterator[StreamCut]:
+    """The inverse of `_rows`."""
+    now: dict[Column, int] = {}
+    for at, size, *changed in rows:
+        for position, offset in _pairs(changed):
+            name, incarnation = columns[position]
+            now[name, incarnation] = offset
+        now = {column: offset for column, offset in now.items() if offset != GONE}
+        yield _cut(now, at, size)
+
+
+def _pairs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    return zip(numbers[::2], numbers[1::2], strict=True)
+
+
+def _cut(offsets: Mapping[Column, int], at: float, size: int) -> StreamCut:
+    incarnations = {name: incarnation for name, incarnation in offsets if incarnation is not None}
+    return StreamCut({name: offset for (name, _), offset in offsets.items()}, at, size, incarnations)
+
+
+def _dense_cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> Iterator[StreamCut]:
+    """Cuts as version 1 wrote them: a row has an offset for every column."""
+    for at, size, *offsets in rows:
+        pairs = zip(columns, offsets, strict=True)
+        yield _cut({(name, incarnation): offset for (name, incarnation), offset in pairs if offset != GONE}, at, size)
+
+
+_CUTS_OF = {1: _dense_cuts, LEDGER_VERSION: _cuts}
+
+
+def parse_ledger(data: bytes, name: str) -> Ledger:
+    """The inverse of `format_ledger`; what older releases wrote is read as well.
+
+    Raises
+    ------
+    CorruptHeaderError
+        It is malformed, or written by a newer release.
+    """
+    try:
+        found: dict[str, Any] = json.loads(data)
+        version = found[LEDGER_FORMAT]
+        if version not in _CUTS_OF:
+            raise ValueError(f"format {version!r} is too new: upgrade rollingfs")
+        return Ledger(
+            retention=None if found["retention"] is None else RetentionPolicy.from_fields(found["retention"]),
+            cuts=tuple(_CUTS_OF[version](found["cuts"], found["segments"])),
+            subscribers={who: Published(StreamCut.parse(text), at) for who, (at, text) in found["subscribers"].items()},
+            trim=Trim({path: Goal(*goal) for path, goal in found["trim"]["goals"].items()}, found["trim"]["done"]),
+        )
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise CorruptHeaderError(f"{name}: what the stream remembers cannot be read: {error!r}") from error

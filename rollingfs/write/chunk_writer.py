@@ -1,0 +1,210 @@
+"""Streams of bytes into chunk files: rolled at `max_bytes`, in bounded memory, not committed."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections import deque
+from typing import Protocol
+
+import google_crc32c
+
+from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
+from rollingfs.commit.chunk_files import Stored
+from rollingfs.format import names
+from rollingfs.runtime.clock import Clock, Moment
+from rollingfs.runtime.concurrency import drive
+
+FINISHING_MAX = 8
+"""How many full chunks may be on their way to the store while the next one is written."""
+FINISHING_BYTES_MAX = 64 * 1024 * 1024
+COPY_BYTES = 4 * 1024 * 1024
+
+
+class ChunkWriter:
+    """Writes a stream into new chunk files of one segment, each at most `max_bytes` long.
+
+    Nothing is committed: `finish` returns what was stored, `abort` removes it. Full chunks are finished while the
+    next is written: in tasks over an async backend, in a thread each where the backend says that it `finishes_aside`.
+
+    Parameters
+    ----------
+    start
+        Segment offset that the first byte is expected to have; it only goes into the chunks' names.
+    staged
+        Write under names that only collection may delete, dated by the store's clock.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        segment: str,
+        max_bytes: int,
+        *,
+        start: int = 0,
+        staged: bool = False,
+        clock: Clock = time.time,
+    ) -> None:
+        self.backend = backend
+        self.segment = segment
+        self.max_bytes = max_bytes
+        self.staged = staged
+        self.clock = clock
+        self.size = 0
+        self._start = start
+        self._full: list[_OpenChunk] = []
+        self._finishing: deque[tuple[_OpenChunk, _Finishing]] = deque()
+        self._open: _OpenChunk | None = None
+
+    async def write(self, data: Buffer) -> None:
+        """Take bytes; they may be reused by the caller after the call."""
+        view = memoryview(data)
+        while view:
+            chunk = self._open or await self._begin()
+            taken = view[: self.max_bytes - chunk.size]
+            await chunk.write(taken)
+            self.size += len(taken)
+            view = view[len(taken) :]
+            if chunk.size == self.max_bytes:
+                await self._roll()
+
+    async def finish(self) -> tuple[Stored, ...]:
+        """Make everything durable; returns the chunks in order."""
+        if self._open is not None:
+            await self._roll()
+        await self._settle(0, 0)
+        return tuple(chunk.stored(self.clock) for chunk in self._full)
+
+    async def abort(self) -> None:
+        """Remove what was written: nobody has been told of it."""
+        for _, finishing in self._finishing:
+            finishing.cancel()
+        for _, finishing in self._finishing:
+            await finishing.over()
+        self._finishing.clear()
+        files, self._full = self._full, []
+        begun = [*files, self._open] if self._open is not None else files
+        self._open = None
+        for chunk in begun:
+            if not chunk.is_finished:
+                await chunk.upload.abort()
+        if files:
+            # also those whose upload failed or was cancelled: their bytes may have arrived
+            await self.backend.delete([chunk.path for chunk in files])
+
+    async def abort_open(self) -> None:
+        """Give up the chunk being written, and no more: it takes no lock, so garbage collection may do it."""
+        if self._open is not None:
+            await self._open.upload.abort()
+            self._open = None
+
+    async def _begin(self) -> _OpenChunk:
+        name = names.new_staged_name() if self.staged else names.new_chunk_name(self._start + self.size)
+        path = f"{names.chunks_folder(self.segment)}/{name}"
+        stored_at = await self.backend.now(path) if self.staged else None
+        began = Moment.now(self.clock)
+        self._open = _OpenChunk(await self.backend.open_write(path), path, began, self.staged, stored_at)
+        return self._open
+
+    async def _roll(self) -> None:
+        chunk = self._open
+        assert chunk is not None
+        self._open = None
+        self._full.append(chunk)
+        if self.backend.is_async:
+            self._finishing.append((chunk, _Task(chunk)))
+        elif self.backend.finishes_aside:
+            self._finishing.append((chunk, _Thread(chunk)))
+        else:
+            await chunk.finish()
+        await self._settle(FINISHING_MAX, FINISHING_BYTES_MAX)
+
+    async def _settle(self, count_max: int, bytes_max: int) -> None:
+        """Wait, oldest first, until no more than so many chunks, and bytes, are being finished."""
+        while len(self._finishing) > count_max or sum(chunk.size for chunk, _ in self._finishing) > bytes_max:
+            await self._finishing[0][1].wait()
+            self._finishing.popleft()
+
+
+class _OpenChunk:
+    """A chunk being written, with its running size and checksum."""
+
+    def __init__(self, upload: Upload, path: str, began: Moment, staged: bool, stored_at: float | None) -> None:
+        self.upload = upload
+        self.path = path
+        self.began = began
+        self.staged = staged
+        self.stored_at = stored_at
+        self.size = 0
+        self.is_finished = False
+        self._crc = 0
+
+    async def write(self, data: memoryview) -> None:
+        is_frozen = isinstance(data.obj, bytes) and len(data.obj) == len(data)
+        step = len(data) if is_frozen else COPY_BYTES  # the checksum takes nothing but bytes
+        for start in range(0, len(data), step):
+            piece = frozen(data[start : start + step])
+            self._crc = google_crc32c.extend(self._crc, piece)
+            await self.upload.write(piece)
+            self.size += len(piece)
+
+    async def finish(self) -> None:
+        await self.upload.finish()
+        self.is_finished = True
+
+    def stored(self, clock: Clock) -> Stored:
+        at_ms = round(self.began.wall_s * 1000)
+        stored_at = self.stored_at
+        if stored_at is not None:
+            stored_at -= self.began.set_back_s(clock)  # else a receipt would look younger than its file
+        return Stored(self.path, self.size, self._crc, at_ms, self.began, self.staged, stored_at)
+
+
+class _Finishing(Protocol):
+    """A chunk on its way to the store, beside its writer."""
+
+    async def wait(self) -> None:
+        """Wait for the end of it, and raise what it raised."""
+
+    def cancel(self) -> None:
+        """Stop it where that can be done."""
+
+    async def over(self) -> None:
+        """Wait for the end of it, whatever came of it."""
+
+
+class _Task:
+    def __init__(self, chunk: _OpenChunk) -> None:
+        self._task = asyncio.ensure_future(chunk.finish())
+
+    async def wait(self) -> None:
+        await self._task
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def over(self) -> None:
+        await asyncio.gather(self._task, return_exceptions=True)  # its error is why we abort
+
+
+class _Thread:
+    def __init__(self, chunk: _OpenChunk) -> None:
+        self._done: concurrent.futures.Future[None] = concurrent.futures.Future()
+        threading.Thread(target=self._run, args=(chunk,), name="rollingfs-finish").start()
+
+    def _run(self, chunk: _OpenChunk) -> None:
+        try:
+            self._done.set_result(drive(chunk.finish()))
+        except BaseException as error:  # noqa: BLE001 - it is the writer's, raised there
+            self._done.set_exception(error)
+
+    async def wait(self) -> None:
+        self._done.result()
+
+    def cancel(self) -> None:
+        """Nothing: a flush cannot be broken off."""
+
+    async def over(self) -> None:
+        concurrent.futures.wait([self._done])

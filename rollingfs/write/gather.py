@@ -1,0 +1,440 @@
+"""Appends: those that wait for the same segment are gathered into one commit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from rollingfs.commit.attempt import Attempt, Committed, Slot
+from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.loop import Committer
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
+from rollingfs.format import placement, transitions
+from rollingfs.format.header import Chunk, Entry, Header, Page
+from rollingfs.format.placement import Item, Spill
+from rollingfs.format.transitions import Guard
+
+GROUP_APPENDS_MAX = 1024
+GROUP_BYTES_MAX = 16 * 1024 * 1024
+LINGER_SHARE = 0.4
+"""Of a commit's time: so long is waited for those who have just been answered, and may append again."""
+LINGER_STEP_SHARE = 0.05
+"""Of that time: how often it is looked whether they are there."""
+UPLOADS_MAX = 8
+"""How many chunks of one commit are written at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An append that took place."""
+
+    offset: int
+    """Where its data begins."""
+    header: Header
+    """What its commit made; what it met if there was nothing to do."""
+
+
+Outcome = Written | Exception
+
+
+@dataclass(eq=False)
+class Append:
+    """One caller's append: it waits in the queue, or a group has it, or its outcome is known."""
+
+    data: Sequence[bytes | Stored]
+    guard: Guard = field(default_factory=Guard)
+    attrs: Mapping[str, str | None] = field(default_factory=dict)
+    uploads: Uploads | None = None
+    """The chunk files among its data that were uploaded for it."""
+    deadline_s: float = 0.0
+    """When it gives up, by the monotonic clock."""
+    group: _Group | None = None
+    """The newest that has taken it out of the queue."""
+
+    @property
+    def inline_size(self) -> int:
+        return sum(len(item) for item in self.data if isinstance(item, bytes))
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of it; None as long as nobody knows."""
+        outcomes = self.group.outcomes if self.group is not None else None
+        return outcomes.get(self) if outcomes is not None else None
+
+    def result(self) -> Written:
+        """Its outcome, returned or raised."""
+        outcome = self.outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        assert outcome is not None, "nobody knows what came of this append yet"
+        return outcome
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no attempt to commit it is under way, and none has taken place."""
+        outcomes = self.group.outcomes if self.group is not None else {}
+        return outcomes is not None and self not in outcomes
+
+
+class Appender:
+    """Gathers appends; whoever gets a segment's slot commits for all that wait."""
+
+    def __init__(self, committer: Committer) -> None:
+        self.committer = committer
+        self._queues: dict[str, deque[Append]] = {}
+        # as all locks here that no slot is held around: garbage collection within may log, and a handler append
+        self._lock = threading.RLock()
+
+    def after_fork(self) -> None:
+        """In a child process: nobody waits, and nobody holds the lock."""
+        self._queues = {}
+        self._lock = threading.RLock()
+
+    async def append(self, path: str, append: Append) -> Written:
+        """Commit an append, alone or with others.
+
+        Raises
+        ------
+        AppendOutcomeUnknown
+            Whether it took place cannot be said.
+        RollingError, FileNotFoundError
+            Its guard, or the segment's state, forbids it; nothing was written.
+        """
+        append.deadline_s = self.committer.deadline_s()
+        return await self.committer.runtime.shield(self._lead(path, append))
+
+    async def _lead(self, path: str, append: Append) -> Written:
+        slot = self.committer.slot(path)
+        try:
+            with self._lock:
+                self._queues.setdefault(path, deque()).append(append)
+            while append.outcome is None:
+                await self._lead_once(path, slot, append)
+            return append.result()
+        except BaseException as error:  # noqa: BLE001 - judged there
+            return self._leave(path, append, error)
+
+    async def _lead_once(self, path: str, slot: Slot, append: Append) -> None:
+        try:
+            await slot.lock.run(partial(self._commit_group, path, slot, append))
+        except transitions.MergeFoundError as found:
+            await self.committer.resolve_merge(path, found)
+
+    def _leave(self, path: str, append: Append, error: BaseException) -> Written:
+        """What is known of an append whose caller breaks off; it is taken out of the queue.
+
+        Raises
+        ------
+        BaseException
+            The error itself, or what it means for the append.
+        """
+        with self._lock:
+            queue = self._queues.get(path, deque())
+            if append in queue:
+                queue.remove(append)
+            is_waiting, outcome = append.is_waiting, append.outcome
+            if not queue:
+                self._queues.pop(path, None)
+        if isinstance(error, KeyboardInterrupt):
+            raise interrupted(path, _verdict(outcome, is_waiting)) from error
+        if outcome is not None:
+            return append.result()
+        if is_waiting and isinstance(error, Exception):
+            raise error
+        raise _unknown(path, error) from error
+
+    async def _linger(self, path: str, slot: Slot) -> None:
+        """Wait for as many appends as there were last time: else threads split into two groups that take turns."""
+        linger_s = slot.turns.commit_s * LINGER_SHARE
+        until_s = time.monotonic() + linger_s
+        while self._waiting(path) < slot.turns.together and time.monotonic() < until_s:
+            await self.committer.runtime.sleep(linger_s * LINGER_STEP_SHARE)
+
+    def _waiting(self, path: str) -> int:
+        with self._lock:
+            return len(self._queues.get(path, ()))
+
+    async def _commit_group(self, path: str, slot: Slot, leader: Append) -> None:
+        """Commit for all that wait, unless another leader has done it for this one meanwhile."""
+        self._recover(path, leader)
+        if leader.outcome is not None:
+            return
+        await self._linger(path, slot)
+        group = _Group(self.committer, path, leader)
+        committed: Committed | None = None
+        try:
+            self._take(path, group)
+            committed = await self.committer.commit_held(
+                path, slot, group.step, fresh=group.is_large, deadline_s=leader.deadline_s, uploads=group.uploads
+            )
+            self._finish(path, group, group.succeeded(committed))
+        except transitions.MergeFoundError:
+            self._finish(path, group, {})
+            raise
+        except BaseException as error:
+            outcomes = group.failed(error) if committed is None else group.succeeded(committed)
+            self._finish(path, group, outcomes)
+            if not group.members or not isinstance(error, Exception):
+                raise
+        finally:
+            slot.turns.together = len(group.members) + self._waiting(path)
+
+    def _take(self, path: str, group: _Group) -> None:
+        """Move appends from the queue into a group.
+
+        A leader may die between any two statements here and in `_finish`. So an append whose outcome is known may be
+        left in the queue, and one that has none may be missing: its own thread puts that right (`_recover`).
+        """
+        size = 0
+        with self._lock:
+            queue = self._queues.get(path, deque())
+            while queue and len(group.members) < GROUP_APPENDS_MAX:
+                append = queue[0]
+                if append.outcome is None:
+                    size += append.inline_size
+                    if group.members and size > GROUP_BYTES_MAX:
+                        break
+                    group.members.append(append)
+                    append.group = group
+                queue.popleft()
+            if not queue:
+                self._queues.pop(path, None)
+
+    def _finish(self, path: str, group: _Group, outcomes: Mapping[Append, Outcome]) -> None:
+        """Publish what came of a group, all at once; who has no outcome waits again, before those who came later."""
+        with self._lock:
+            group.outcomes = outcomes
+            waiting = [one for one in group.members if one.group is group and one not in outcomes]
+            if waiting:
+                queue = self._queues.setdefault(path, deque())
+                there = set(queue)
+                queue.extendleft(one for one in reversed(waiting) if one not in there)
+
+    def _recover(self, path: str, append: Append) -> None:
+        """Put an append right whose last leader broke off halfway: who holds the slot knows that nobody is at work."""
+        group = append.group
+        if group is not None and group.outcomes is None:
+            self._finish(path, group, group.failed(_unknown(path, None)) if group.is_open else {})
+        with self._lock:
+            if append.outcome is None and append not in self._queues.get(path, ()):
+                self._queues.setdefault(path, deque()).appendleft(append)
+
+
+def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
+    why = f"was broken off by {cause!r}" if cause is not None else "was broken off"
+    return AppendOutcomeUnknown(f"{path}: the commit of this append {why}; read the segment before repeating it")
+
+
+def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:
+    """What Ctrl-C is told of an append."""
+    if isinstance(outcome, Written):
+        return "committed"
+    if is_waiting or (outcome is not None and not isinstance(outcome, AppendOutcomeUnknown)):
+        return "not committed"
+    return "unknown"  # another thread is committing it
+
+
+class _Group:
+    """A group of appends as one step of the commit loop.
+
+    Attributes
+    ----------
+    members : list
+        In the order of their bytes.
+    outcomes : mapping or None
+        None while its leader is at work. Whoever is not in it waits again.
+    """
+
+    def __init__(self, committer: Committer, path: str, leader: Append) -> None:
+        self.committer = committer
+        self.path = path
+        self.leader = leader
+        self.members: list[Append] = []
+        self.outcomes: Mapping[Append, Outcome] | None = None
+        self._attempt: Attempt | None = None
+        self._offsets: dict[Append, int] = {}
+        self._refused: dict[Append, Exception] = {}
+        self._refused_behind: set[Append] = set()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether chunk files were uploaded for it.
+
+        Then it begins with the header as it is after that, so that a refusal finds them named by no attempt, and
+        they can be deleted; beside an upload the request is cheap.
+        """
+        return any(isinstance(item, Stored) for append in self.members for item in append.data)
+
+    @property
+    def uploads(self) -> list[Uploads]:
+        return [append.uploads for append in self.members if append.uploads]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an attempt was sent that took place, or may have."""
+        return self._attempt is not None and self._attempt.is_open
+
+    def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
+        """The outcomes of a commit that took place, or that had nothing to do."""
+        return {**self._refused, **self._written(committed.header)}
+
+    def _written(self, header: Header | None) -> dict[Append, Outcome]:
+        assert header is not None or not self._offsets
+        return {append: Written(offset, header) for append, offset in self._offsets.items() if header is not None}
+
+    def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
+        """The outcomes of a commit that did not take place, or of which that is not known.
+
+        A refusal because of others in the group is none: it counted with bytes and attributes that were not committed.
+        """
+        refused = {append: why for append, why in self._refused.items() if append not in self._refused_behind}
+        waiting = set(self._refused_behind)
+        if isinstance(error, CommitTimeoutError):
+            # nothing was written, and the time of those who came later is not over
+            now_s = time.monotonic()
+            waiting |= {append for append in self.members if append.deadline_s > now_s}
+            waiting.discard(self.leader)
+        elif isinstance(error, AppendInterrupted) and error.outcome == "committed":
+            assert self._attempt is not None
+            return {**self._refused, **self._written(self._attempt.wanted)}
+        elif not isinstance(error, Exception):
+            if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
+                return refused
+            error = _unknown(self.path, error)
+        return {append: error for append in self.members if append not in waiting} | refused
+
+    async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
+        """The header with all appends of the group that it allows; the others are refused, if it is fresh."""
+        header = base.header
+        items: list[Item] = []
+        self._attempt = attempt
+        self._offsets, self._refused, self._refused_behind = {}, {}, set()
+        for append in self.members:
+            offset = (header.length if header else 0) + sum(_size(item) for item in items)
+            try:
+                admitted = self._admit(header, append, offset)
+                added = await as_items(self.committer, self.path, append.data, attempt)
+            except transitions.MergeFoundError:
+                raise
+            except (RollingError, FileNotFoundError, ValueError) as error:
+                if not attempt.fresh:
+                    raise
+                self._refused[append] = error
+                if self._offsets:
+                    self._refused_behind.add(append)
+                continue
+            header = admitted
+            self._offsets[append] = offset
+            items += added
+        if not self._offsets or header is None:
+            return None
+        if not items and header is base.header:
+            return None
+        return await grow(self.committer, self.path, header, items, attempt)
+
+    def _admit(self, header: Header | None, append: Append, offset: int) -> Header:
+        found = transitions.check(header, append.guard, self.path, length=offset)
+        transitions.check_open(found, self.path)
+        return transitions.with_attrs(found, append.attrs, self.path)
+
+
+def _size(item: Item) -> int:
+    return len(item) if isinstance(item, bytes) else item.length
+
+
+async def as_items(committer: Committer, path: str, data: Sequence[bytes | Stored], attempt: Attempt) -> list[Item]:
+    """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
+    items: list[Item] = []
+    store_now = None
+    if any(isinstance(item, Stored) and item.staged for item in data):
+        store_now = await committer.backend.now(path)
+    for item in data:
+        if isinstance(item, bytes):
+            items += [item] if item else []
+        else:
+            items.append((await attempt.young(committer.chunks, item, store_now)).chunk(path, 0))
+    return items
+
+
+async def grow(
+    committer: Committer, path: str, header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False
+) -> Header:
+    """Put items behind a header's content, writing as chunks what does not stay inline.
+
+    With `joint`, several small pieces between entries share a file, so that a concat of many sources with
+    inline tails costs no request for each.
+    """
+    now_ms = committer.now_ms()
+    policy = header.policy
+    aged = policy.max_age is not None and bool(header.tail) and now_ms - header.tail_at_ms > policy.max_age * 1000
+    placed, tail = placement.arrange(header.tail, items, policy, spill_all=aged)
+    spills = [item.data for item in placed if isinstance(item, Spill)]
+    if joint and len(spills) > 1:
+        pieces = iter(await _joint(committer, path, spills, policy.max_bytes, attempt))
+        shared = [next(pieces) if isinstance(item, Spill) else item for item in placed]
+        return transitions.extend(header, placement.place(shared, header.tail_start), tail, now_ms)
+    written = iter(await _each(committer, path, header, placed, attempt))
+    entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
+    return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
+
+
+async def _each(
+    committer: Committer, path: str, header: Header, placed: Sequence[Spill | Entry], attempt: Attempt
+) -> list[Chunk]:
+    """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
+    seen: Counter[bytes] = Counter()
+    start = header.tail_start
+    calls: list[Callable[[], Awaitable[Chunk | None]]] = []
+    for item in placed:
+        if isinstance(item, Spill):
+            seen[item.data] += 1
+            calls.append(partial(_written, committer, path, item.data, seen[item.data], start, attempt))
+        start += len(item.data) if isinstance(item, Spill) else item.length
+    if placed and not any(isinstance(item, Page) for item in placed):
+        calls.append(partial(committer.pages.fold_ahead, path, header.entries, len(placed), attempt.pages))
+    written = await committer.runtime.gather(calls, UPLOADS_MAX)
+    return [chunk for chunk in written if chunk is not None]
+
+
+async def _joint(
+    committer: Committer, path: str, spills: Sequence[bytes], size_max: int, attempt: Attempt
+) -> list[Chunk]:
+    """Write pieces into as few files as `size_max` allows; one entry for each piece, to be placed."""
+    entries: list[Chunk] = []
+    groups: list[list[bytes]] = [[]]
+    for data in spills:
+        if groups[-1] and sum(map(len, groups[-1])) + len(data) > size_max:
+            groups.append([])
+        groups[-1].append(data)
+    for nth, group in enumerate(groups):
+        data = b"".join(group)
+        stored = attempt.written.get((data, -nth - 1))
+        if stored is None:
+            stored = await committer.chunks.write_shared(path, data)
+        else:
+            stored = await committer.chunks.young(stored, None)
+        whole, offset = attempt.keep((data, -nth - 1), stored).chunk(path, 0), 0
+        for piece in group:
+            entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
+            offset += len(piece)
+    return entries
+
+
+async def _written(committer: Committer, path: str, data: bytes, nth: int, start: int, attempt: Attempt) -> Chunk:
+    """Write bytes as a chunk, once for all attempts of a commit (but again when they have grown too old).
+
+    Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
+    truncation of one would delete the other's bytes.
+    """
+    stored = attempt.written.get((data, nth))
+    if stored is None:
+        stored = await committer.chunks.write(path, data, start)
+    else:
+        stored = await committer.chunks.young(stored, None)
+    return attempt.keep((data, nth), stored).chunk(path, start)

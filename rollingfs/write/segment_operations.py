@@ -1,0 +1,416 @@
+"""The operations on one segment: create, append, stage, overwrite, seal, truncate, acquire, delete."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from rollingfs.backend.contract import FileInfo
+from rollingfs.commit.attempt import Attempt, Committed, Step
+from rollingfs.commit.chunk_files import Staged, Stored
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.loop import Committer
+from rollingfs.commit.shadowing import delete_shadowed, let_pass, shadow
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import AttributeMismatchError, BadOffsetError, ConflictError, if_interrupted
+from rollingfs.format import names, transitions
+from rollingfs.format.drops import drop_all, with_hints
+from rollingfs.format.header import Header, Page, Phase
+from rollingfs.format.transitions import Guard
+from rollingfs.policy import RollingPolicy
+from rollingfs.read.contents import Contents
+from rollingfs.read.snapshot import Lookup
+from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
+from rollingfs.write.gather import Append, Appender, Written, as_items, grow
+from rollingfs.write.ingest import Data, Destination, Intake, new_receipt
+
+logger = logging.getLogger("rollingfs")
+
+T = TypeVar("T")
+
+Check = Callable[[Header | None, FileInfo | None], None]
+"""Refuses, before an upload, what is there: a segment's header, or a plain file."""
+
+
+class Segments:
+    """Changes segments, one commit each."""
+
+    def __init__(self, committer: Committer, lookup: Lookup, contents: Contents, policy: RollingPolicy) -> None:
+        self.committer = committer
+        self.appender = Appender(committer)
+        self.adoption = Adoption(committer, lookup, policy)
+        self.lookup = lookup
+        self.contents = contents
+        self.policy = policy
+
+    async def adopt(self, path: str, incarnation: str | None = None) -> bool:
+        """Give a plain file (of this incarnation) a header; False if there is neither such a file nor a segment."""
+        return await self.adoption.adopt(path, incarnation)
+
+    # -- existence -----------------------------------------------------------------------------------------
+
+    async def create(self, path: str, policy: RollingPolicy | None = None) -> Header:
+        """Make an empty segment.
+
+        Raises
+        ------
+        FileExistsError
+            A segment or a plain file is there.
+        FolderOccupiedError
+            A folder with something in it is.
+        """
+        names.check_segment_name(path)
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if base.header is not None and base.header.phase is Phase.MERGING:
+                raise transitions.MergeFoundError(path, base.header)  # it may be gone already, into its target
+            if base.live or await self.contents.room(path, base) is not None:
+                raise _exists(path)
+            return self.adoption.new(base.header, policy or self.policy)
+
+        return _header(await self.committer.commit(path, step))
+
+    async def overwrite(
+        self,
+        path: str,
+        data: Data | Intake,
+        *,
+        attrs: Mapping[str, str | None] | None = None,
+        guard: Guard | None = None,
+        create_only: bool = False,
+    ) -> Header:
+        """Create a segment, or replace its content by a new incarnation, in one commit.
+
+        Parameters
+        ----------
+        data
+            What `Intake.take` takes, or an intake that has taken it (see `replacement`).
+
+        Raises
+        ------
+        FileExistsError
+            With `create_only`: something is there.
+        FolderOccupiedError
+            A folder with something in it is there.
+        FencedError
+            An exclusive owner holds it.
+        AttributeMismatchError
+            An expected attribute differs.
+        """
+        names.check_segment_name(path)
+        transitions.check_attrs(attrs or {}, path)
+        guard = guard or Guard()
+        intake = await self._taken(data, self.replacement(path, guard, create_only=create_only))
+        items, uploads = await intake.finish(), intake.uploads
+        call = self._overwrite(path, items, attrs or {}, guard, create_only, uploads)
+        return await self._settled(uploads, call)
+
+    async def _overwrite(
+        self,
+        path: str,
+        data: Sequence[bytes | Stored],
+        attrs: Mapping[str, str | None],
+        guard: Guard,
+        create_only: bool,
+        uploads: Uploads,
+    ) -> Header:
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            plain = None if base.live else await self.contents.room(path, base)
+            if create_only and (base.live or plain is not None):
+                raise _exists(path)
+            if base.live:
+                policy = transitions.check(base.header, guard, path).policy
+            else:
+                if guard.segment is not None:
+                    raise transitions.missing(path)
+                _check_absent(guard, path)
+                policy = self.policy
+            header = self.adoption.new(base.header, policy, plain)
+            if base.header is not None:
+                hints = await self.committer.pages.hints(path, base.header.entries)
+                header = with_hints(header, hints, self.committer.now_ms())
+            items = await as_items(self.committer, path, data, attempt)
+            return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs, path)
+
+        is_large = any(isinstance(item, Stored) for item in data)
+        header = _header(await self.committer.commit(path, step, fresh=is_large, uploads=[uploads]))
+        try:
+            with if_interrupted(path, "committed"):
+                await self.committer.finish_drops(path, header)
+        except OSError as error:
+            # the new content is there; the lines stay in the header until somebody finishes them
+            logger.info("%s: replaced, but not all of the old chunks could be deleted yet: %s", path, error)
+        return header
+
+    async def delete(self, path: str, guard: Guard | None = None) -> None:
+        """Delete a segment or a plain file; finish a delete that was broken off.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        FencedError
+            An exclusive owner holds it.
+        """
+        guard = guard or Guard()
+        loaded = await self.committer.headers.load(path)
+        if not loaded.live and (guard.segment is None or guard.is_plain):
+            with if_interrupted(path, "unknown"):  # the file may be gone, and a segment in its place
+                is_removed = await self.adoption.remove(path, guard.segment)
+            if is_removed:
+                return
+            if guard.segment is None and loaded.header is not None and await self._finish_delete(path, loaded.header):
+                return
+        own: list[str] = []
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = transitions.check(base.header, guard, path)
+            plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
+            own[:] = await self._own_files(path, found)
+            grave = transitions.tombstone(found)
+            drops = drop_all(found, self.committer.now_ms())
+            hints = await self.committer.pages.hints(path, found.entries)
+            grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
+            await let_pass(self.committer, path, grave.adopted)
+            return with_hints(grave, hints, self.committer.now_ms())
+
+        header = _header(await self.committer.commit(path, step))
+        with if_interrupted(path, "committed"):
+            await self.committer.backend.delete([names.resolve(path, file) for file in own])
+            await self.committer.finish_drops(path, header)
+            await delete_shadowed(self.committer, path, header.adopted)
+
+    async def _own_files(self, path: str, header: Header) -> list[str]:
+        """All files that a delete removes at once: own chunks that were not staged, own pages last."""
+        chunks = await self.committer.pages.unfold(path, header.entries)
+        files = [chunk.file for chunk in chunks if "/" not in chunk.file and not names.is_staged(chunk.file)]
+        return files + [entry.file for entry in header.entries if isinstance(entry, Page) and "/" not in entry.file]
+
+    async def _finish_delete(self, path: str, header: Header) -> bool:
+        """Delete what a tombstone still names; whether there was any of it."""
+        named = {names.resolve(path, drop.file) for drop in header.drops if not drop.is_hint}
+        if not named:
+            return False
+        try:
+            listing = await self.committer.backend.list(names.chunks_folder(path))
+        except FileNotFoundError:
+            return False
+        if not any(entry.path in named for entry in listing.entries):
+            return False
+        await self.committer.headers.load_durable(path)  # whoever broke off may not have flushed its tombstone
+        await self.committer.finish_drops(path, header)
+        return True
+
+    # -- content -------------------------------------------------------------------------------------------
+
+    def addition(self, path: str, guard: Guard | None = None, *, create: bool = False) -> Intake:
+        """An intake for data to be appended; it refuses before it uploads what could not be committed now."""
+
+        def check(header: Header | None, plain: FileInfo | None) -> None:
+            if header is not None:
+                transitions.check_open(transitions.check(header, guard or Guard(), path), path)
+            elif plain is None:
+                if not create:
+                    raise transitions.missing(path)
+                _check_absent(guard or Guard(), path)
+
+        return Intake(self.committer, path, partial(self._destination, path, check))
+
+    def replacement(self, path: str, guard: Guard | None = None, *, create_only: bool = False) -> Intake:
+        """An intake for data to replace all that is there; it refuses as `addition` does."""
+
+        def check(header: Header | None, plain: FileInfo | None) -> None:
+            if create_only and (header is not None or plain is not None):
+                raise _exists(path)
+            if header is not None:
+                transitions.check(header, guard or Guard(), path)
+
+        return Intake(self.committer, path, partial(self._destination, path, check))
+
+    async def _destination(self, path: str, check: Check | None) -> Destination:
+        """Where large data goes: as the segment's own policy says, or else this client's."""
+        await self.committer.abilities(path)
+        loaded = await self.committer.headers.load(path)
+        header = loaded.header if loaded.live else None
+        if check is not None and (header is None or header.phase is not Phase.MERGING):
+            check(header, None if loaded.live else await self.contents.room(path, loaded))
+        return Destination(header.policy, header.length) if header is not None else Destination(self.policy)
+
+    async def stage(self, path: str, data: Data) -> Staged:
+        """Upload chunks for a segment, which need not be there yet, without committing them.
+
+        Returns
+        -------
+        Staged
+            The receipt, for `append` or `overwrite`. What is never committed goes by collection.
+        """
+        names.check_segment_name(path)
+        intake = Intake(self.committer, path, partial(self._destination, path, None), staged=True)
+        await intake.take(data)
+        return new_receipt(path, await intake.finish())
+
+    async def append(
+        self,
+        path: str,
+        data: Data | Intake,
+        *,
+        attrs: Mapping[str, str | None] | None = None,
+        guard: Guard | None = None,
+    ) -> int:
+        """Append data, in one commit; returns the offset at which it begins.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, FolderOccupiedError
+            Nothing was written.
+        AppendOutcomeUnknown
+            Whether it took place cannot be said.
+        """
+        return (await self.extend(path, data, attrs=attrs, guard=guard)).offset
+
+    async def extend(
+        self,
+        path: str,
+        data: Data | Intake,
+        *,
+        attrs: Mapping[str, str | None] | None = None,
+        guard: Guard | None = None,
+        create: bool = False,
+    ) -> Written:
+        """`append`, which with `create` makes the segment where nothing is."""
+        transitions.check_attrs(attrs or {}, path)
+        guard = guard or Guard()
+        intake = await self._taken(data, self.addition(path, guard, create=create))
+        items, uploads = await intake.finish(), intake.uploads
+        return await self._settled(uploads, self._extend(path, items, attrs or {}, guard, create, uploads))
+
+    async def _extend(
+        self,
+        path: str,
+        data: Sequence[bytes | Stored],
+        attrs: Mapping[str, str | None],
+        guard: Guard,
+        create: bool,
+        uploads: Uploads,
+    ) -> Written:
+        is_bound = False
+        for _ in range(ADOPTIONS_MAX):
+            try:
+                return await self.appender.append(path, Append(data, guard, attrs, uploads))
+            except FileNotFoundError:
+                if guard.segment is not None and (is_bound or not guard.is_plain):
+                    raise
+                with if_interrupted(path, "not committed"):
+                    is_adopted = await self.adopt(path, guard.segment)
+                if is_adopted:
+                    is_bound = True
+                    continue
+                if guard.is_plain:
+                    raise
+                if not create:
+                    await self.contents.check_no_folder(path)
+                    raise
+            try:
+                header = await self._overwrite(path, data, attrs, guard, True, uploads)
+            except FileExistsError:
+                continue  # somebody else has created it just now
+            return Written(header.start, header)
+        raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
+
+    async def _settled(self, uploads: Uploads, call: Coroutine[Any, Any, T]) -> T:
+        # not to be cancelled: uploads may be deleted only after the last attempt that could name them
+        return await self.committer.runtime.shield(uploads.settle(call))
+
+    async def _taken(self, data: Data | Intake, intake: Intake) -> Intake:
+        if isinstance(data, Intake):
+            return data
+        await intake.take(data)
+        return intake
+
+    async def seal(self, path: str, guard: Guard | None = None) -> int:
+        """Let the segment take no more bytes; returns its length."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = transitions.check(base.header, guard or Guard(), path)
+            return None if found.sealed else transitions.seal(found)
+
+        return _header(await self._commit(path, step, guard)).length
+
+    async def truncate(self, path: str, offset: int, guard: Guard | None = None) -> int:
+        """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders.
+
+        Raises
+        ------
+        BadOffsetError
+            The offset is negative or beyond the end.
+        """
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = transitions.check(base.header, guard or Guard(), path)
+            pages = {
+                page: await self.committer.pages.chunks(path, page)
+                for page in transitions.pages_to_truncate(found, offset)
+            }
+            changed = transitions.truncate(found, offset, self.committer.now_ms(), pages, path)
+            return None if changed is found else changed
+
+        header = _header(await self._commit(path, step, guard))
+        with if_interrupted(path, "committed"):
+            await self.committer.finish_drops(path, header)
+        return header.waiting_bytes
+
+    async def acquire(self, path: str, owner: str, guard: Guard | None = None) -> Header:
+        """Take the segment exclusively, from whoever holds it; the header's epoch is the new handle's."""
+        if not owner:
+            raise ValueError(f"{path}: an owner needs a name")
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = transitions.live(base.header, path)
+            transitions.check(found, replace(guard or Guard(), epoch=found.epoch if found.owner else None), path)
+            return transitions.acquire(found, owner)
+
+        return _header(await self._commit(path, step, guard))
+
+    async def release(self, path: str, guard: Guard) -> None:
+        """Give an exclusively held segment back."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            return transitions.release(transitions.check(base.header, guard, path))
+
+        await self._commit(path, step, guard)
+
+    async def _commit(self, path: str, step: Step, guard: Guard | None) -> Committed:
+        try:
+            return await self.committer.commit(path, step)
+        except FileNotFoundError:
+            with if_interrupted(path, "not committed"):
+                is_adopted = await self.adopt(path, guard.segment if guard is not None else None)
+            if not is_adopted:
+                raise
+        return await self.committer.commit(path, step, fresh=True)
+
+
+def _header(committed: Committed) -> Header:
+    assert committed.header is not None
+    return committed.header
+
+
+def _exists(path: str) -> FileExistsError:
+    return FileExistsError(17, "A segment or a file is there already; nothing was written", path)
+
+
+def _check_absent(guard: Guard, path: str) -> None:
+    if guard.expected_offset:
+        raise BadOffsetError(
+            f"{path} is not there, but its length was expected to be {guard.expected_offset}; nothing was written"
+        )
+    for key, expected in guard.expected_attrs.items():
+        if expected is not None:
+            raise AttributeMismatchError(
+                f"{path} is not there, but attribute {key!r} was expected to be {expected!r}; nothing was written"
+            )

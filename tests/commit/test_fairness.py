@@ -1,0 +1,102 @@
+"""Turns among writers: who waits, and for how long at most."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+
+import pytest
+
+from rollingfs.commit.fairness import ASKED_S_MAX, RIVAL_VERSIONS, Turns
+from rollingfs.format.header import Commit, Header
+
+SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
+
+
+def _header(version: int, **versions: int) -> Header:
+    return Header(SEGMENT, version, commits=tuple(Commit(writer, 1, found) for writer, found in versions.items()))
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """Of commits that take 20 ms and looks that take 10; no pause gets more than it must, and nobody stays."""
+    monkeypatch.setattr(random, "uniform", lambda least, most: least or most)
+    monkeypatch.setattr(random, "random", lambda: 0.99)
+    turns = Turns("me")
+    turns.took(0.02)
+    turns.looked(None, None, 0.01)
+    turns.pause_s(_header(9, other=9), 1)  # it has just lost a race
+    return turns
+
+
+def test_a_writer_alone_never_waits(turns: Turns) -> None:
+    assert turns.way_s(_header(9, me=9)) == 0
+    assert turns.way_s(_header(99, me=99, other=99 - RIVAL_VERSIONS)) == 0, "who stopped long ago is no rival"
+    assert turns.way_s(None) == 0
+
+
+def test_writers_that_come_one_after_the_other_do_not_wait() -> None:
+    turns = Turns("me")
+    turns.took(0.02)
+    assert turns.way_s(_header(9, a=8, me=9)) == 0
+
+
+def test_a_race_is_over_after_a_while(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = _header(9, a=8, me=9)
+    assert turns.way_s(header) > 0
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s + 60)
+    assert turns.way_s(header) == 0
+
+
+def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_them(turns: Turns) -> None:
+    assert turns.way_s(_header(9, me=7, a=8, b=9)) == 0
+    assert turns.way_s(_header(9, a=7, me=8, b=9)) == pytest.approx(0.02)
+    assert turns.way_s(_header(9, a=7, b=8, me=9)) == pytest.approx(0.05)
+
+
+def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = dataclasses.replace(_header(9, other=9), turn="other")
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    assert turns.is_asked(asked)
+    now_s += ASKED_S_MAX - 0.1
+    assert turns.is_asked(asked)
+    now_s += 0.2
+    assert not turns.is_asked(asked)
+    assert turns.is_asked(dataclasses.replace(asked, version=10)), "it has asked once more"
+    assert not turns.is_asked(_header(9, other=9))
+    assert not turns.is_asked(None)
+    assert not turns.is_asked(dataclasses.replace(asked, turn="me"))
+
+
+def test_who_comes_anew_goes_at_once(turns: Turns) -> None:
+    assert turns.way_s(_header(9, a=7, b=8, c=9)) == 0
+
+
+def test_who_was_last_may_stay_now_and_then(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "random", lambda: 0.01)
+    assert turns.way_s(_header(9, a=7, b=8, me=9)) == 0
+    assert turns.way_s(_header(9, a=7, me=8, b=9)) > 0
+
+
+def test_rivals_who_let_their_turn_pass_are_waited_for_twice(turns: Turns) -> None:
+    header = _header(9, a=7, b=8, me=9)
+    assert turns.way_s(header) > 0
+    turns.looked(header, header, 0.01)
+    assert turns.way_s(header) > 0
+    turns.looked(header, header, 0.01)
+    assert turns.way_s(header) == 0
+    assert turns.way_s(_header(10, a=7, b=8, me=10)) == 0
+    assert turns.way_s(_header(12, b=11, me=12)) > 0, "one of them is back"
+
+
+def test_who_loses_waits_for_those_before_it_or_else_a_moment_that_grows(turns: Turns) -> None:
+    assert turns.pause_s(_header(9, a=7, b=8, me=9), 1) == pytest.approx(0.05)
+    first = _header(9, me=7, a=8, b=9)
+    pauses = [turns.pause_s(first, losses) for losses in (1, 2, 3)]
+    assert pauses == sorted(pauses)
+    assert 0 < pauses[0] < pauses[2] < 0.02

@@ -1,0 +1,239 @@
+"""The cache of headers: answers that come late never hide what this client has committed, nor what is newer."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rollingfs.backend.contract import Blob
+from rollingfs.commit import header_cache as headers_module
+from rollingfs.commit.header_cache import Headers, Loaded
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import Header
+from rollingfs.format.names import header_path
+from rollingfs.runtime.concurrency import drive
+from tests.support.hooks import Hooked, Plan, Site, private_memory
+
+PATH = "/folder/clicks"
+CACHE_S = 1000.0
+
+
+class Overtaken(Hooked):
+    """Something else happens after the store has read a header, and before the answer is there."""
+
+    def meanwhile(self, action: Callable[[], object]) -> None:
+        plans = [Plan(verb, "$header", after=lambda: once()) for verb in ("read", "read_if_changed")]
+
+        def once() -> None:
+            self.plans = [plan for plan in self.plans if plan not in plans]
+            action()
+
+        self.plans += plans
+
+
+class SteppedLock:
+    """A lock after whose release number `at` somebody else gets his turn."""
+
+    def __init__(self, inner: Any, at: int, action: Callable[[], object]) -> None:
+        self.inner = inner
+        self.at = at
+        self.action = action
+
+    def __enter__(self) -> None:
+        self.inner.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self.inner.__exit__(*error)
+        self.at -= 1
+        if self.at == -1:
+            self.action()
+
+
+@pytest.fixture
+def site() -> Site:
+    site = Site(Overtaken(private_memory()), "", header_cache_s=CACHE_S)
+    site.create()
+    site.append(b"one")
+    return site
+
+
+def seen_length(site: Site) -> int:
+    """The length by the cache, or else by the store."""
+    view = site.run(site.client.lookup.view(site.path))
+    return int(view.length)
+
+
+def load(site: Site) -> Loaded:
+    loaded: Loaded = site.run(site.client.headers.load(site.path))
+    return loaded
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_look_that_began_before_an_own_append_ended_does_not_hide_it(site: Site, is_known: bool) -> None:
+    if not is_known:
+        site.client.headers.forget()
+    assert isinstance(site.backend, Overtaken)
+    site.backend.meanwhile(lambda: site.append(b" two"))
+    old = load(site)
+    assert old.header is not None
+    assert old.header.length == 3, "that is what the store said"
+    assert seen_length(site) == 7
+    assert site.segment().length == 7
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("look", ["listing", "load", "changed load"])
+def test_an_own_append_between_any_two_steps_of_a_look_is_seen(site: Site, look: str, at: int) -> None:
+    headers = site.client.headers
+    before = headers.seen(site.path)
+    assert before is not None
+    if look == "changed load":
+        drive(site.other().segments.append(site.path, b"!"))
+    lock, was_there = headers._lock, site.content()
+
+    def append() -> None:
+        headers._lock = lock
+        site.append(b" two")
+
+    headers._lock = SteppedLock(lock, at, append)  # type: ignore[assignment]
+    if look == "listing":
+        headers.by_token(site.path, before.token)
+    else:
+        load(site)
+    if headers._lock is not lock:
+        append()  # after the last step
+    assert seen_length(site) == len(was_there) + 4
+
+
+def test_an_own_append_is_seen_although_it_was_evicted_while_a_look_was_under_way(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headers_module, "HEADERS_CACHED_MAX", 1)
+
+    def append_and_evict() -> None:
+        site.append(b" two")
+        site.run(site.client.segments.create(site.path + "-other"))
+
+    assert isinstance(site.backend, Overtaken)
+    site.client.headers.forget()
+    site.backend.meanwhile(append_and_evict)
+    load(site)
+    assert seen_length(site) == 7
+
+
+def test_what_was_asked_before_the_cache_was_to_be_forgotten_is_not_remembered(site: Site) -> None:
+    other = site.other()
+
+    def change_and_forget() -> None:
+        drive(other.segments.append(site.path, b" two"))
+        site.client.headers.forget()
+
+    assert isinstance(site.backend, Overtaken)
+    site.backend.meanwhile(change_and_forget)
+    load(site)
+    assert seen_length(site) == 7
+
+
+def test_of_two_looks_the_newer_answer_stays_whichever_comes_last(site: Site) -> None:
+    def others_append_and_another_thread_looks() -> None:
+        drive(site.other().segments.append(site.path, b" two"))
+        load(site)
+
+    assert isinstance(site.backend, Overtaken)
+    site.backend.meanwhile(others_append_and_another_thread_looks)
+    load(site)
+    assert seen_length(site) == 7
+
+
+def test_what_others_made_of_an_own_commit_before_its_answer_came_stays(site: Site) -> None:
+    def others_append_and_another_thread_looks() -> None:
+        drive(site.other().segments.append(site.path, b" three"))
+        load(site)
+
+    assert isinstance(site.backend, Overtaken)
+    site.backend.plan("replace", "clicks$header", after=others_append_and_another_thread_looks)
+    assert site.append(b" two") == 3
+    assert seen_length(site) == 13
+
+
+# -- another incarnation ---------------------------------------------------------------------------------------
+
+
+class Late(Hooked):
+    """A store whose answer to a load is given by the test."""
+
+    answer: Blob
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        answer = self.answer if verb in ("read", "read_if_changed") else None
+        await super().call("now", PATH)
+        return answer
+
+
+def header(version: int, segment: str) -> Header:
+    return Header(segment, version, tail=b"x" * version)
+
+
+OLD, NEW = str(uuid.uuid4()), str(uuid.uuid4())
+
+
+@pytest.mark.parametrize(
+    ("own", "late", "stays"),
+    [
+        (header(5, NEW), header(4, NEW), "own"),
+        (header(5, NEW), header(6, NEW), "late"),
+        (header(5, NEW), header(4, OLD), "own"),
+        # another has overwritten it, or it is the one before, whose tombstone was collected: nobody can tell
+        (header(1, NEW), header(6, OLD), "neither"),
+    ],
+)
+def test_a_late_answer_of_another_incarnation_never_hides_an_own_commit(own: Header, late: Header, stays: str) -> None:
+    backend = Late(private_memory())
+    backend.answer = Blob(format_header(late), "late", 0.0)
+    headers = Headers(backend, CACHE_S)
+    began = headers.begin()
+    backend.plan("now", after=lambda: headers.keep(PATH, Loaded(own, "own"), began, is_own=True))
+    assert drive(headers.load(PATH)).token == "late"
+    seen = headers.seen(PATH)
+    assert (seen.token if seen else "neither") == stays
+    if stays != "own":
+        return
+    drive(headers.load(PATH))  # this one began after it, so whatever it says is newer
+    seen = headers.seen(PATH)
+    assert seen is not None
+    assert seen.token == "late"
+
+
+@pytest.mark.parametrize(
+    ("found", "stays"), [(header(4, OLD), "own"), (header(6, NEW), "late"), (header(6, OLD), None)]
+)
+def test_an_own_commit_whose_answer_comes_late_hides_nothing_newer(found: Header, stays: str | None) -> None:
+    backend = Late(private_memory())
+    backend.answer = Blob(format_header(found), "late", 0.0)
+    headers = Headers(backend, CACHE_S)
+    began = headers.begin()
+    drive(headers.load(PATH))
+    headers.keep(PATH, Loaded(header(5, NEW), "own"), began, is_own=True)
+    seen = headers.seen(PATH)
+    assert (seen.token if seen else None) == stays
+
+
+def test_a_segment_made_again_after_its_tombstone_was_collected_is_seen() -> None:
+    site = Site(Overtaken(private_memory()), "", header_cache_s=CACHE_S)
+    site.create()
+    for _ in range(5):
+        site.append(b"old")
+
+    def collected_and_made_again() -> None:
+        drive(site.backend.inner.delete([header_path(site.path)]))  # type: ignore[attr-defined]
+        site.client.headers.forget()
+        site.create()
+        site.append(b"new")
+
+    assert isinstance(site.backend, Overtaken)
+    site.backend.meanwhile(collected_and_made_again)
+    load(site)
+    assert seen_length(site) == 3

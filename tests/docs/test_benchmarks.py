@@ -1,0 +1,161 @@
+"""The benchmarks run, and judge rightly; no test here looks at a time."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import require_module
+
+require_module("pyarrow")
+require_module("s3fs")
+require_module("rich")
+
+from benchmarks.content import TILE_BYTES, check, content
+from benchmarks.fabricate import page_counts
+from benchmarks.run import GONE, run
+from benchmarks.work import Goal, Sample, Skip, Work, figure, ratio
+from benchmarks.works import ALL
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS
+
+REPOSITORY = Path(__file__).parents[2]
+WORKS = ["P1", "P1b", "P2", "P2b", "P3", "P4", "P5", "P6", "P7", "P8", "P12", "P11"]
+
+
+def test_every_work_of_the_issue_is_there_with_a_goal():
+    assert [work.id for work in ALL if work.id.startswith("P")] == WORKS
+    assert all(work.goals for work in ALL)
+
+
+def test_content_is_found_wrong_wherever_one_byte_is():
+    data = bytearray(content(100, TILE_BYTES + 10))
+    assert check(data, 100) == len(data)
+    for at in (0, TILE_BYTES - 101, TILE_BYTES - 99, len(data) - 1):
+        data[at] ^= 1
+        with pytest.raises(AssertionError, match="wrong bytes"):
+            check(data, 100)
+        data[at] ^= 1
+
+
+def test_content_that_is_misplaced_by_a_whole_number_of_mebibytes_is_found_wrong():
+    for mebibytes in (1, 4, 8, 64, 256):
+        with pytest.raises(AssertionError):
+            check(content(mebibytes * 2**20, 100), 0)
+
+
+def test_goals_are_judged_by_medians_and_not_at_all_where_a_contestant_is_missing():
+    from benchmarks.report import judge
+    from benchmarks.run import Outcome
+
+    nothing = Work(
+        "X",
+        "x",
+        {},
+        (Goal("a / b", ratio("wall_s", "a", "b"), at_most=0.5), Goal("c", figure("wall_s", "c"), at_least=1)),
+    )
+    outcome = Outcome(nothing, {"a": [Sample(wall_s=wall) for wall in (1, 9, 2)], "b": [Sample(wall_s=4)]})
+    assert [(judged["found"], judged["met"]) for judged in judge(outcome)] == [(0.5, True), (None, None)]
+
+
+@contextlib.contextmanager
+def hosting(job):
+    yield {"process": os.getpid(), "lock": threading.Lock()}  # which could not be sent to another process
+
+
+def notes_where_it_ran(job):
+    assert job.given["lock"].acquire(blocking=False)
+    job.given["lock"].release()
+    with job.measured() as sample:
+        pass
+    sample.extra = {"in_host": job.given["process"] == os.getpid()}
+
+
+def fails(job):
+    raise RuntimeError("it cannot be done")
+
+
+def leaves_out(job):
+    raise Skip("nothing to do it with")
+
+
+def dies(job):
+    os._exit(3)
+
+
+def test_all_rounds_of_a_hosted_work_run_in_the_process_of_its_host():
+    contestants = {"one": notes_where_it_ran, "fails": fails, "skips": leaves_out, "other": notes_where_it_ran}
+    said: list[str] = []
+    [outcome] = run([Work("X", "x", contestants, host=hosting, needs_rig=False)], 3, True, said.append)
+    assert {name: len(samples) for name, samples in outcome.samples.items()} == {"one": 3, "other": 3}
+    assert all(sample.extra["in_host"] for samples in outcome.samples.values() for sample in samples)
+    assert "it cannot be done" in outcome.failed["fails"]
+    assert outcome.skipped == {"skips": "nothing to do it with"}
+    assert any("round 3: other" in line for line in said)
+
+
+def test_a_host_that_dies_fails_what_comes_after_and_nothing_waits():
+    [outcome] = run([Work("X", "x", {"one": dies, "two": fails}, host=hosting, needs_rig=False)], 2, True, print)
+    assert outcome.samples == {}
+    assert set(outcome.failed) == {"one", "two"}
+    assert GONE in outcome.failed["one"]
+
+
+def test_a_host_that_cannot_begin_says_why_for_every_contestant():
+    [outcome] = run([Work("X", "x", {"one": fails, "two": fails}, host=fails, needs_rig=False)], 2, True, print)
+    assert all("it cannot be done" in why for why in outcome.failed.values())
+    assert set(outcome.failed) == {"one", "two"}
+
+
+@pytest.mark.parametrize("count", [1, 128, 129, 256, 4224, 4225, 100_000, 1_000_000])
+def test_a_fabricated_segment_has_its_chunks_as_appends_would_have_left_them(count):
+    counts = page_counts(count)
+    assert set(counts) <= {PAGE_CHUNKS, LARGE_PAGE_CHUNKS}
+    assert 0 < count - sum(counts) <= LOOSE_CHUNKS_MAX
+
+
+def _run(folder, *arguments):
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--results", str(folder), *arguments]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((folder / "quick.json").read_text()), done
+
+
+def _each_was_measured(found, ids):
+    assert list(found["works"]) == ids
+    for work in ALL:
+        if work.id in ids:
+            rounds = found["works"][work.id]["rounds"]
+            skipped = found["works"][work.id]["skipped"]
+            assert {*rounds, *skipped} == {*work.contestants}
+            assert not any(name.startswith("rollingfs") for name in skipped)
+
+
+def test_a_quick_run_on_the_local_disk_writes_a_table_and_its_figures(tmp_path):
+    found, done = _run(tmp_path, "--only", "P11")
+    _each_was_measured(found, ["P11"])
+    assert "durable append" in done.stdout
+    assert found["works"]["P11"]["medians"]["rollingfs append"]["unit_s"] > 0
+
+
+def test_an_unknown_work_is_refused(tmp_path):
+    command = [sys.executable, "-m", "benchmarks", "--only", "P99", "--results", str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "P99" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.s3
+@pytest.mark.usefixtures("minio")
+@pytest.mark.timeout(900)
+def test_a_quick_run_measures_every_contestant_and_compares_every_byte(tmp_path):
+    found, _ = _run(tmp_path)
+    _each_was_measured(found, [work.id for work in ALL])
+    appended = found["works"]["P1"]["medians"]["rollingfs append"]
+    assert appended["requests"] <= 1.02

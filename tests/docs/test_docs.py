@@ -1,0 +1,127 @@
+"""Every Python block of the README and of `docs/` runs, in order, page by page, and prints what it says it prints.
+
+A line ``print(x)  # text`` promises that text. A block that cannot run says why, after its language:
+```` ```python not-run: needs a bucket of yours ````.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import require_module
+
+require_module("pandas")
+require_module("pyarrow")
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("docs/**/*.md")))]
+RUNS = "python"
+OPTED_OUT = re.compile(r"python not-run: \S.{9,}")
+OTHER_LANGUAGES = {"bash", "console", "ini", "json", "text", "toml", "yaml"}
+PROMISE = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: str
+    line: int
+    """Of its first line of code, counted from 1."""
+    info: str
+    code: str
+
+
+def blocks(page: str, text: str) -> Iterator[Block]:
+    """The fenced blocks of a page; fails if the last one is not closed."""
+    fence, begun, info, code = "", 0, "", list[str]()
+    for number, line in enumerate(text.splitlines(), start=1):
+        opening = re.match(r" *(`{3,}|~{3,})(.*)$", line)
+        if not fence and opening:
+            fence, info, begun, code = opening[1], opening[2].strip(), number + 1, []
+        elif fence and line.strip() == fence:
+            yield Block(page, begun, info, "\n".join(code) + "\n")
+            fence = ""
+        elif fence:
+            code.append(line)
+    assert not fence, f"{page}:{begun}: the block is not closed"
+
+
+def problem(block: Block) -> str | None:
+    """What is wrong with how a block declares itself."""
+    if block.info == RUNS or block.info in OTHER_LANGUAGES or OPTED_OUT.fullmatch(block.info):
+        return None
+    return (
+        f"{block.page}:{block.line}: a block declares {block.info!r}: use 'python', 'python not-run: <why>' or 'text'"
+    )
+
+
+def run(page: list[Block]) -> None:
+    """Run the Python blocks of a page in one namespace; check what they print."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in page:
+        if block.info != RUNS:
+            continue
+        code = compile("\n" * (block.line - 1) + block.code, block.page, "exec")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, namespace)
+        promised = PROMISE.findall(block.code)
+        if promised:
+            assert printed.getvalue().splitlines() == promised, f"{block.page}:{block.line} prints something else"
+
+
+def page_blocks(page: str) -> list[Block]:
+    return list(blocks(page, (ROOT / page).read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_blocks_of_a_page_run_and_print_what_they_promise(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(page_blocks(page))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_declares_what_it_is(page: str) -> None:
+    assert [found for block in page_blocks(page) if (found := problem(block))] == []
+
+
+def test_readme_and_tutorial_have_blocks_that_run_and_promise() -> None:
+    for page in ("README.md", "docs/tutorial.md"):
+        assert any(PROMISE.search(block.code) for block in page_blocks(page) if block.info == RUNS)
+
+
+def test_a_wrong_promise_and_an_undeclared_block_are_found() -> None:
+    with pytest.raises(AssertionError, match=r"p\.md:1 prints something else"):
+        run([Block("p.md", 1, RUNS, "print(1 + 1)  # 3\n")])
+    with pytest.raises(ZeroDivisionError):
+        run([Block("p.md", 1, RUNS, "1 / 0\n")])
+    for info in ("", "py", "python3", "python no-run", "python not-run:", "python not-run: why", "sh"):
+        assert problem(Block("p.md", 1, info, "")) is not None
+    assert problem(Block("p.md", 1, "python not-run: needs a bucket of yours", "")) is None
+    with pytest.raises(AssertionError, match="not closed"):
+        list(blocks("p.md", "```python\nx\n"))
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}, which is not there"
+
+
+def test_the_readme_has_the_two_commands_from_a_fresh_checkout() -> None:
+    commands = [block.code for block in page_blocks("README.md") if block.info == "bash"]
+    words = [shlex.split(line) for code in commands for line in code.splitlines()]
+    assert any(".[demo]" in line and "rollingfs.demo" in line for line in words)
+    assert any(".[s3,test,dev]" in line and "pytest" in line for line in words)

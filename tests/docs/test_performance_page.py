@@ -1,0 +1,123 @@
+"""`docs/performance.md` says what the stored results say, and what it tells to set up can be set up."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.servers import new_bucket, require_module
+
+require_module("s3fs")
+require_module("rich")
+
+import botocore.session
+
+from rollingfs import RollingFileSystem
+from rollingfs.backend.s3 import client as s3_client
+from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S
+from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT
+from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
+
+
+def test_the_tables_are_those_of_the_stored_results() -> None:
+    from benchmarks.report import markdown
+
+    tables = re.search(r"<!-- table -->\n(.*?)<!-- end -->", TEXT, re.DOTALL)
+    assert tables is not None
+    if RESULTS.exists():
+        assert tables[1] == markdown(json.loads(RESULTS.read_text(encoding="utf-8")))
+    else:
+        assert tables[1].startswith("Not measured yet")
+
+
+def test_each_option_that_is_to_be_tuned_is_there_with_the_default_that_is_named() -> None:
+    section = TEXT.partition("## What to tune")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
+    known = inspect.signature(RollingFileSystem.__init__).parameters
+    assert set(rows) <= set(known)
+    assert rows["max_concurrency"] == f"{s3_client.REQUESTS_MAX} on S3"
+    assert rows["max_memory"] == f"{MEMORY_BYTES_DEFAULT // 2**20} MiB"
+    assert rows["max_bytes"] == f"{MAX_BYTES_DEFAULT // 2**20} MiB"
+    assert rows["inline_bytes"] == f"{INLINE_BYTES_DEFAULT // 2**10} KiB"
+    assert rows["header_cache_s"] == f"{HEADER_CACHE_S:g} s"
+    assert rows["commit_timeout_s"] == f"{COMMIT_TIMEOUT_S:g} s"
+    assert f"an option of s3fs: {s3_client.CONNECTIONS_MAX}, unless" in TEXT
+    assert f"tried up to {s3_client.TRIES_MAX} times" in TEXT
+    assert f"No try begins after {s3_client.RETRY_S_MAX:g} s" in TEXT
+
+
+def test_the_lifecycle_is_accepted_and_touches_no_current_object(moto: dict[str, Any]) -> None:
+    blocks = re.findall(r"^```json\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+    [lifecycle] = [block for block in map(json.loads, blocks) if "Rules" in block]
+    client = botocore.session.get_session().create_client(
+        "s3",
+        endpoint_url=moto["endpoint_url"],
+        aws_access_key_id=moto["key"],
+        aws_secret_access_key=moto["secret"],
+        region_name="us-east-1",
+    )
+    bucket = new_bucket(moto)
+    client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=lifecycle)
+    rules = client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    client.close()
+    by_id = {rule["ID"]: rule for rule in rules}
+    assert by_id["forget-old-versions"]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 1}
+    assert by_id["abort-unfinished-uploads"]["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"] >= 1
+    for rule in rules:
+        assert not {"Transitions", "NoncurrentVersionTransitions"} & rule.keys()
+        assert set(rule.get("Expiration", {})) <= {"ExpiredObjectDeleteMarker"}
+
+
+@pytest.mark.parametrize(("met", "word"), [(True, "| met |"), (False, "| **missed** |"), (None, "| not judged |")])
+def test_tables_show_each_contestant_each_goal_and_who_was_left_out(met: bool | None, word: str) -> None:
+    from benchmarks.report import markdown
+
+    fields = {
+        "machine": {"cpus": 2, "system": "any", "python": "3.11"},
+        "packages": {"s3fs": "1", "obstore": None},
+        "works": {
+            "P1": {
+                "title": "append",
+                "at": "2026-11-20T10:00:00+00:00",
+                "commit": "abc",
+                "rounds_run": 3,
+                "shown": ["unit_s", "requests"],
+                "medians": {name: {"unit_s": 0.0151, "requests": 1.0} for name in ("ours", "theirs", "others'")},
+                "goals": [{"goal": "ours / theirs", "bound": "≤ 1", "found": None if met is None else 1.0, "met": met}],
+                "skipped": {"delta-rs": "deltalake is not installed"},
+                "failed": {},
+            }
+        },
+    }
+    text = markdown(fields)
+    assert "| | unit ms | requests |\n|---|---:|---:|\n| ours | 15.10 | 1.00 |\n| theirs | 15.10 | 1.00 |\n" in text
+    assert "Left out: delta-rs (deltalake is not installed)." in text
+    assert "**P1: append** (3 rounds, 2026-11-20, commit abc)" in text
+    assert word in text
+    assert "s3fs 1." in text
+    assert "obstore" not in text
+
+
+def test_works_that_are_not_run_again_keep_what_was_found(tmp_path: Path) -> None:
+    from benchmarks.report import save
+    from benchmarks.run import Outcome
+    from benchmarks.works import ALL
+
+    first, second = (Outcome(work) for work in ALL[:2])
+    first.failed["ours"] = "before"
+    save([first, second], 3, False, tmp_path)
+    again = Outcome(first.work)
+    save([again], 5, False, tmp_path)
+    works = json.loads((tmp_path / "latest.json").read_text(encoding="utf-8"))["works"]
+    assert [*works] == [first.work.id, second.work.id]
+    assert [work["rounds_run"] for work in works.values()] == [5, 3]
+    assert works[first.work.id]["failed"] == {}

@@ -1,0 +1,225 @@
+"""Collection of a tree: all garbage below a folder, and no more."""
+
+import uuid
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S, Phase
+from rollingfs.format.pin_codec import Pin, format_pin
+from rollingfs.maintenance.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.runtime.concurrency import drive
+from tests.support.life import World, private_store
+
+SMALL = RollingPolicy(max_bytes=50, inline_bytes=0)
+
+
+@pytest.fixture
+def world():
+    return World(BackendWrapper(private_store()), SMALL)
+
+
+def collect(world, path="/tree", **options):
+    return drive(TreeCollector(world.client).collect(path, **options))
+
+
+def files(world):
+    return set(world.backend.inner.fs.store)
+
+
+def orphan(world, segment):
+    path = f"{names.chunks_folder(segment)}/{names.new_chunk_name(0)}"
+    drive(world.backend.write(path, [b"garbage"]))
+    return path
+
+
+def grow_tree(world):
+    """Live segments, what a concat left, a tombstone, a chunk folder without a header; outside, more garbage."""
+    for path in ("/tree/a", "/tree/deep", "/tree/deep/er/b", "/outside/c"):
+        world.create(path, [path.encode() * 4])
+    world.create("/tree/source", [b"s" * 100])
+    world.seal("/tree/source")
+    drive(world.client.concats.concat("/tree/a", ["/tree/source"]))
+    world.truncate("/tree/a", 28 + 50)
+    world.create("/tree/gone", [b"g" * 10])
+    drive(world.client.segments.delete("/tree/gone"))
+    return [orphan(world, path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/tree/headless")]
+
+
+def test_a_tree_is_rid_of_all_garbage_older_than_the_grace_and_of_no_more(world):
+    orphans = grow_tree(world)
+    outside = orphan(world, "/outside/c")
+    contents = {path: world.content(path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep")}
+    assert collect(world).files == ()
+    world.backend.shift_s = GRACE_S + 60
+    before = files(world)
+    dry = collect(world, dry_run=True)
+    assert set(dry.files) >= set(orphans)
+    assert set(dry.reasons) == set(dry.files)
+    assert files(world) == before
+    told = {}
+    result = collect(world, progress=lambda path, collected: told.setdefault(path, collected.bytes))
+    assert set(orphans) <= set(result.files)
+    assert {path: result.reasons[path] for path in dry.files} == dict(dry.reasons)
+    assert not set(orphans) & files(world)
+    assert outside in files(world)
+    assert {path: world.content(path) for path in contents} == contents
+    assert result.failures == ()
+    assert set(told) == set(result.segments)
+    assert {"/tree/a", "/tree/deep", "/tree/deep/er/b", "/tree/source", "/tree/gone", "/tree/headless"} == set(told)
+    assert sum(told.values()) == result.bytes
+    world.backend.shift_s *= 2
+    collect(world)
+    chunks = [path for path in files(world) if path.startswith("/tree/") and "$chunks/" in path]
+    named = [names.resolve(path, entry.file) for path in contents for entry in world.header(path).entries]
+    assert sorted(path for path in chunks if "/pin-" not in path) == sorted(named)
+    assert not any("gone" in path or "headless" in path for path in files(world))
+
+
+def test_a_segment_that_cannot_be_read_keeps_its_garbage_and_the_others_go_on(world):
+    orphans = grow_tree(world)
+    store = world.backend.inner.fs
+    store.rm_file("/tree/deep/er/b$header")
+    store.pipe_file("/tree/deep/er/b$header", b"rollingfs 1\nnonsense\n")
+    world.client.headers.forget()
+    result = collect(world, grace_s=0)
+    assert [failure.path for failure in result.failures] == ["/tree/deep/er/b"]
+    assert "b$header" in result.failures[0].reason
+    assert [path for path in orphans if path in files(world)] == [orphans[1]]
+
+
+def test_an_abandoned_concat_is_resolved(world):
+    world.create("/tree/target", [b"t" * 10])
+    world.create("/tree/source", [b"s" * 10])
+    world.seal("/tree/source")
+    mover = World(world.backend.inner, SMALL, world.clock)
+
+    class GoneError(BaseException):
+        pass
+
+    async def crash(*args):
+        raise GoneError
+
+    mover.client.concats._commit_target = crash
+    with pytest.raises(GoneError):
+        drive(mover.client.concats.concat("/tree/target", ["/tree/source"]))
+    assert world.header("/tree/source").phase is Phase.MERGING
+    world.clock.now_s += 60
+    collect(world)
+    assert world.header("/tree/source").phase is Phase.SEALED
+    assert world.content("/tree/source") == b"s" * 10
+
+
+def test_one_segment_is_a_tree_and_nothing_is_none(world):
+    world.create("/one", [b"x"])
+    assert collect(world, "/one").segments == ("/one",)
+    drive(world.backend.make_folder("/empty"))
+    assert collect(world, "/empty").segments == ()
+    with pytest.raises(FileNotFoundError):
+        collect(world, "/nothing")
+
+
+def test_a_hint_at_a_folder_with_young_garbage_stays_until_that_is_old(world):
+    """The folder is looked at for its own segment first; the target must not forget it for that."""
+    world.create("/tree/target", [b"t" * 10])
+    world.create("/tree/a-source", [b"s" * 50, b"r" * 50])
+    world.seal("/tree/a-source")
+    drive(world.client.concats.concat("/tree/target", ["/tree/a-source"]))
+    world.truncate("/tree/target", 110)
+    collect(world)
+    assert world.header("/tree/target").waiting_bytes == 100
+    world.backend.shift_s = GRACE_S + 60
+    assert drive(world.client.collector.collect("/tree/target")).bytes > 100
+    assert [name for name in world.files("/tree/a-source") if name[0].isdigit()] == []
+
+
+def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
+    path = world.create("/tree/a", [b"a" * 50, b"b" * 50, b"c" * 50])
+    folder = names.chunks_folder(path)
+    expected = {f"{folder}/tmp-1": LEFTOVER, f"{folder}/probe-1$header": PROBE, f"{folder}/pin-1": PIN}
+    expected |= {orphan(world, path): CHUNK, "/tree/plain": PLAIN, "/tree/removed$header": TOMBSTONE}
+    for file in (f"{folder}/tmp-1", f"{folder}/probe-1$header", "/tree/plain"):
+        drive(world.backend.write(file, [b"x"]))
+    pin = Pin(str(uuid.uuid4()), "/tree/removed", path)
+    drive(world.backend.write(f"{folder}/pin-1", [format_pin(pin, folder)]))
+    expected[drive(world.client.segments.stage(path, b"s" * 20)).chunks[0].path] = STAGED
+    drive(world.client.segments.delete(world.create("/tree/removed", [b"r"])))
+    world.append("/tree/plain", b"more")
+    world.backend.shift_s = GRACE_S + 60
+    dying = World(world.backend, SMALL, world.clock)
+    dying.client.backend = dying.client.committer.backend = Undeleting(world.backend)
+    dying.truncate(path, 100)
+    expected |= {names.resolve(path, drop.file): DROPPED for drop in world.header(path).drops}
+    assert collect(world, dry_run=True).reasons == expected
+    result = collect(world)
+    assert result.reasons == expected
+    assert sorted(result.files) == sorted(expected)
+    assert not set(result.files) & files(world)
+    assert world.content(path) == b"c" * 50
+
+
+class Undeleting(BackendWrapper):
+    """The way of a client that dies before it deletes a chunk."""
+
+    async def delete(self, paths):
+        if "/probe-" in paths[0]:
+            await super().delete(paths)
+
+
+def test_what_an_interrupted_probe_left_on_a_disk_goes(tmp_path):
+    world = World(BackendWrapper(LocalBackend(sync=False)), SMALL)
+    path = world.create(f"{tmp_path}/a", [b"a"])
+    left = f"{names.chunks_folder(path)}/probe-1$chunks"
+    for name in (names.LOCK_NAME, "tmp-1"):
+        drive(world.backend.write(f"{left}/{name}", [b"x"]))
+    assert collect(world, str(tmp_path)).young == 1
+    world.backend.shift_s = GRACE_S + 60
+    assert left in collect(world, str(tmp_path), dry_run=True).files
+    assert left in collect(world, str(tmp_path)).files
+    assert not drive(world.backend.is_folder(left))
+
+
+class Busy(BackendWrapper):
+    """Does something before every call of a verb on a path that ends so."""
+
+    def __init__(self, inner, verb, suffix, meanwhile):
+        super().__init__(inner)
+        self.moment = verb, suffix
+        self.meanwhile = meanwhile
+
+    async def call(self, verb, *args):
+        if verb == self.moment[0] and args[0].endswith(self.moment[1]) and "/probe-" not in args[0]:
+            self.meanwhile()
+        return await super().call(verb, *args)
+
+
+def test_a_segment_that_grows_all_the_time_is_collected(world):
+    path = world.create("/tree/busy", [b"a" * 50])
+    lost = orphan(world, path)
+    busy = Busy(world.backend, "list", "$chunks", lambda: world.append(path, b"b" * 50))
+    world.backend.shift_s = GRACE_S + 60
+    collector = World(busy, SMALL, world.clock)
+    assert drive(collector.client.collector.collect(path, grace_s=GRACE_S)).files == (lost,)
+    assert world.content(path) == b"a" * 50 + b"b" * 50 * (world.header(path).chunk_count - 1)
+    assert all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
+
+
+def test_what_is_committed_while_it_was_to_be_deleted_stays(world):
+    """Only a caller who broke his word that nobody writes can come so late, and yet nothing is lost."""
+    path = world.create("/tree/late", [b"a" * 50])
+    receipts = [drive(world.client.segments.stage(path, b"s" * 50))]
+    lost = orphan(world, path)
+
+    def commit():
+        if receipts:
+            drive(world.client.segments.append(path, [receipts.pop()]))
+
+    collector = World(Busy(world.backend, "replace", "late$header", commit), SMALL, world.clock)
+    assert drive(collector.client.collector.collect(path, grace_s=0)).files == (lost,)
+    assert receipts == []
+    assert world.content(path) == b"a" * 50 + b"s" * 50

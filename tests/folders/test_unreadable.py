@@ -1,0 +1,431 @@
+"""One entry that cannot be read does not fail its whole folder: it is shown with its error."""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from rollingfs import CorruptHeaderError, RollingFileSystem, RollingPolicy
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.format import names
+from rollingfs.stream.retention import RetentionPolicy
+from tests.support.servers import new_bucket
+
+CORRUPT = b"rollingfs 1\nnonsense\n"
+TOO_NEW = b"rollingfs 2\nwho knows\n"
+
+
+class Guarded(BackendWrapper):
+    """A store that does not let us read or list some paths."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryBackend())
+        self.forbidden: set[str] = set()
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        path = str(args[0]).rstrip("/") if args else ""
+        looks = verb in ("read", "read_if_changed", "read_range", "list", "list_page", "is_folder")
+        in_it = any(path.startswith(f"{one}/") for one in self.forbidden)
+        if (looks and path in self.forbidden) or in_it:
+            raise PermissionError(errno.EACCES, "it is not for you", path)
+        return await super().call(verb, *args)
+
+
+@dataclass
+class Place:
+    """A filesystem, and a folder with a segment that cannot be read between two that can."""
+
+    fs: RollingFileSystem
+    root: str
+    said: str
+
+    @property
+    def bad(self) -> str:
+        return f"{self.root}/b"
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file of the store, whatever is there."""
+        self.fs._bridge.run(self.fs._backend.delete([path]))
+        self.fs._bridge.run(self.fs._backend.write(path, [data]))
+        self.fs.invalidate_cache()
+
+    def mend(self) -> None:
+        """Put back what was there before."""
+        self.write(f"{self.bad}$header", self.header)
+        if isinstance(self.fs._backend, Guarded):
+            self.fs._backend.forbidden.clear()
+
+    def spoil(self, data: bytes | None) -> Place:
+        """Make the one in the middle unreadable."""
+        self.header = self.fs._bridge.run(self.fs._backend.read(f"{self.bad}$header")).data
+        if data is not None:
+            self.write(f"{self.bad}$header", data)
+        else:
+            assert isinstance(self.fs._backend, Guarded)
+            self.fs._backend.forbidden.add(f"{self.bad}$header")
+            self.fs.invalidate_cache()
+        return self
+
+
+def fill(fs: RollingFileSystem, root: str, said: str) -> Place:
+    for name, data in (("a", b"aaa"), ("b", b"bb"), ("c", b"c")):
+        fs.pipe_file(f"{root}/{name}", data)
+    fs.pipe_file(f"{root}/sub/d", b"dddd")
+    return Place(fs, root, said)
+
+
+@pytest.fixture(params=["memory", "local", "s3", "too new", "forbidden"])
+def place(request, tmp_path) -> Iterator[Place]:
+    if request.param == "local":
+        fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path)
+    elif request.param == "s3":
+        moto = request.getfixturevalue("moto")
+        fs = RollingFileSystem("s3", moto, header_cache_s=0, skip_instance_cache=True)
+        root = f"{new_bucket(moto)}/{uuid.uuid4().hex}"
+    else:
+        fs = RollingFileSystem(backend=Guarded(), header_cache_s=0, skip_instance_cache=True)
+        root = f"/{uuid.uuid4().hex}"
+    if request.param == "forbidden":
+        yield fill(fs, root, "not for you").spoil(None)
+    else:
+        is_new = request.param == "too new"
+        yield fill(fs, root, "too new" if is_new else "b$header").spoil(TOO_NEW if is_new else CORRUPT)
+
+
+@pytest.fixture
+def corrupt() -> Place:
+    fs = RollingFileSystem(backend=Guarded(), header_cache_s=0, skip_instance_cache=True)
+    return fill(fs, f"/{uuid.uuid4().hex}", "b$header").spoil(CORRUPT)
+
+
+def short(place, paths):
+    return [path.removeprefix(place.root) for path in paths]
+
+
+# -- listings ------------------------------------------------------------------------------------------------
+
+
+def test_a_listing_shows_it_with_its_error_and_the_others_as_they_are(place):
+    fs, root = place.fs, place.root
+    infos = {info["name"]: info for info in fs.ls(root)}
+    assert short(place, infos) == ["/a", "/b", "/c", "/sub"]
+    bad = infos[place.bad]
+    assert (bad["type"], bad["size"]) == ("file", None)
+    assert place.said in bad["error"]
+    assert [path for path, info in infos.items() if "error" in info] == [place.bad]
+    assert infos[f"{root}/a"] == fs.info(f"{root}/a")
+    assert short(place, fs.ls(root, detail=False)) == ["/a", "/b", "/c", "/sub"]
+    assert short(place, fs.find(root)) == ["/a", "/b", "/c", "/sub/d"]
+    assert fs.find(root, detail=True)[place.bad] == bad
+    assert short(place, fs.find(root, withdirs=True)) == ["", "/a", "/b", "/c", "/sub", "/sub/d"]
+    assert short(place, fs.glob(f"{root}/*")) == ["/a", "/b", "/c", "/sub"]
+    assert fs.glob(f"{root}/*", detail=True)[place.bad] == bad
+    assert list(fs.walk(root)) == [(root, ["sub"], ["a", "b", "c"]), (f"{root}/sub", [], ["d"])]
+    assert fs.isdir(root)
+    assert fs.exists(root)
+
+
+def test_errors_are_raised_by_whoever_asks_for_it(place):
+    for verb in ("ls", "find", "du"):
+        with pytest.raises((CorruptHeaderError, PermissionError), match=place.said.replace("$", r"\$")):
+            getattr(place.fs, verb)(place.root, on_error="raise")
+    with pytest.raises((CorruptHeaderError, PermissionError)):
+        place.fs.glob(f"{place.root}/*", on_error="raise")
+    with pytest.raises(ValueError, match="'raise' or 'report'"):
+        place.fs.ls(place.root, on_error="omit")
+
+
+def test_to_read_it_raises_its_error_and_to_read_the_others_does_not(place):
+    fs = place.fs
+    for read in (fs.cat_file, fs.open, fs.info, fs.size, fs.modified, fs.segment, fs.ukey):
+        with pytest.raises((CorruptHeaderError, PermissionError)):
+            read(place.bad)
+    assert fs.cat_file(f"{place.root}/a") == b"aaa"
+    found = fs.cat_ranges([f"{place.root}/a", place.bad], [0, 0], [None, None])
+    assert found[0] == b"aaa"
+    assert isinstance(found[1], CorruptHeaderError | PermissionError)
+
+
+def test_du_counts_it_as_nothing_and_says_so(place, caplog):
+    assert place.fs.du(place.root) == 8
+    assert place.fs.du(place.root, total=False)[place.bad] == 0
+    said = {record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
+    assert len(said) == 1
+    assert said.pop().startswith(f"{place.bad} counts as 0 bytes")
+
+
+def test_what_is_corrupt_is_there_and_is_a_file(corrupt):
+    fs = corrupt.fs
+    assert fs.exists(corrupt.bad)
+    assert fs.isfile(corrupt.bad)
+    assert not fs.isdir(corrupt.bad)
+    for infos in (fs.ls(corrupt.bad), [fs.info(corrupt.bad, on_error="report")], [fs.find(corrupt.bad, detail=True)]):
+        [info] = infos
+        info = info.get(corrupt.bad, info)
+        assert (info["name"], info["type"], info["size"]) == (corrupt.bad, "file", None)
+        assert "b$header" in info["error"]
+
+
+def test_a_folder_of_nothing_but_the_unreadable_exists(corrupt):
+    fs = corrupt.fs
+    corrupt.write(f"{corrupt.root}/only/x$header", CORRUPT)
+    assert fs.isdir(f"{corrupt.root}/only")
+    assert f"{corrupt.root}/only" in fs.ls(corrupt.root, detail=False)
+    assert fs.find(f"{corrupt.root}/only") == [f"{corrupt.root}/only/x"]
+    with pytest.raises(OSError, match="not empty"):
+        fs.rmdir(f"{corrupt.root}/only")
+
+
+def test_what_lies_in_a_folder_of_the_same_name_is_found_beside_it(corrupt):
+    corrupt.write(f"{corrupt.root}/sub$header", CORRUPT)
+    found = corrupt.fs.find(corrupt.root, detail=True)
+    assert "error" in found[f"{corrupt.root}/sub"]
+    assert found[f"{corrupt.root}/sub/d"]["size"] == 4
+
+
+def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported():
+    backend = Guarded()
+    fs = RollingFileSystem(backend=backend, header_cache_s=0, skip_instance_cache=True)
+    root = f"/{uuid.uuid4().hex}"
+    fs._bridge.run(backend.write(f"{root}/x", [b"plain"]))
+    fs.append(f"{root}/x", b"adopted")
+    fs.pipe_file(f"{root}/y", b"y")
+    fs.rm(f"{root}/x")
+    fs._bridge.run(backend.write(f"{root}/x", [b"another"]))
+
+    inner = backend.stat
+
+    async def stat(path):
+        if path == f"{root}/x":
+            raise PermissionError(errno.EACCES, "it is not for you", path)
+        return await inner(path)
+
+    backend.stat = stat
+    infos = {info["name"]: info for info in fs.ls(root)}
+    assert "not for you" in infos[f"{root}/x"]["error"]
+    assert infos[f"{root}/y"]["size"] == 1
+
+
+def test_a_folder_that_may_not_be_listed_is_named_and_the_others_are_listed(corrupt):
+    fs = corrupt.fs
+    corrupt.mend()
+    fs._backend.forbidden.add(f"{corrupt.root}/sub")
+    assert short(corrupt, fs.ls(corrupt.root, detail=False)) == ["/a", "/b", "/c", "/sub"]
+    found = fs.find(corrupt.root, detail=True)
+    assert found[f"{corrupt.root}/sub"]["type"] == "directory"
+    assert "not for you" in found[f"{corrupt.root}/sub"]["error"]
+    assert short(corrupt, found) == ["/a", "/b", "/c", "/sub"]
+    with pytest.raises(PermissionError):
+        fs.find(corrupt.root, on_error="raise")
+    with pytest.raises(PermissionError):
+        fs.ls(f"{corrupt.root}/sub")
+    with pytest.raises(PermissionError, match="nothing was deleted"):
+        fs.rm(corrupt.root, recursive=True, damaged=True)
+    assert fs.exists(f"{corrupt.root}/a")
+
+
+def test_a_store_that_does_not_answer_fails_the_listing(corrupt, monkeypatch):
+    """It says nothing of the entries."""
+    inner = Guarded.call
+
+    async def call(self, verb, *args):
+        if verb.startswith("read") and args[0].endswith("c$header"):
+            raise OSError(errno.ETIMEDOUT, "no answer")
+        return await inner(self, verb, *args)
+
+    monkeypatch.setattr(Guarded, "call", call)
+    with pytest.raises(OSError, match="no answer"):
+        corrupt.fs.ls(corrupt.root)
+
+
+# -- removing and moving -------------------------------------------------------------------------------------
+
+
+def test_rm_and_mv_of_its_folder_refuse_before_they_begin_and_say_what_to_do(place):
+    fs, root = place.fs, place.root
+    before = sorted(entry.path for entry in fs._bridge.run(fs._backend.list(root)).entries)
+    for what, call in (
+        ("nothing was deleted", lambda: fs.rm(root, recursive=True)),
+        ("nothing was moved", lambda: fs.mv(root, f"{root}-moved")),
+    ):
+        with pytest.raises((CorruptHeaderError, PermissionError), match=what) as caught:
+            call()
+        assert place.said in str(caught.value)
+        if isinstance(caught.value, CorruptHeaderError):
+            assert "rm(path, damaged=True)" in str(caught.value)
+    assert sorted(entry.path for entry in fs._bridge.run(fs._backend.list(root)).entries) == before
+    assert not fs.exists(f"{root}-moved")
+    assert fs.cat_file(f"{root}/a") == b"aaa"
+
+
+def test_rm_of_the_corrupt_itself_says_how_and_does_it_when_told_to(corrupt):
+    fs = corrupt.fs
+    with pytest.raises(CorruptHeaderError, match=r"rm\(path, damaged=True\)"):
+        fs.rm(corrupt.bad)
+    assert fs.exists(corrupt.bad)
+    fs.rm(corrupt.bad, damaged=True)
+    assert not fs.exists(corrupt.bad)
+    assert short(corrupt, fs.find(corrupt.root)) == ["/a", "/c", "/sub/d"]
+    fs.create(corrupt.bad)
+    assert fs.append(corrupt.bad, b"again") == 0
+
+
+def test_rm_of_its_folder_does_it_when_told_to_and_collection_has_the_rest(place):
+    fs, root = place.fs, place.root
+    if place.said == "not for you":
+        with pytest.raises(PermissionError, match="nothing was deleted"):
+            fs.rm(root, recursive=True, damaged=True)
+        return
+    orphan = f"{names.chunks_folder(place.bad)}/{names.new_chunk_name(0)}"
+    fs._bridge.run(fs._backend.write(orphan, [b"what it held"]))
+    fs.rm(root, recursive=True, damaged=True)
+    assert not fs.exists(root)
+    assert fs._bridge.run(fs._backend.stat(orphan))
+    fs.collect(root, grace=0, recursive=True)
+    with pytest.raises(FileNotFoundError):
+        fs._bridge.run(fs._backend.stat(orphan))
+
+
+def test_a_plain_file_that_the_corrupt_header_hid_does_not_come_to_life(corrupt):
+    corrupt.write(corrupt.bad, b"adopted once")
+    corrupt.fs.rm(corrupt.bad, damaged=True)
+    assert not corrupt.fs.exists(corrupt.bad)
+
+
+def test_a_header_that_was_mended_meanwhile_is_deleted_as_any_other(corrupt, monkeypatch):
+    fs = corrupt.fs
+    inner, told = fs._client.segments.delete, []
+
+    async def delete(path, guard=None):
+        try:
+            await inner(path, guard)
+        except CorruptHeaderError:
+            told.append(path)
+            await fs._backend.delete([f"{corrupt.bad}$header"])
+            await fs._backend.write(f"{corrupt.bad}$header", [corrupt.header])
+            raise
+
+    monkeypatch.setattr(fs._client.segments, "delete", delete)
+    fs.rm(corrupt.bad, damaged=True)
+    assert told == [corrupt.bad]
+    assert fs._bridge.run(fs._client.headers.load(corrupt.bad)).header.deleted
+    assert not fs.exists(corrupt.bad)
+
+
+# -- streams -------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_names_it_and_does_everything_to_the_others(place, caplog):
+    stream = place.fs.stream(place.root)
+    bad, a, c = place.bad, f"{place.root}/a", f"{place.root}/c"
+    assert stream.segments() == [a, bad, c]
+    infos = stream.infos()
+    assert place.said in infos[bad]["error"]
+    assert infos[a]["size"] == 3
+    assert stream.infos([bad, c]) == {bad: infos[bad], c: infos[c]}
+    assert stream.size() == 4
+    cut = stream.cut()
+    assert dict(cut) == {a: 3, c: 1}
+    assert any(bad.rpartition("/")[2] in record.getMessage() for record in caplog.records)
+    did = stream.trim(cut)
+    assert (did.bytes, did.failed) == (4, {})
+    with pytest.raises((CorruptHeaderError, PermissionError)):
+        stream.delete()
+    assert stream.segments() == [a, bad, c]
+
+
+def test_a_stream_raises_by_choice(place):
+    stream = place.fs.stream(place.root, on_error="raise")
+    for verb in (stream.segments, stream.infos, stream.size, stream.cut, stream.delete):
+        with pytest.raises((CorruptHeaderError, PermissionError)):
+            verb()
+    with pytest.raises(ValueError, match="'raise' or 'report'"):
+        place.fs.stream(place.root, on_error="skip")
+
+
+def test_a_trim_that_was_recorded_goes_on_when_the_header_is_mended(place):
+    fs, stream = place.fs, place.fs.stream(place.root)
+    stream.retention = RetentionPolicy.by_size(0, every=0)
+    place.mend()
+    cut = stream.cut()
+    place.spoil(CORRUPT if place.said != "not for you" else None)
+    did = stream.trim(cut)
+    assert did.bytes == 4
+    assert list(did.failed) == [place.bad]
+    assert place.said in did.failed[place.bad] or "b$header" in did.failed[place.bad]
+    retained = stream.retain()
+    assert list(retained.failed) == [place.bad]
+    assert place.bad not in retained.deleted
+    place.mend()
+    assert fs.cat_file(place.bad) == b"bb"
+    assert stream.trim(cut).bytes == 2
+    assert stream.retain().failed == {}
+
+
+def test_retention_trims_the_others_and_names_it(place):
+    stream = place.fs.stream(place.root)
+    stream.retention = RetentionPolicy.by_size(0, every=0)
+    did = stream.retain()
+    assert did.bytes == 4
+    assert list(did.failed) == [place.bad]
+    assert did.size == 0
+    place.mend()
+    assert place.fs.cat_file(place.bad) == b"bb"
+    with pytest.raises((CorruptHeaderError, PermissionError)):
+        place.spoil(CORRUPT if place.said != "not for you" else None).fs.stream(place.root, on_error="raise").retain()
+
+
+def test_retention_goes_on_beside_a_segment_whose_index_page_is_gone(corrupt):
+    fs = corrupt.fs
+    corrupt.mend()
+    paged = f"{corrupt.root}/paged"
+    fs.create(paged, RollingPolicy(max_bytes=1, inline_bytes=0))
+    fs.append(paged, b"x" * 200)
+    for entry in fs._bridge.run(fs._backend.list(names.chunks_folder(paged))).entries:
+        if names.INDEX_PREFIX in entry.path:
+            fs._bridge.run(fs._backend.delete([entry.path]))
+    fs._client.pages.after_fork()
+    stream = fs.stream(corrupt.root)
+    cut = stream.cut(at=1.0)
+    assert dict(cut) == {f"{corrupt.root}/{name}": 0 for name in "abc"}
+    stream.retention = RetentionPolicy.by_size(0, every=0, align=b"a")  # which takes looking at what the page lists
+    did = stream.retain()
+    assert list(did.failed) == [paged]
+    assert fs.info(f"{corrupt.root}/a")["start_offset"] == 3
+    assert fs.info(paged)["size"] == 200
+
+
+# -- collection ----------------------------------------------------------------------------------------------
+
+
+def test_collection_of_a_tree_goes_on_after_whatever_fails(place):
+    fs, root = place.fs, place.root
+    orphans = [f"{names.chunks_folder(f'{root}/{name}')}/{names.new_chunk_name(0)}" for name in ("a", "b", "sub/d")]
+    for orphan in orphans:
+        fs._bridge.run(fs._backend.write(orphan, [b"garbage"]))
+    did = fs.collect(root, grace=0, recursive=True)
+    assert [failure.path for failure in did.failures] == [place.bad]
+    assert place.said in did.failures[0].reason
+    assert orphans[0] in did.files
+    assert orphans[2] in did.files
+    assert fs._bridge.run(fs._backend.stat(orphans[1]))
+    if place.said == "not for you":  # it is what was asked for
+        with pytest.raises(PermissionError):
+            fs.collect(place.bad, grace=0, recursive=True)
+    else:
+        [failure] = fs.collect(place.bad, grace=0, recursive=True).failures
+        assert failure.path == place.bad
+
+
+def test_collection_of_a_tree_names_a_folder_that_may_not_be_listed(corrupt):
+    corrupt.mend()
+    corrupt.fs._backend.forbidden.add(f"{corrupt.root}/sub")
+    did = corrupt.fs.collect(corrupt.root, grace=0, recursive=True)
+    assert [failure.path for failure in did.failures] == [f"{corrupt.root}/sub"]
+    assert {f"{corrupt.root}/{name}" for name in "abc"} <= set(did.segments)

@@ -1,0 +1,185 @@
+"""Headers and pages that cannot be believed: each has its own clear error, and everything stays as it was."""
+
+import dataclasses
+import uuid
+
+import pytest
+
+from rollingfs import CorruptHeaderError, RollingPolicy
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.client import Client
+from rollingfs.errors import RollingError
+from rollingfs.format import names
+from rollingfs.format.codec import format_header, format_text
+from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.format.index_codec import format_page, parse_page
+from rollingfs.format.tokens import crc32c, seal_text
+from rollingfs.runtime.concurrency import drive
+
+AT = "at=2026-11-20T10:00:00.000Z"
+
+
+def with_line(data, line):
+    return seal_text(data.split(b"\nend crc32c=")[0] + b"\n" + line.encode() + b"\n")
+
+
+DAMAGES = {
+    "cut off": (lambda data: data[:-20], "truncated|tail"),
+    "without its end line": (lambda data: data.split(b"\nend ")[0], "truncated"),
+    "one bit flipped": (lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:], "checksum"),
+    "of a newer version": (lambda data: data.replace(b"rollingfs 1", b"rollingfs 2"), "too new.*upgrade"),
+    "another kind of file": (lambda data: b"PAR1" + data, "begins with 'PAR1rollingfs 1'"),
+    "with bytes behind it": (lambda data: data + b"x", "tail"),
+    "with Windows line ends": (lambda data: data.replace(b"\n", b"\r\n"), "begins with|too new"),
+    "with a line of a newer release": (lambda data: with_line(data, "Mirror cold"), "'Mirror cold'.*too new"),
+    "referring outside": (lambda data: with_line(data, f"Chunk 0 5 ../../etc/passwd {AT}"), "refers outside"),
+    "referring to a lock": (lambda data: with_line(data, f"Chunk 0 5 x$chunks/lock {AT}"), "names no chunk file"),
+    "not text": (lambda data: with_line(data, "x").replace(b"\nx\n", b"\n\xff\n"), "checksum|UTF-8"),
+}
+
+
+@pytest.fixture
+def client():
+    client = Client(MemoryBackend(), RollingPolicy(100), header_cache_s=0)
+    client.path = f"/{uuid.uuid4().hex}/clicks"
+    drive(client.segments.create(client.path))
+    return client
+
+
+def files_below(client):
+    folder = names.parent(client.path)
+    found = {}
+    for above in (folder, names.chunks_folder(client.path)):
+        try:
+            entries = drive(client.backend.list(above)).entries
+        except FileNotFoundError:
+            continue
+        found.update(
+            {entry.path: drive(client.backend.read(entry.path)).data for entry in entries if not entry.is_folder}
+        )
+    return found
+
+
+OPERATIONS = {
+    "append": lambda client: client.segments.append(client.path, [b"x" * 1000]),
+    "seal": lambda client: client.segments.seal(client.path),
+    "truncate": lambda client: client.segments.truncate(client.path, 0),
+    "create": lambda client: client.segments.create(client.path),
+    "overwrite": lambda client: client.segments.overwrite(client.path, [b"new"]),
+    "delete": lambda client: client.segments.delete(client.path),
+    "read": lambda client: client.lookup.view(client.path, fresh=True),
+    "concat": lambda client: client.concats.concat(client.path, [f"{client.path}-source"]),
+    "collect": lambda client: client.collector.collect(client.path, grace_s=0),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_header_that_is_damaged_stops_every_operation_and_stays_as_it_is(client, damage, operation):
+    header = names.header_path(client.path)
+    blob = drive(client.backend.read(header))
+    spoil, why = DAMAGES[damage]
+    drive(client.backend.replace(header, spoil(blob.data), blob.token))
+    stranger = Client(client.backend, header_cache_s=0)
+    stranger.path = client.path
+    before = files_below(client)
+    with pytest.raises(CorruptHeaderError, match=f"{uuid_of(client.path)}.*header.*({why})"):
+        drive(OPERATIONS[operation](stranger))
+    after = files_below(client)
+    assert {path: after.get(path) for path in before} == before
+
+
+def uuid_of(path):
+    return path.split("/")[1]
+
+
+def test_an_empty_header_file_is_no_segment_and_create_succeeds_over_it(client):
+    header = names.header_path(client.path)
+    drive(client.backend.replace(header, b"", drive(client.backend.read(header)).token))
+    client.headers.forget()  # the interrupted create is another client's, and was never anything else
+    for operation in ("append", "seal", "truncate", "delete", "read"):
+        with pytest.raises(FileNotFoundError):
+            drive(OPERATIONS[operation](client))
+    drive(client.segments.create(client.path))
+    assert drive(client.segments.append(client.path, [b"again"])) == 0
+
+
+@pytest.mark.parametrize("name", ["clicks$header", "a$chunks", "a$chunks/b", "a\nb", "a\rb", "a\0b"])
+def test_a_reserved_name_is_refused_and_nothing_is_made(client, name):
+    before = files_below(client)
+    path = f"{names.parent(client.path)}/{name}"
+    for call in (
+        client.segments.create(path),
+        client.segments.overwrite(path, [b"x"]),
+        client.segments.stage(path, b"x"),
+    ):
+        with pytest.raises(ValueError, match="is no segment name"):
+            drive(call)
+    assert files_below(client) == before
+
+
+# -- index pages ---------------------------------------------------------------------------------------------
+
+LISTED = (Chunk(0, 5, "f", 1, 1), Chunk(5, 5, "g", 2, 1))
+PAGE = format_page(LISTED)
+LINE = Page(100, 10, "index-a", 2, crc32c(PAGE), len(PAGE))
+
+
+def page_of(*lines):
+    return seal_text(b"".join(line.encode() + b"\n" for line in ("rollingfs-index 1", *lines)))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "begins with ''"),
+        (PAGE[:-1], "truncated"),
+        (PAGE + b"x", "bytes after its end"),
+        (PAGE.replace(b"Chunk 5 5 g", b"Chunk 5 6 g"), "checksum"),
+        (PAGE.replace(b"rollingfs-index 1", b"rollingfs-index 2"), "too new"),
+        (format_text(Header(str(uuid.UUID(int=7)), 1)), "begins with 'rollingfs 1'"),
+        (page_of(), "not as many chunks"),
+        (page_of(f"Chunk 1 5 f {AT}"), "do not cover"),
+        (page_of(f"Chunk 0 5 f {AT}", f"Chunk 6 5 g {AT}"), "gap or overlap"),
+        (page_of(f"Chunk 0 5 f {AT}", f"Chunk 4 5 g {AT}"), "gap or overlap"),
+        (page_of(f"Chunk 0 5 ../f {AT}"), "refers outside"),
+        (page_of("Page 0 5 index-b crc32c=00000000 count=1 size=9"), "'Page' is too new"),
+        (page_of(f"chunk 0 5 f {AT}"), "'chunk' is too new"),
+    ],
+)
+def test_an_index_page_that_is_malformed_is_refused_with_its_reason(data, why):
+    with pytest.raises(CorruptHeaderError, match=f"^index-a.*{why}"):
+        tuple(parse_page(data, None, "index-a"))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (dataclasses.replace(LINE, crc32c=LINE.crc32c ^ 1), "size or the checksum that the header says"),
+        (dataclasses.replace(LINE, size=LINE.size + 1), "size or the checksum that the header says"),
+        (dataclasses.replace(LINE, count=3), "not as many chunks as the header says"),
+        (dataclasses.replace(LINE, length=11), "do not cover what the header says"),
+        (dataclasses.replace(LINE, offset=1), "do not cover what the header says"),
+    ],
+)
+def test_an_index_page_that_is_not_the_one_the_header_means_is_refused(line, why):
+    assert tuple(parse_page(PAGE, LINE, "index-a")) == LISTED
+    with pytest.raises(CorruptHeaderError, match=why):
+        parse_page(PAGE, line, "index-a")
+
+
+def test_every_prefix_and_every_flipped_bit_of_an_index_page_is_refused():
+    for end in range(len(PAGE)):
+        with pytest.raises(CorruptHeaderError):
+            parse_page(PAGE[:end], None, "index-a")
+    for bit in range(len(PAGE) * 8):
+        damaged = bytearray(PAGE)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptHeaderError):
+            parse_page(bytes(damaged), None, "index-a")
+
+
+def test_a_corrupt_header_error_is_one_of_rollingfs_and_an_oserror():
+    assert issubclass(CorruptHeaderError, RollingError)
+    assert issubclass(CorruptHeaderError, OSError)
+    assert format_header(Header(str(uuid.UUID(int=7)), 1)).endswith(b"\n\n")

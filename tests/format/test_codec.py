@@ -1,0 +1,354 @@
+"""The header's text form: round trip, every damage found, every limit kept."""
+
+import dataclasses
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format import tokens
+from rollingfs.format.codec import format_header, format_text, parse_header
+from rollingfs.format.header import OFFSET_MAX, TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Commit, Drop, Header, Mark
+from rollingfs.format.tokens import seal_text
+from tests.support.strategies import headers
+
+SEGMENT = str(uuid.UUID(int=7))
+EMPTY = Header(SEGMENT, 1)
+AT = "at=2026-11-20T10:00:00.000Z"
+
+
+def lines_of(header):
+    """The lines of a header's text, without the end line."""
+    return format_text(header).split(b"\nend crc32c=")[0].split(b"\n")
+
+
+def sealed(lines, tail=b""):
+    """A header file of these lines with a right checksum."""
+    return seal_text(b"".join(line + b"\n" for line in lines)) + tail
+
+
+def with_line(line):
+    return sealed([*lines_of(EMPTY), line.encode()])
+
+
+def parsed_or_none(data):
+    """What a damaged file is taken for; None if it is rejected."""
+    try:
+        found = parse_header(data, "x")
+    except CorruptHeaderError:
+        return None
+    assert found is not None, "a file that is not empty was taken for no segment"
+    return found
+
+
+# -- round trip ----------------------------------------------------------------------------------------------
+
+
+@given(headers())
+def test_a_header_round_trips_and_formats_to_the_same_bytes(header):
+    data = format_header(header)
+    found = parse_header(data, "x")
+    assert found == header
+    assert format_header(found) == data
+
+
+@given(headers())
+def test_every_word_is_plain_text_between_single_blanks(header):
+    known = set(header.unknown)
+    for line in lines_of(header):
+        text = line.decode()
+        if text not in known:
+            assert all(character == " " or ord(character) > 0x20 for character in text)
+            assert "\x7f" not in text
+
+
+def test_offsets_near_the_end_of_the_range_round_trip_and_one_beyond_is_refused():
+    chunk = Chunk(OFFSET_MAX - 10, 10, "a$chunks/f", 1, 1)
+    header = Header(SEGMENT, OFFSET_MAX, start=OFFSET_MAX - 1, entries=(chunk,))
+    assert parse_header(format_header(header), "x") == header
+    with pytest.raises(ValueError, match="longer than"):
+        format_header(dataclasses.replace(header, tail=b"x"))
+
+
+def test_the_checksum_is_crc32c_as_rfc_3720_defines_it():
+    assert tokens.crc32c(b"123456789") == 0xE3069283
+
+
+# -- damage --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(headers())
+def test_every_prefix_is_rejected_and_an_empty_file_is_no_segment(header):
+    data = format_header(header)
+    assert parse_header(b"", "x") is None
+    for end in range(1, len(data)):
+        with pytest.raises(CorruptHeaderError):
+            parse_header(data[:end], "x")
+
+
+@settings(max_examples=15)
+@given(headers())
+def test_every_flipped_bit_is_rejected(header):
+    data = bytearray(format_header(header))
+    for bit in range(len(data) * 8):
+        data[bit // 8] ^= 1 << bit % 8
+        assert parsed_or_none(bytes(data)) is None, f"bit {bit % 8} of byte {bit // 8}"
+        data[bit // 8] ^= 1 << bit % 8
+
+
+@given(headers(), st.data())
+def test_lines_inserted_doubled_removed_or_swapped_are_rejected_by_the_checksum(header, data):
+    whole = format_header(header)
+    text_bytes = len(format_text(header))
+    lines = whole[:text_bytes].split(b"\n")
+    first = data.draw(st.integers(0, len(lines) - 2))
+    second = data.draw(st.integers(0, len(lines) - 2))
+    damage = data.draw(st.sampled_from(["insert", "double", "remove", "swap"]))
+    if damage == "insert":
+        lines.insert(first, b"attr a b")
+    elif damage == "double":
+        lines.insert(second, lines[first])
+    elif damage == "remove":
+        del lines[first]
+    else:
+        lines[first], lines[second] = lines[second], lines[first]
+    damaged = b"\n".join(lines) + whole[text_bytes:]
+    found = parsed_or_none(damaged)
+    assert found is None or damaged == whole
+
+
+@given(headers(live=True), st.data())
+def test_a_line_that_comes_twice_is_rejected_even_if_the_checksum_is_right(header, data):
+    lines = lines_of(header)
+    # drops, marks and lines of newer releases are lists, in which a line may come twice
+    single = [line for line in lines[1:] if line.split(b" ")[0] not in (b"Drop", b"Merged", b"Aborted")]
+    single = [line for line in single if line.decode() not in header.unknown]
+    line = data.draw(st.sampled_from(single))
+    where = data.draw(st.integers(1, len(lines)))
+    damaged = sealed([*lines[:where], line, *lines[where:]], header.tail)
+    assert parsed_or_none(damaged) is None
+
+
+@given(headers(live=True), st.data())
+def test_a_needed_line_that_is_missing_is_rejected_and_an_optional_one_makes_another_header(header, data):
+    lines = lines_of(header)
+    index = data.draw(st.integers(0, len(lines) - 1))
+    kind = lines[index].split(b" ")[0].decode()
+    found = parsed_or_none(sealed(lines[:index] + lines[index + 1 :], header.tail))
+    if kind in ("rollingfs", "segment", "version", "state", "epoch", "policy", "start", "Inline"):
+        assert found is None
+    elif kind != "time":
+        assert found != header
+
+
+@given(headers(live=True), st.data())
+def test_lines_in_another_order_are_the_same_header_or_rejected_or_another_list(header, data):
+    lines = lines_of(header)
+    shuffled = [lines[0], *data.draw(st.permutations(lines[1:]))]
+    found = parsed_or_none(sealed(shuffled, header.tail))
+    if found is None:
+        assert len(header.entries) > 1  # only entries must come in the order of their offsets
+        return
+    for name in ("commits", "drops", "merges", "aborts", "unknown"):
+        assert sorted(getattr(found, name), key=repr) == sorted(getattr(header, name), key=repr)
+        found = dataclasses.replace(found, **{name: getattr(header, name)})
+    assert found == header
+
+
+@given(headers(), st.data())
+def test_any_bytes_in_the_place_of_a_line_raise_nothing_but_corrupt_header(header, data):
+    lines = lines_of(header)
+    index = data.draw(st.integers(1, len(lines) - 1))
+    words_of_line = lines[index].split(b" ")
+    word = data.draw(st.integers(0, len(words_of_line) - 1))
+    words_of_line[word] = data.draw(
+        st.binary(max_size=12).map(lambda found: found.replace(b"\n", b""))
+        | st.sampled_from(
+            [b"", b"-1", b"01", b"1e3", b"%", b"%zz", b"%41", b"9" * 19, b"9" * 5000, b"at=", b"x" * 70000]
+        )
+    )
+    lines[index] = b" ".join(words_of_line)
+    found = parsed_or_none(sealed(lines, header.tail))
+    if found is not None:
+        assert parse_header(format_header(found), "x") == found
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("Chunk 0 0 f " + AT, "empty"),
+        ("Chunk 0 5 f", "lacks at="),
+        ("Chunk 0", "lacks at="),
+        ("Chunk 0 5 f at=yesterday", "no time"),
+        ("Chunk 0 5 f at=2026-02-30T10:00:00.000Z", "no time"),
+        ("Chunk 0 5 f at=2026-02-03T24:00:00.000Z", "no time"),
+        (f"Chunk 0 5 f {AT} {AT}", "twice"),
+        (f"Chunk 0 5 f {AT} from=1", "only one of"),
+        (f"Chunk 0 5 f {AT} from=3 size=7", "outside its file"),
+        (f"Chunk 0 5 f {AT} crc32c=ABCDEF01", "8 hexadecimal"),
+        (f"Chunk 0 5 f {AT} mirror=cold", "newer rollingfs"),
+        (f"Chunk 9223372036854775800 100 f {AT}", "start offset|longer"),
+        (f"Chunk 00 5 f {AT}", "'00' is no number"),
+        (f"Chunk 0 9223372036854775808 f {AT}", "no number"),
+        ("Page 0 5 index-a crc32c=00000000 size=9", "lacks count="),
+        ("Page 0 5 index-a crc32c=00000000 size=9 count=4097", "count is out of range"),
+        ("Page 0 5 index-a crc32c=00000000 size=9 count=3 foreign=4", "foreign"),
+        (f"Drop f {AT} from=3", "neither"),
+        (f"Drop f {AT} from=3 to=2", "neither"),
+        (f"Drop f {AT} whole=1", "neither"),
+        (f"Drop f {AT} bytes=7", "neither"),
+        (f"Drop ./ {AT} from=0 to=7", "neither"),
+        (f"Drop ../elsewhere/ {AT} bytes=7", "no chunk folder"),
+        ("commit w 1 2", "newer than the header"),
+        ("evicted 2", "newer than the header"),
+        ("attr a", "1 words where 2 belong"),
+        ("attr a%zz b", "escapes nothing"),
+        ("attr a%41 b", "escapes nothing"),
+        ("Merged 7 x", "no uuid"),
+        (f"Inline 0 0 crc32c=00000000 {AT}", "do not go together"),
+        ("Adopted token", "1 words where 2 belong"),
+        ("", "begins with no word"),
+        (" attr a b", "begins with no word"),
+        ("1 2", "begins with no word"),
+    ],
+)
+def test_a_malformed_line_is_refused_with_its_reason(line, why):
+    with pytest.raises(CorruptHeaderError, match=f"x.*({why})"):
+        parse_header(with_line(line), "x")
+
+
+def test_the_error_names_the_file_the_line_and_what_stands_there():
+    with pytest.raises(CorruptHeaderError, match=r"^events/clicks\$header, line 9 \('attr a'\): has 1 words"):
+        parse_header(with_line("attr a"), "events/clicks$header")
+
+
+@pytest.mark.parametrize(
+    ("second", "why"), [(4, "overlap at offset 4"), (6, "leave a gap at offset 5"), (0, "overlap at offset 0")]
+)
+def test_entries_that_overlap_or_leave_a_gap_are_refused(second, why):
+    lines = [*lines_of(EMPTY), f"Chunk 0 5 f {AT}".encode(), f"Chunk {second} 5 g {AT}".encode()]
+    with pytest.raises(CorruptHeaderError, match=why):
+        parse_header(sealed(lines), "x")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        b"state merging",
+        b"state deleted merged",
+        b"state deleted because 00000000-0000-0000-0000-000000000007",
+        b"state open merged",
+        b"state frozen",
+        b"state",
+    ],
+)
+def test_a_state_that_is_none_is_refused(state):
+    lines = [state if line.startswith(b"state") else line for line in lines_of(EMPTY)]
+    assert parsed_or_none(sealed(lines)) is None
+
+
+@pytest.mark.parametrize("extra", [f"Chunk 0 5 f {AT}", "attr a b"])
+def test_a_tombstone_with_content_is_refused(extra):
+    lines = [b"state deleted" if line.startswith(b"state") else line for line in lines_of(EMPTY)]
+    with pytest.raises(CorruptHeaderError, match="a tombstone has no content"):
+        parse_header(sealed([*lines, extra.encode()]), "x")
+
+
+# -- lines of newer releases ---------------------------------------------------------------------------------
+
+
+def test_an_unknown_lower_case_line_is_kept_through_a_rewrite_and_an_upper_case_one_refused():
+    found = parse_header(with_line("colour  blue %zz ü"), "x")
+    assert found is not None
+    assert found.unknown == ("colour  blue %zz ü",)
+    again = parse_header(format_header(dataclasses.replace(found, version=2)), "x")
+    assert again is not None
+    assert again.unknown == found.unknown
+    with pytest.raises(CorruptHeaderError, match=r"'Mirror somewhere'.*too new for this release: upgrade"):
+        parse_header(with_line("Mirror somewhere"), "x")
+
+
+def test_a_turn_that_was_asked_for_in_another_version_is_over():
+    found = parse_header(with_line(f"turn writer {EMPTY.version}"), "x")
+    assert found == dataclasses.replace(EMPTY, turn="writer")
+    assert format_header(found) == with_line(f"turn writer {EMPTY.version}")
+    assert parse_header(with_line(f"turn writer {EMPTY.version + 1}"), "x") == EMPTY
+
+
+def test_unknown_fields_of_lower_case_lines_are_skipped():
+    lines = [line + b" colour=blue" if line.startswith((b"policy", b"time")) else line for line in lines_of(EMPTY)]
+    assert parse_header(sealed(lines), "x") == EMPTY
+
+
+# -- limits --------------------------------------------------------------------------------------------------
+
+
+def loose(count, name="{:020d}-0123456789ab"):
+    return tuple(Chunk(index, 1, name.format(index), 1, 1) for index in range(count))
+
+
+OVER_A_LIMIT = {
+    "129 loose chunks": dataclasses.replace(EMPTY, entries=loose(129)),
+    "1048577 bytes of inline tail": dataclasses.replace(EMPTY, tail=bytes(TAIL_BYTES_MAX + 1)),
+    "129 drop lines": dataclasses.replace(EMPTY, drops=tuple(Drop(f"f{index}", 1) for index in range(129))),
+    "65 attributes": dataclasses.replace(EMPTY, attrs={str(index): "" for index in range(65)}),
+    "4097 bytes of attributes": dataclasses.replace(EMPTY, attrs={"k": "v" * 4096}),
+    "65 commit lines": dataclasses.replace(EMPTY, commits=tuple(Commit(f"w{index}", 1, 1) for index in range(65))),
+    "129 merge marks": dataclasses.replace(
+        EMPTY, merges=(Mark(SEGMENT, "s"),) * 100, aborts=(Mark(SEGMENT, "s"),) * 29
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OVER_A_LIMIT)
+def test_beyond_a_limit_nothing_is_written_and_nothing_is_read(what):
+    header = OVER_A_LIMIT[what]
+    why = f"{what}, but at most [0-9]+ are allowed"
+    with pytest.raises(ValueError, match=why):
+        format_header(header)
+    with pytest.raises(CorruptHeaderError, match=why):
+        parse_header(format_text(header) + header.tail, "x")
+
+
+def test_at_every_limit_at_once_a_header_is_written_and_read():
+    header = dataclasses.replace(
+        EMPTY,
+        entries=loose(128),
+        tail=bytes(TAIL_BYTES_MAX),
+        tail_at_ms=1,
+        drops=tuple(Drop(f"{index:020d}-0123456789ab", 1) for index in range(128)),
+        attrs={f"{index:032d}": "v" * 32 for index in range(64)},
+        commits=tuple(Commit(uuid.UUID(int=index).hex, 1, 1) for index in range(64)),
+        merges=(Mark(SEGMENT, "s"),) * 128,
+    )
+    assert parse_header(format_header(header), "x") == header
+
+
+def test_text_beyond_64_kib_is_neither_written_nor_read_and_at_64_kib_both():
+    room = TEXT_BYTES_MAX - len(format_text(dataclasses.replace(EMPTY, owner="")))
+    fits = dataclasses.replace(EMPTY, owner="o" * room)
+    assert parse_header(format_header(fits), "x") == fits
+    beyond = dataclasses.replace(EMPTY, owner="o" * (room + 1))
+    with pytest.raises(ValueError, match=f"{TEXT_BYTES_MAX + 1} bytes, but at most {TEXT_BYTES_MAX}"):
+        format_header(beyond)
+    with pytest.raises(CorruptHeaderError, match=f"{TEXT_BYTES_MAX + 1} bytes, but at most {TEXT_BYTES_MAX}"):
+        parse_header(format_text(beyond), "x")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        dataclasses.replace(EMPTY, version=0),
+        dataclasses.replace(EMPTY, start=-1),
+        dataclasses.replace(EMPTY, entries=(Chunk(0, 5, "/etc/passwd", 1, 1),)),
+        dataclasses.replace(EMPTY, drops=(Drop("../x/f", 1),)),
+        dataclasses.replace(EMPTY, created_ms=10**17),
+        dataclasses.replace(EMPTY, commits=(Commit("w", 1, 1), Commit("w", 2, 1))),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(header):
+    with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
+        format_header(header)

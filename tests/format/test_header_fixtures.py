@@ -1,0 +1,282 @@
+"""Headers and index pages that release 1 of the format wrote: they are read for ever.
+
+The files under ``fixtures/headers/v1`` were written once. NEVER regenerate or change one: a release that no longer
+reads them is wrong, not they. A new kind of line gets new files. What each file says is described below by hand,
+and read twice: by the package, and by the reader that ``docs/protocol.md`` gives to other implementations.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs.format.codec import format_header, parse_header
+from rollingfs.format.header import (
+    OFFSET_MAX,
+    Adopted,
+    Chunk,
+    Commit,
+    Drop,
+    Header,
+    Mark,
+    Merge,
+    Page,
+    Phase,
+    PlainCopy,
+)
+from rollingfs.format.index_codec import format_page, parse_page
+from rollingfs.policy import RollingPolicy
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "headers" / "v1"
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
+
+SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
+OTHER = "11111111-2222-4333-8444-555555555555"
+TXN = "c0ffee00-0000-4000-8000-000000000001"
+TXN_2 = "c0ffee00-0000-4000-8000-000000000002"
+WRITER = "5b2e9d0c1f4a4b6e8d7c3a2b1f0e9d8c"
+WRITER_2 = "0123456789abcdef0123456789abcdef"
+AT_MS = 1_795_168_800_000
+"""2026-11-20T10:00:00.000Z"""
+SMALL = RollingPolicy(100, None, 0)
+
+
+def _commits(count: int, newest: int) -> tuple[Commit, ...]:
+    return tuple(Commit(f"{index:032x}", 7, newest - count + 1 + index) for index in range(count))
+
+
+HEADERS: dict[str, Header] = {
+    "empty": Header(SEGMENT, 1, created_ms=AT_MS, modified_ms=AT_MS, commits=(Commit(WRITER, 1, 1),)),
+    "tail": Header(
+        SEGMENT,
+        2,
+        tail=b"\x00tail with\nend crc32c=00000000\n\nbytes \xff",
+        tail_at_ms=AT_MS + 1,
+        created_ms=AT_MS,
+        modified_ms=AT_MS + 2,
+        commits=(Commit(WRITER, 2, 2),),
+    ),
+    "chunks": Header(
+        SEGMENT,
+        4,
+        policy=SMALL,
+        start=150,
+        entries=(
+            Chunk(100, 100, "00000000000000000100-5f3a9c21e0b4", 0x9C7F0B11, AT_MS),
+            Chunk(200, 40, "00000000000000000200-91c0d2aa7e15", 0, AT_MS + 999),
+            Chunk(240, 9, "stage-0f1e2d3c4b5a69788796a5b4c3d2e1f0", 0xFFFFFFFF, AT_MS),
+        ),
+        tail=b"xyz",
+        tail_at_ms=AT_MS,
+        created_ms=AT_MS,
+        modified_ms=AT_MS,
+        commits=(Commit(WRITER, 9, 4), Commit(WRITER_2, 1, 3)),
+    ),
+    "partial-and-foreign-chunks": Header(
+        SEGMENT,
+        3,
+        entries=(
+            Chunk(0, 10, "../other$chunks/00000000000000000000-91c0d2aa7e15", 1, AT_MS, 1024, 9437184),
+            Chunk(10, 5, "../../a b/c%d=e&f\nü$chunks/stage-0f1e2d3c4b5a69788796a5b4c3d2e1f0", 2, AT_MS, 0, 6),
+            Chunk(15, 5, "neighbour$chunks/00000000000000000000-5f3a9c21e0b4", None, AT_MS, 3, 8),
+        ),
+    ),
+    "pages": Header(
+        SEGMENT,
+        1000,
+        start=70,
+        entries=(
+            Page(0, 128, "index-7d1e90b2c4aa", 128, 0x01020304, 9000),
+            Chunk(128, 1, "00000000000000000128-91c0d2aa7e15", 5, AT_MS),
+            Page(129, 1000, "../other$chunks/index-0000000000aa", 4096, 6, 400000, 77, 4096),
+            Page(1129, 1, "index-0000000000ab", 1, 7, 120, 0, 1),
+        ),
+    ),
+    "drops": Header(
+        SEGMENT,
+        8,
+        start=500,
+        drops=(
+            Drop("00000000000000000000-5f3a9c21e0b4", AT_MS),
+            Drop("index-7d1e90b2c4aa", AT_MS, 0, 12800, True),
+            Drop("index-7d1e90b2c4ab", AT_MS, 100, 200),
+            Drop("../other$chunks/", AT_MS, size=9437184),
+            Drop("./", AT_MS, size=0),
+            Drop("00000000000000000100-5f3a9c21e0b4", AT_MS, after_ms=AT_MS + 3_600_000),
+        ),
+    ),
+    "owner": Header(SEGMENT, 5, epoch=3, owner="spark driver %7\tat host\n1"),
+    "released": Header(SEGMENT, 6, epoch=3),
+    "sealed": Header(SEGMENT, 5, phase=Phase.SEALED, start=17),
+    "merging": Header(
+        SEGMENT,
+        6,
+        phase=Phase.MERGING,
+        merge=Merge(TXN, "../2026/all months", OTHER, Phase.SEALED, AT_MS),
+        entries=(Chunk(0, 10, "00000000000000000000-5f3a9c21e0b4", 1, AT_MS),),
+    ),
+    "merging-open": Header(
+        SEGMENT, 6, phase=Phase.MERGING, merge=Merge(TXN, "renamed", OTHER, Phase.OPEN, AT_MS), tail=b"t", tail_at_ms=1
+    ),
+    "tombstone": Header(
+        SEGMENT, 7, phase=Phase.DELETED, epoch=2, drops=(Drop("00000000000000000000-5f3a9c21e0b4", AT_MS),)
+    ),
+    "tombstone-merged": Header(SEGMENT, 7, phase=Phase.DELETED, merged=TXN),
+    "adopted": Header(
+        SEGMENT,
+        1,
+        adopted=Adopted('"9b2cf535f27731c974343645a3985328-2 %"', AT_MS + 123),
+        entries=(Chunk(0, 5, "00000000000000000000-5f3a9c21e0b4", None, AT_MS),),
+    ),
+    "adopted-long-ago": Header(SEGMENT, 1, adopted=Adopted("", -62_135_596_800_000)),
+    "attributes": Header(
+        SEGMENT,
+        2,
+        attrs={
+            "spark/9f1c": "17",
+            "blank key": "value with  two blanks",
+            "%": "%25",
+            "line\nbreak": "\r\t\x00\x7f",
+            "naïve-ключ-鍵": "é\u2028\u0085\U0001f600",
+            "a=b&c": "",
+        },
+    ),
+    "commits-evicted": Header(SEGMENT, 700, commits=_commits(64, 700), evicted=636),
+    "turn": Header(SEGMENT, 8, commits=(Commit(WRITER, 3, 8),), turn=WRITER),
+    "marks": Header(
+        SEGMENT,
+        9,
+        merges=(Mark(TXN, "../2026/01"), Mark(TXN, "02 feb")),
+        aborts=(Mark(TXN_2, "$strange\nname"),),
+    ),
+    "plain-copy": Header(
+        SEGMENT,
+        9,
+        phase=Phase.SEALED,
+        start=100,
+        adopted=Adopted('"5eb63bbbe01eeed0"', AT_MS),
+        plain_copy=PlainCopy(SEGMENT, 100),
+        unknown=("colour blue",),
+    ),
+    "plain-copy-begun": Header(SEGMENT, 8, phase=Phase.SEALED, plain_copy=PlainCopy(SEGMENT, 0, AT_MS)),
+    "newer-lines": Header(SEGMENT, 2, unknown=("colour blue", "hint  two blanks %zz", "mirror-of somewhere=1")),
+    "policy": Header(SEGMENT, 1, policy=RollingPolicy(1, 0.001, 1024 * 1024)),
+    "largest-numbers": Header(
+        SEGMENT,
+        OFFSET_MAX,
+        epoch=OFFSET_MAX,
+        evicted=OFFSET_MAX,
+        policy=RollingPolicy(OFFSET_MAX, 36500 * 86400.0, 0),
+        start=OFFSET_MAX - 8,
+        entries=(
+            Chunk(OFFSET_MAX - 20, 15, "09223372036854775787-5f3a9c21e0b4", 1, AT_MS, OFFSET_MAX - 15, OFFSET_MAX),
+        ),
+        tail=b"12345",
+        tail_at_ms=253_402_300_799_999,
+        commits=(Commit(WRITER, OFFSET_MAX, OFFSET_MAX),),
+    ),
+}
+
+PAGES: dict[str, tuple[Chunk, ...]] = {
+    "own": (
+        Chunk(0, 100, "00000000000000000100-5f3a9c21e0b4", 0x9C7F0B11, AT_MS),
+        Chunk(100, 1, "stage-0f1e2d3c4b5a69788796a5b4c3d2e1f0", 1, AT_MS, 5, 7),
+    ),
+    "foreign": (
+        Chunk(0, 7, "../other$chunks/00000000000000000000-91c0d2aa7e15", None, AT_MS, 0, 9),
+        Chunk(7, OFFSET_MAX - 7, "00000000000000000007-5f3a9c21e0b4", 2, AT_MS),
+    ),
+}
+
+FLAWED = {
+    "upper-case-line": "too new",
+    "format-2": "format 'rollingfs 2' is too new",
+    "flipped-bit": "checksum",
+    "cut-off": "truncated",
+    "overlap": "overlap at offset 50",
+    "outside": "refers outside",
+}
+
+
+def write_missing_fixtures() -> None:
+    """Write the file of each description that has none yet; how the files came to be. It changes none."""
+    for name, header in HEADERS.items():
+        _write_once(FOLDER / f"{name}.header", format_header(header))
+    for name, chunks in PAGES.items():
+        _write_once(FOLDER / f"{name}.page", format_page(chunks))
+
+
+def _write_once(path: Path, data: bytes) -> None:
+    if not path.exists():
+        path.write_bytes(data)
+
+
+def test_every_file_has_its_description_and_every_description_its_file():
+    there = {path.name for path in FOLDER.iterdir()}
+    described = {f"{name}.header" for name in HEADERS} | {f"{name}.page" for name in PAGES}
+    assert there == described | {f"{name}.flawed" for name in FLAWED}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_of_release_1_says_what_it_said_then(name):
+    assert parse_header((FOLDER / f"{name}.header").read_bytes(), name) == HEADERS[name]
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_of_release_1_is_rewritten_with_the_same_bytes(name):
+    data = (FOLDER / f"{name}.header").read_bytes()
+    header = parse_header(data, name)
+    assert header is not None
+    assert format_header(header) == data
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_an_index_page_of_release_1_says_what_it_said_then(name):
+    data = (FOLDER / f"{name}.page").read_bytes()
+    assert tuple(parse_page(data, None, name)) == PAGES[name]
+    assert format_page(PAGES[name]) == data
+
+
+@pytest.mark.parametrize("name", FLAWED)
+def test_a_flawed_header_is_refused_for_ever_with_its_reason(name):
+    with pytest.raises(OSError, match=f"^{name}.*{FLAWED[name]}"):
+        parse_header((FOLDER / f"{name}.flawed").read_bytes(), name)
+
+
+# -- the reader that docs/protocol.md gives to other implementations -----------------------------------------
+
+
+def reader_of_the_docs() -> Any:
+    found = re.search(
+        r"```python\n(# a reader in thirty lines\n.*?)```", PROTOCOL.read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert found is not None
+    names: dict[str, Any] = {}
+    exec(found[1], names)
+    return names["read_header"]
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_the_reader_of_the_docs_finds_the_same_map(name):
+    expected = HEADERS[name]
+    lines, tail = reader_of_the_docs()((FOLDER / f"{name}.header").read_bytes())
+    assert tail == expected.tail
+    assert [words[0] for words in lines["segment"]] == [expected.segment]
+    assert [int(words[0]) for words in lines["start"]] == [expected.start]
+    assert lines["state"][0][0] == expected.phase
+    assert dict(lines.get("attr", [])) == expected.attrs
+    chunks = [entry for entry in expected.entries if isinstance(entry, Chunk)]
+    assert [(int(words[0]), int(words[1]), words[2]) for words in lines.get("Chunk", [])] == [
+        (chunk.start, chunk.length, chunk.file) for chunk in chunks
+    ]
+    assert len(lines.get("Page", [])) == len(expected.entries) - len(chunks)
+    assert [words[0] for words in lines.get("Drop", [])] == [drop.file for drop in expected.drops]
+
+
+@pytest.mark.parametrize("name", ["upper-case-line", "format-2", "flipped-bit", "cut-off"])
+def test_the_reader_of_the_docs_refuses_what_is_flawed(name):
+    with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
+        reader_of_the_docs()((FOLDER / f"{name}.flawed").read_bytes())

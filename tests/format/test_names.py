@@ -1,0 +1,136 @@
+"""Names on the backend: every legal one works, every reference leads back, none leads astray."""
+
+import posixpath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollingfs.format import names
+from tests.support.strategies import PARTS, references
+
+PATHS = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
+ROOTS = st.sampled_from(["", "/"])
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "/a", "b/c/d", "a&b=c%20 d", "naïve-鍵", "a$b", "$chunk", "a$header.csv", "x$headers", ".", "a\tb"]
+)
+def test_any_object_name_is_a_segment_name(name):
+    assert names.check_segment_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "is empty"),
+        ("a/", "ends in '/'"),
+        ("a$header", "reserved"),
+        ("a$chunks", "reserved"),
+        ("a$chunks/b", "reserved"),
+        ("a$chunksx/b", "reserved"),
+        ("a\nb", "line break"),
+        ("a\rb", "line break"),
+        ("a\0b", "NUL"),
+        ("a\ud800", "Unicode"),
+    ],
+)
+def test_a_reserved_or_impossible_name_is_refused_with_the_reason(name, why):
+    with pytest.raises(ValueError, match=why):
+        names.check_segment_name(name)
+
+
+def test_listings_hide_headers_and_chunk_folders_and_nothing_else():
+    hidden = [name for name in ("a", "a$header", "a$chunks", "a$x", "$header", "issue4591$x") if names.is_hidden(name)]
+    assert hidden == ["a$header", "a$chunks", "$header"]
+
+
+@given(ROOTS, PATHS, PATHS, st.sampled_from(["f", "stage-1", "index-1"]))
+def test_every_file_in_a_chunk_folder_can_be_referred_to_from_every_segment(root, segment, other, file):
+    segment, path = root + segment, f"{names.chunks_folder(root + other)}/{file}"
+    reference = names.relate(segment, path)
+    names.check_reference(reference)
+    assert names.resolve(segment, reference) == path
+    assert ("/" in reference) == (segment != root + other)
+
+
+@given(ROOTS, PATHS, PATHS, PATHS, references())
+def test_a_tree_that_is_moved_whole_keeps_its_references(root, old, new, segment, reference):
+    if reference.startswith("../"):
+        return  # it may leave the tree
+    before = names.resolve(f"{root}{old}/{segment}", reference)
+    after = names.resolve(f"{root}{new}/{segment}", reference)
+    assert before.removeprefix(root + old) == after.removeprefix(root + new)
+
+
+@given(ROOTS, PATHS, PATHS)
+def test_a_path_seen_from_a_folder_leads_back_to_it(root, here, there):
+    folder = names.parent(root + here)
+    assert names.climb(folder, names.relative(folder, root + there)) == root + there
+
+
+@given(ROOTS, PATHS, references())
+def test_a_reference_resolves_into_a_chunk_folder_below_the_root_or_not_at_all(root, segment, reference):
+    depth = len((root + segment).strip("/").split("/")) - 1
+    climbs = reference.count("../")
+    if climbs > depth:
+        with pytest.raises(ValueError, match="climbs above the root"):
+            names.resolve(root + segment, reference)
+        return
+    path = names.resolve(root + segment, reference)
+    assert posixpath.dirname(path).endswith(names.CHUNKS_SUFFIX)
+    assert posixpath.normpath(path) == path
+    assert path.startswith("/") == bool(root)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "",
+        "/etc/passwd",
+        "../../etc/passwd",
+        "/x$chunks/f",
+        "x/f",
+        "x$header",
+        "lock",
+        "x$chunks/lock",
+        "x$chunks/",
+        "x$chunks/y$header",
+        "x$chunks/..",
+        "x$chunks/.",
+        "x$chunks/../f",
+        "x$chunks/../y$chunks/f",
+        "a/../x$chunks/f",
+        "./x$chunks/f",
+        "a//x$chunks/f",
+        "x$chunks/y$chunks/f",
+        "$chunks/f",
+        "../$chunks/f",
+        "..",
+        "../..",
+        "x$chunks",
+    ],
+)
+def test_a_reference_that_could_lead_outside_chunk_folders_is_refused(reference):
+    with pytest.raises(ValueError, match=r"names|refers|plain"):
+        names.check_reference(reference)
+
+
+def test_the_folder_above_the_top_is_the_root_of_a_disk_and_nothing_of_a_bucket():
+    assert [names.parent(path) for path in ("/a/b", "/a", "a/b", "a")] == ["/a", "/", "a", ""]
+
+
+def test_new_names_differ_and_say_what_they_are():
+    made = {names.new_chunk_name(7) for _ in range(100)} | {names.new_staged_name() for _ in range(100)}
+    made |= {names.new_index_name() for _ in range(100)}
+    assert len(made) == 300
+    assert all(len(name) < 40 for name in made)
+    assert sum(names.is_staged(f"../x$chunks/{name}") for name in made) == 100
+    assert names.new_chunk_name(67_108_864).startswith("00000000000067108864-")
+
+
+def test_header_folder_and_lock_belong_to_their_segment():
+    header = names.header_path("d/s")
+    assert (header, names.chunks_folder("d/s")) == ("d/s$header", "d/s$chunks")
+    assert names.segment_of_header(header) == names.segment_of_folder("d/s$chunks") == "d/s"
+    assert names.lock_path(header) == "d/s$chunks/lock"

@@ -1,0 +1,363 @@
+"""Where bytes and chunks go: nothing lost, no limit broken, whatever the number and the length of names."""
+
+import dataclasses
+import itertools
+import math
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs.format import names, placement
+from rollingfs.format.codec import format_header, format_text
+from rollingfs.format.drops import merge_drops, shed_drops
+from rollingfs.format.header import (
+    ATTRS_BYTES_MAX,
+    ATTRS_MAX,
+    LARGE_PAGE_CHUNKS,
+    LOOSE_CHUNKS_MAX,
+    PAGE_CHUNKS,
+    TEXT_BYTES_MAX,
+    Chunk,
+    Drop,
+    Header,
+    Page,
+)
+from rollingfs.format.placement import Spill
+from rollingfs.format.transitions import STAMP_BYTES_MAX
+from rollingfs.policy import RollingPolicy
+from tests.support.strategies import full_commits
+
+AT_MS = 1_795_168_800_000
+CHUNK_BYTES = 64 * 1024 * 1024
+
+
+def chunk(start, length, file="f"):
+    return Chunk(start, length, file, 1, AT_MS)
+
+
+# -- arrange -------------------------------------------------------------------------------------------------
+
+POLICIES = st.builds(RollingPolicy, st.integers(1, 120), st.none(), st.integers(0, 150))
+ITEMS = st.lists(st.binary(max_size=250) | st.integers(1, 250).map(lambda length: chunk(0, length)), max_size=8)
+
+
+def as_text(items):
+    """Items as one sequence of bytes and whole entries."""
+    found = []
+    for item in items:
+        found += list(item) if isinstance(item, bytes) else [item]
+    return found
+
+
+@given(st.data(), POLICIES, ITEMS, st.booleans())
+def test_arrange_keeps_every_byte_and_entry_in_order_within_the_limits(data, policy, items, spill_all):
+    tail = data.draw(st.binary(max_size=policy.tail_bytes_max))
+    placed, new_tail = placement.arrange(tail, items, policy, spill_all=spill_all)
+    after = [item.data if isinstance(item, Spill) else item for item in placed]
+    assert as_text([*after, new_tail]) == as_text([tail, *items])
+    assert all(0 < len(item.data) <= policy.max_bytes for item in placed if isinstance(item, Spill))
+    assert len(new_tail) <= policy.tail_bytes_max
+    assert not (spill_all and new_tail)
+
+
+@given(st.data(), POLICIES, ITEMS)
+def test_arrange_makes_no_chunk_that_it_need_not_make(data, policy, items):
+    tail = data.draw(st.binary(max_size=policy.tail_bytes_max))
+    placed, new_tail = placement.arrange(tail, items, policy)
+    for is_spill, run in itertools.groupby(placed, lambda item: isinstance(item, Spill)):
+        sizes = [len(item.data) for item in run] if is_spill else []
+        assert len(sizes) == math.ceil(sum(sizes) / policy.max_bytes)
+    if all(isinstance(item, bytes) for item in items) and len(tail) + sum(map(len, items)) <= policy.tail_bytes_max:
+        assert placed == []
+        assert new_tail == tail + b"".join(items)
+
+
+@pytest.mark.parametrize("inline_bytes", [0, 50, 100, 256 * 1024])
+def test_ten_sources_of_21_bytes_and_an_append_do_not_make_eleven_chunks(inline_bytes):
+    placed, tail = placement.arrange(b"", [b"s" * 21] * 11, RollingPolicy(100, None, inline_bytes))
+    assert len(placed) + bool(tail) == 3
+
+
+def test_sources_added_one_by_one_fill_their_chunks_as_well():
+    policy, tail, chunks = RollingPolicy(100), b"", 0
+    for _ in range(11):
+        placed, tail = placement.arrange(tail, [b"s" * 21], policy)
+        chunks += len(placed)
+    assert (chunks, len(tail)) == (2, 31)
+
+
+def test_fifty_and_fifty_bytes_fit_one_tail_of_a_hundred():
+    assert placement.arrange(b"a" * 50, [b"b" * 50], RollingPolicy(100)) == ([], b"a" * 50 + b"b" * 50)
+
+
+# -- overlapping, clip, place, transplant, unfold ------------------------------------------------------------
+
+
+@st.composite
+def maps(draw, start_max=20, length_max=6):
+    at = draw(st.integers(0, start_max))
+    found = []
+    for number, length in enumerate(draw(st.lists(st.integers(1, length_max), min_size=1, max_size=8))):
+        offset = draw(st.integers(0, 3))
+        found.append(Chunk(at, length, f"f{number}", 1, AT_MS, offset, offset + length + draw(st.integers(0, 3))))
+        at += length
+    return tuple(found)
+
+
+def bytes_of(entries):
+    """For every segment offset: which byte of which file."""
+    return {
+        entry.start + index: (entry.file, entry.offset + index) for entry in entries for index in range(entry.length)
+    }
+
+
+@given(maps(), st.integers(-2, 80), st.integers(-2, 80))
+def test_overlapping_finds_what_a_search_of_all_entries_finds(entries, start, end):
+    expected = [entry for entry in entries if any(start <= at < end for at in range(entry.start, entry.end))]
+    assert list(placement.overlapping(entries, start, end)) == expected
+
+
+@given(maps(), st.data())
+def test_a_clipped_entry_holds_exactly_the_bytes_of_the_range(entries, data):
+    entry = data.draw(st.sampled_from(entries))
+    start = data.draw(st.integers(0, entry.end - 1))
+    end = data.draw(st.integers(max(start, entry.start) + 1, entry.end + 5))
+    expected = {at: byte for at, byte in bytes_of([entry]).items() if start <= at < end}
+    assert bytes_of([placement.clip(entry, start, end)]) == expected
+
+
+@given(maps(), st.integers(0, 1000))
+def test_placed_entries_follow_each_other_and_keep_their_bytes(entries, start):
+    placed = placement.place(entries, start)
+    shift = start - entries[0].start
+    assert bytes_of(placed) == {at + shift: byte for at, byte in bytes_of(entries).items()}
+
+
+SEGMENTS = st.sampled_from(["/a", "/b", "/d/a", "/d/e/a", "/d/e/$x", "bucket/a", "bucket/d/a", "bucket/b", "a", "d/b"])
+
+
+def absolute_bytes(entries, segment):
+    return {at: (names.resolve(segment, file), byte) for at, (file, byte) in bytes_of(entries).items()}
+
+
+@given(maps(), st.data(), SEGMENTS, SEGMENTS)
+def test_transplanted_entries_name_the_same_bytes_from_the_target(entries, data, source, target):
+    if source.startswith("/") != target.startswith("/"):
+        return  # two stores
+    start = data.draw(st.integers(entries[0].start, entries[-1].end - 1))
+    moved = placement.transplant(entries, start, source, target)
+    expected = {at: byte for at, byte in absolute_bytes(entries, source).items() if at >= start}
+    assert absolute_bytes(moved, target) == expected
+    for entry in moved:
+        names.check_reference(entry.file)
+
+
+@given(maps(start_max=0), st.data(), SEGMENTS, SEGMENTS)
+def test_an_unfolded_page_names_the_bytes_that_its_line_stands_for(listed, data, home, segment):
+    if home.startswith("/") != segment.startswith("/"):
+        return
+    total = listed[-1].end
+    offset = data.draw(st.integers(0, total - 1))
+    length = data.draw(st.integers(1, total - offset))
+    start = data.draw(st.integers(0, 1000))
+    file = names.relate(segment, f"{names.chunks_folder(home)}/index-0123456789ab")
+    page = Page(start, length, file, len(listed), 1, 100, offset)
+    found = placement.unfold(page, listed, segment)
+    inside = absolute_bytes(listed, home)
+    assert absolute_bytes(found, segment) == {start + at: inside[offset + at] for at in range(length)}
+
+
+def test_a_read_of_a_page_of_4096_chunks_finds_the_one_it_needs():
+    entries = [chunk(index * 10, 10, f"f{index}") for index in range(LARGE_PAGE_CHUNKS)]
+    assert [found.file for found in placement.overlapping(entries, 20_005, 20_021)] == ["f2000", "f2001", "f2002"]
+
+
+# -- folding -------------------------------------------------------------------------------------------------
+
+
+class Growing:
+    """A header whose map grows; folds as `Pages.fold` does, but keeps of each page only its line."""
+
+    def __init__(self, segment="s", **fields):
+        self.header = Header(str(uuid.UUID(int=1)), 2**40, commits=full_commits(2**40), **fields)
+        self.pages_written = 0
+        self.chunks_written = 0
+        self.lines_most = 0
+
+    @property
+    def chunk_count(self):
+        return self.header.chunk_count
+
+    def add(self, *entries):
+        placed = placement.place(entries, self.header.length)
+        self.header = dataclasses.replace(self.header, entries=self.header.entries + placed)
+        self.fold()
+
+    def fold(self):
+        while plan := placement.plan_fold(self.header.entries):
+            self._fold(plan)
+        while (over := len(format_text(self.header)) - (TEXT_BYTES_MAX - STAMP_BYTES_MAX)) > 0:
+            plan = placement.plan_squeeze(self.header.entries)
+            if plan is None:
+                self.header = shed_drops(self.header, over)
+                assert len(format_text(self.header)) <= TEXT_BYTES_MAX - STAMP_BYTES_MAX
+                break
+            self._fold(plan)
+        self.lines_most = max(self.lines_most, len(self.header.entries))
+
+    def _fold(self, plan):
+        entries = self.header.entries
+        folded = entries[plan.first : plan.last]
+        count = sum(entry.count if isinstance(entry, Page) else 1 for entry in folded)
+        assert 1 <= count <= LARGE_PAGE_CHUNKS
+        length = folded[-1].end - folded[0].start
+        page = Page(folded[0].start, length, names.new_index_name(), count, 2**31, count * 120, 0, count)
+        drops = [
+            Drop(entry.file, AT_MS) if "/" not in entry.file else Drop(f"{names.parent(entry.file)}/", AT_MS, size=9)
+            for entry in folded
+            if isinstance(entry, Page)
+        ]
+        self.pages_written += 1
+        self.chunks_written += count
+        self.header = dataclasses.replace(
+            self.header,
+            entries=(*entries[: plan.first], page, *entries[plan.last :]),
+            drops=merge_drops(self.header.drops, drops),
+        )
+
+    def clear_drops(self):
+        """What every commit does with the files that the one before it dropped."""
+        self.header = dataclasses.replace(self.header, drops=tuple(drop for drop in self.header.drops if drop.is_hint))
+
+
+def own_chunk():
+    return chunk(0, CHUNK_BYTES, f"{2**62:020d}-0123456789ab")
+
+
+def test_a_header_with_at_most_128_loose_chunks_is_left_alone():
+    entries = placement.place([own_chunk()] * LOOSE_CHUNKS_MAX, 0)
+    assert placement.plan_fold(entries) is None
+
+
+def test_the_129th_loose_chunk_moves_the_oldest_128_into_a_page():
+    entries = placement.place([own_chunk()] * (LOOSE_CHUNKS_MAX + 1), 0)
+    assert placement.plan_fold(entries) == placement.Fold(0, PAGE_CHUNKS)
+
+
+def test_the_32nd_small_page_makes_them_one_of_4096():
+    growing = Growing()
+    for _ in range(33 * PAGE_CHUNKS):
+        growing.add(own_chunk())
+    assert [entry.count for entry in growing.header.entries if isinstance(entry, Page)] == [LARGE_PAGE_CHUNKS]
+    assert growing.header.loose_count == PAGE_CHUNKS
+    # each chunk is written into pages twice, whatever the length of the segment
+    assert growing.chunks_written <= 2 * growing.chunk_count
+
+
+def long_reference(length, number):
+    """Like one of another segment far away: of about `length` bytes, and all different."""
+    return f"../{'n' * (length - 60)}{number:07d}$chunks/00000000000000000000-0123456789ab"
+
+
+ATTRS = {f"{index:0{ATTRS_BYTES_MAX // ATTRS_MAX - 4}d}": "%%%%" for index in range(ATTRS_MAX)}
+
+
+@pytest.mark.slow
+def test_a_segment_grows_to_a_million_chunks_in_a_header_of_64_kib():
+    growing = Growing()
+    while growing.chunk_count < 10**6:
+        growing.add(*[own_chunk()] * PAGE_CHUNKS)
+        growing.clear_drops()
+    format_header(growing.header)
+    assert growing.lines_most <= 10**6 / LARGE_PAGE_CHUNKS + LOOSE_CHUNKS_MAX + 33
+    assert growing.chunks_written <= 2 * growing.chunk_count
+
+
+@pytest.mark.parametrize("attrs", [{}, ATTRS], ids=["bare", "with-attributes"])
+def test_a_million_chunks_fit_a_header_of_64_kib(attrs):
+    growing = Growing(attrs=attrs)
+    growing.add(*[Page(0, CHUNK_BYTES * 4096, names.new_index_name(), 4096, 1, 500_000)] * 240)
+    while growing.chunk_count < 10**6:
+        growing.add(*[own_chunk()] * PAGE_CHUNKS)
+        growing.clear_drops()
+    format_header(growing.header)
+    assert growing.lines_most <= 10**6 / LARGE_PAGE_CHUNKS + LOOSE_CHUNKS_MAX + 33
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [200, 1000, 3000])
+def test_a_million_chunks_with_long_names_fit_a_header_of_64_kib(length):
+    growing = Growing()
+    for number in range(10**6 // 4096):
+        # a concat of a segment far away: its large page and what it had loose
+        page = Page(0, CHUNK_BYTES * 4096, long_reference(length, number), 4096, 1, 500_000, 0, 4096)
+        growing.add(page, *[chunk(0, CHUNK_BYTES, long_reference(length, number)) for _ in range(5)])
+        growing.clear_drops()
+    assert growing.chunk_count > 10**6
+    format_header(growing.header)
+
+
+def test_a_million_chunks_as_large_pages_and_single_chunks_in_turn_fit_a_header_of_64_kib():
+    growing = Growing()
+    while growing.chunk_count < 10**6:
+        growing.add(Page(0, CHUNK_BYTES * 4096, names.new_index_name(), 4096, 1, 500_000), own_chunk())
+        growing.clear_drops()
+    format_header(growing.header)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["chunk", "page"]), st.integers(1, 4096), st.sampled_from([0, 100, 1500])),
+        min_size=1,
+        max_size=150,
+    ),
+    st.integers(1, 40),
+)
+def test_whatever_is_added_the_limits_hold(additions, repeat):
+    growing = Growing()
+    for _, (kind, count, length) in itertools.product(range(repeat), additions):
+        if growing.chunk_count > 10**6:
+            break
+        file = long_reference(length, count) if length else f"{count:020d}-0123456789ab"
+        if kind == "page":
+            growing.add(Page(0, count, file, count, 1, 100 * count))
+        else:
+            growing.add(*[chunk(0, 1, file)] * min(count, 300))
+        growing.clear_drops()
+        assert growing.header.loose_count <= LOOSE_CHUNKS_MAX
+    format_header(growing.header)
+
+
+@given(st.lists(st.booleans(), max_size=400), st.integers(0, 10))
+def test_folding_always_comes_to_an_end_and_keeps_the_order(kinds, loose_max):
+    entries = placement.place(
+        [
+            Page(0, 1, f"index-{index}", 128, 1, 1) if is_page else chunk(0, 1, f"f{index}")
+            for index, is_page in enumerate(kinds)
+        ],
+        0,
+    )
+    for _ in range(len(entries) + 1):
+        plan = placement.plan_fold(entries, loose_max=loose_max)
+        if plan is None:
+            break
+        folded = entries[plan.first : plan.last]
+        count = sum(entry.count if isinstance(entry, Page) else 1 for entry in folded)
+        assert count <= LARGE_PAGE_CHUNKS
+        page = Page(folded[0].start, folded[-1].end - folded[0].start, "index-new", count, 1, 1)
+        entries = (*entries[: plan.first], page, *entries[plan.last :])
+    else:
+        pytest.fail("folding does not come to an end")
+    assert sum(isinstance(entry, Chunk) for entry in entries) <= loose_max
+    assert sum(entry.length for entry in entries) == len(kinds)
+
+
+def test_a_squeeze_saves_text_or_is_not_proposed():
+    own_pages = placement.place([Page(0, 9, names.new_index_name(), 4096, 1, 500_000)] * 300, 0)
+    assert placement.plan_squeeze(own_pages) is None
+    assert placement.plan_squeeze(()) is None
+    far = dataclasses.replace(own_pages[7], file=long_reference(900, 1))
+    assert placement.plan_squeeze((*own_pages[:7], far, *own_pages[8:])) == placement.Fold(7, 8)

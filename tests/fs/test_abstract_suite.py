@@ -1,0 +1,120 @@
+"""fsspec's own conformance suite, over memory, the local disk and S3."""
+
+import posixpath
+import uuid
+
+import pytest
+from fsspec.tests import abstract
+
+from rollingfs import RollingFileSystem
+from tests.support.servers import new_bucket
+
+
+@pytest.fixture(scope="module")
+def moto_bucket(moto):
+    return new_bucket(moto)
+
+
+class _Fixtures(abstract.AbstractFixtures):
+    @pytest.fixture
+    def fs_join(self):
+        return posixpath.join
+
+
+class MemoryFixtures(_Fixtures):
+    @pytest.fixture
+    def fs(self):
+        return RollingFileSystem("memory")
+
+    @pytest.fixture
+    def fs_path(self):
+        return f"/{uuid.uuid4().hex}"
+
+
+class LocalFixtures(_Fixtures):
+    @pytest.fixture
+    def fs(self):
+        return RollingFileSystem("file", sync=False)
+
+    @pytest.fixture
+    def fs_path(self, tmp_path):
+        return f"{tmp_path}/remote"
+
+
+class S3Fixtures(_Fixtures):
+    @pytest.fixture
+    def fs(self, moto):
+        return RollingFileSystem("s3", moto)
+
+    @pytest.fixture
+    def fs_path(self, moto_bucket):
+        return f"{moto_bucket}/{uuid.uuid4().hex}"
+
+    @pytest.fixture
+    def supports_empty_directories(self):
+        return False
+
+
+class TestMemoryCopy(abstract.AbstractCopyTests, MemoryFixtures):
+    pass
+
+
+class TestMemoryGet(abstract.AbstractGetTests, MemoryFixtures):
+    pass
+
+
+class TestMemoryPut(abstract.AbstractPutTests, MemoryFixtures):
+    pass
+
+
+class TestMemoryOpen(abstract.AbstractOpenTests, MemoryFixtures):
+    pass
+
+
+class TestMemoryPipe(abstract.AbstractPipeTests, MemoryFixtures):
+    pass
+
+
+class TestLocalCopy(abstract.AbstractCopyTests, LocalFixtures):
+    pass
+
+
+class TestLocalGet(abstract.AbstractGetTests, LocalFixtures):
+    pass
+
+
+class TestLocalPut(abstract.AbstractPutTests, LocalFixtures):
+    pass
+
+
+class TestLocalOpen(abstract.AbstractOpenTests, LocalFixtures):
+    pass
+
+
+class TestLocalPipe(abstract.AbstractPipeTests, LocalFixtures):
+    pass
+
+
+@pytest.mark.slow
+class TestS3Copy(abstract.AbstractCopyTests, S3Fixtures):
+    pass
+
+
+@pytest.mark.slow
+class TestS3Get(abstract.AbstractGetTests, S3Fixtures):
+    pass
+
+
+@pytest.mark.slow
+class TestS3Put(abstract.AbstractPutTests, S3Fixtures):
+    pass
+
+
+@pytest.mark.slow
+class TestS3Open(abstract.AbstractOpenTests, S3Fixtures):
+    pass
+
+
+@pytest.mark.slow
+class TestS3Pipe(abstract.AbstractPipeTests, S3Fixtures):
+    pass

@@ -1,0 +1,132 @@
+"""fsspec's caches over our files: within `open`, and chained before the filesystem."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.caching import caches
+
+from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy
+from rollingfs.format import names
+
+DATA = random.Random(3).randbytes(300_000)
+SPANS = [(0, 100), (200_000, 200_010), (299_990, 300_000), (5, 150_000), (0, 300_000)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    fs = RollingFileSystem("file")
+    fs.create(f"{tmp_path}/x", RollingPolicy(max_bytes=70_000, inline_bytes=0))
+    fs.append(f"{tmp_path}/x", b"gone!" + DATA)
+    fs.truncate(f"{tmp_path}/x", 5)
+    return f"{tmp_path}/x"
+
+
+def read(file: fsspec.core.OpenFile, start: int, end: int) -> bytes:
+    file.seek(start)
+    data: bytes = file.read(end - start)
+    return data
+
+
+@pytest.mark.parametrize("kind", sorted(filter(None, caches)))
+def test_a_file_may_be_opened_with_any_cache_that_fsspec_has(path, kind):
+    with RollingFileSystem("file").open(path, cache_type=kind) as file:
+        assert [read(file, *span) for span in SPANS] == [DATA[start:end] for start, end in SPANS]
+        file.seek(7)
+        assert b"".join(file) == DATA[7:]
+
+
+def test_a_cache_that_fsspec_does_not_have_is_refused_in_a_sentence(path):
+    with pytest.raises(ValueError, match=f"{path}: fsspec knows no cache_type 'readahed'; leave it out"):
+        RollingFileSystem("file").open(path, cache_type="readahed")
+
+
+def test_of_known_parts_no_byte_is_made_up(path):
+    fs = RollingFileSystem("file")
+    parts = {(10, 20): DATA[10:20], (50, 60): DATA[50:60]}
+    with fs.open(path, cache_type="parts", cache_options={"data": dict(parts)}) as file:
+        for start, end in [(12, 18), (10, 60), (15, 25), (30, 40), (55, 90)]:
+            assert read(file, start, end) == DATA[start:end]
+    with fs.open(path, cache_type="parts", cache_options={"data": dict(parts), "strict": True}) as file:
+        assert read(file, 12, 18) == DATA[12:18]
+        with pytest.raises(ValueError, match=f"{path}: bytes 1[58] to 25 are not among the parts that are known"):
+            read(file, 15, 25)
+
+
+# fsspec's block cache leaves the file of its map to the garbage collector
+maps_files = pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@maps_files
+@pytest.mark.parametrize("scheme", ["rolling::file", "rolling+file"])
+@pytest.mark.parametrize("cache", ["blockcache", "filecache", "simplecache"])
+def test_a_cache_may_be_chained_before(path, tmp_path, cache, scheme):
+    options = {cache: {"cache_storage": str(tmp_path / "cache")}}
+    url = f"{cache}::{scheme}://{path}"
+    for _ in range(2):  # once to fill it, once out of it
+        with fsspec.open(url, **options) as file:
+            assert [read(file, *span) for span in SPANS] == [DATA[start:end] for start, end in SPANS]
+            file.seek(7)
+            assert b"".join(file) == DATA[7:]
+        assert file.closed
+
+
+@maps_files
+def test_a_block_cache_asks_for_the_blocks_that_it_lacks(path, tmp_path, monkeypatch):
+    fs = fsspec.filesystem(
+        "blockcache", target_protocol="rolling", target_options={"target_protocol": "file"}, cache_storage=str(tmp_path)
+    )
+    with fs.open(path, block_size=1000) as file:
+        assert read(file, 5500, 5600) == DATA[5500:5600]
+        assert sorted(file.cache.blocks) == [5]
+    with fs.open(path, block_size=1000) as file:
+        monkeypatch.setattr(file, "_fetch_range", None)
+        monkeypatch.setattr(fs.fs._client, "fetcher", None)
+        assert read(file, 5300, 5900) == DATA[5300:5900]  # known from before
+
+
+@maps_files
+def test_a_block_cache_of_an_open_file_is_of_what_was_opened(tmp_path):
+    plain, fs = (
+        tmp_path / "plain",
+        fsspec.filesystem(
+            "blockcache",
+            target_protocol="rolling",
+            target_options={"target_protocol": "file"},
+            cache_storage=f"{tmp_path}/c",
+        ),
+    )
+    plain.write_bytes(DATA)
+    with fs.open(str(plain), block_size=1000) as file:
+        assert read(file, 0, 10) == DATA[:10]
+        plain.unlink()
+        plain.write_bytes(bytes(len(DATA)))
+        assert read(file, 50_000, 50_010) == DATA[50_000:50_010]
+
+
+@maps_files
+def test_a_damaged_chunk_does_not_get_into_a_block_cache(path, tmp_path):
+    fs = RollingFileSystem("file")
+    chunk = fs.segment(path)._view.header.entries[1]
+    file = Path(names.resolve(path, chunk.file))
+    data = bytearray(file.read_bytes())
+    data[100] ^= 1
+    file.write_bytes(bytes(data))
+    with fsspec.open(f"blockcache::rolling::file://{path}", blockcache={"cache_storage": f"{tmp_path}/c"}) as opened:
+        for _ in range(2):
+            with pytest.raises(CorruptChunkError):
+                read(opened, 0, len(DATA))
+        assert opened.cache.blocks == set()
+
+
+def test_saying_that_a_file_is_closed_closes_it(path):
+    file = RollingFileSystem("file").open(path)
+    with pytest.raises(ValueError, match="open it again"):
+        file.closed = False
+    file.closed = True
+    assert file.closed
+    with pytest.raises(ValueError, match="closed"):
+        file.read()

@@ -1,0 +1,887 @@
+"""The filesystem as fsspec's users see it, over memory, the local disk and S3."""
+
+import asyncio
+import errno
+import io
+import os
+import threading
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import fsspec
+import pytest
+from fsspec.callbacks import Callback
+
+from rollingfs import (
+    AttributeMismatchError,
+    BadOffsetError,
+    RollingFileSystem,
+    RollingPolicy,
+    SegmentNotSealedError,
+    SegmentSealedError,
+)
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.format import names
+from rollingfs.fs import queries
+from rollingfs.read.tuning import Tuning
+from tests.support.servers import count_requests, new_bucket
+
+
+@dataclass
+class Place:
+    """A filesystem and an empty folder of it."""
+
+    fs: RollingFileSystem
+    root: str
+
+    @property
+    def has_folders(self):
+        return self.fs._backend.has_folders
+
+    def plain(self, name, data):
+        """Write a plain file beside rollingfs."""
+        path = f"{self.root}/{name}"
+        self.fs._bridge.run(self.fs._backend.write(path, [data]))
+        return path
+
+    def backend_files(self, folder):
+        return [entry.path for entry in self.fs._bridge.run(self.fs._backend.list(folder)).entries]
+
+    def names(self, paths):
+        return [path.removeprefix(self.root) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def moto_bucket(moto):
+    return new_bucket(moto)
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def place(request, tmp_path):
+    if request.param == "memory":
+        return Place(RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}")
+    if request.param == "local":
+        return Place(RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path))
+    moto = request.getfixturevalue("moto")
+    bucket = request.getfixturevalue("moto_bucket")
+    return Place(RollingFileSystem("s3", moto, header_cache_s=0), f"{bucket}/{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def memory():
+    return Place(RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def s3(moto, moto_bucket):
+    """An instance of its own, whose caches are empty."""
+    return Place(RollingFileSystem("s3", moto, skip_instance_cache=True), f"{moto_bucket}/{uuid.uuid4().hex}")
+
+
+# -- listings ------------------------------------------------------------------------------------------------
+
+
+def test_listings_show_segments_plain_files_and_folders_and_nothing_else(place):
+    fs, root = place.fs, place.root
+    fs.create(f"{root}/b", RollingPolicy(max_bytes=2, inline_bytes=0))
+    fs.append(f"{root}/b", b"rolled into chunks")
+    place.plain("a", b"plain")
+    fs.pipe_file(f"{root}/c/inner", b"x")
+    fs.pipe_file(f"{root}/gone", b"x")
+    fs.rm(f"{root}/gone")
+    infos = fs.ls(root)
+    assert [(info["name"], info["size"], info["type"]) for info in infos] == [
+        (f"{root}/a", 5, "file"),
+        (f"{root}/b", 18, "file"),
+        (f"{root}/c", 0, "directory"),
+    ]
+    assert [fs.info(info["name"]) for info in infos] == infos
+    assert fs.ls(root, detail=False, refresh=True) == [f"{root}/{name}" for name in "abc"]
+    assert place.names(fs.find(root)) == ["/a", "/b", "/c/inner"]
+    assert place.names(fs.find(root, withdirs=True)) == ["", "/a", "/b", "/c", "/c/inner"]
+    assert place.names(fs.find(root, maxdepth=1, withdirs=True)) == ["", "/a", "/b", "/c"]
+    assert place.names(fs.glob(f"{root}/*")) == ["/a", "/b", "/c"]
+    assert place.names(fs.glob(f"{root}/**/inn*")) == ["/c/inner"]
+    assert list(fs.walk(root)) == [(root, ["c"], ["a", "b"]), (f"{root}/c", [], ["inner"])]
+    assert fs.du(root) == 24
+    assert fs.du(root, total=False) == {f"{root}/a": 5, f"{root}/b": 18, f"{root}/c/inner": 1}
+
+
+def test_info_says_what_a_segment_is(place):
+    fs, path = place.fs, f"{place.root}/x"
+    fs.create(path, RollingPolicy(max_bytes=4, inline_bytes=0))
+    fs.append(path, b"0123456789")
+    fs.truncate(path, 5)
+    fs.seal(path)
+    info = fs.info(path)
+    wanted = {"name": path, "type": "file", "size": 5, "start_offset": 5, "length": 10, "sealed": True, "chunks": 2}
+    assert wanted.items() <= info.items()
+    assert info["version"] == 4
+    assert info["created"] <= info["mtime"]
+    assert fs.size(path) == 5
+    assert abs(fs.modified(path) - datetime.now(UTC)) < timedelta(minutes=10)
+    assert fs.created(path) <= fs.modified(path)
+
+
+def test_ls_of_a_file_is_the_file_and_of_nothing_an_error(place):
+    path = place.plain("plain", b"x")
+    assert place.fs.ls(path, detail=False) == [path]
+    place.fs.pipe_file(f"{place.root}/segment", b"x")
+    assert place.fs.ls(f"{place.root}/segment", detail=False) == [f"{place.root}/segment"]
+    with pytest.raises(FileNotFoundError):
+        place.fs.ls(f"{place.root}/nothing")
+    assert place.fs.find(f"{place.root}/nothing") == []
+    assert not place.fs.exists(f"{place.root}/nothing")
+    assert not place.fs.isfile(f"{place.root}/nothing")
+    assert not place.fs.isdir(f"{place.root}/nothing")
+
+
+def test_a_segment_wins_over_a_folder_of_its_name(place):
+    fs, root = place.fs, place.root
+    fs.pipe_file(f"{root}/both", b"segment")
+    fs.pipe_file(f"{root}/both/inner", b"inner")
+    assert fs.info(f"{root}/both")["type"] == "file"
+    assert fs.isfile(f"{root}/both")
+    assert not fs.isdir(f"{root}/both")
+    assert fs.ls(f"{root}/both", detail=False) == [f"{root}/both"]
+    assert [(info["name"], info["type"]) for info in fs.ls(root)] == [(f"{root}/both", "file")]
+    assert fs.find(root) == [f"{root}/both"]
+    fs.rm(root, recursive=True)
+    assert not fs.exists(f"{root}/both/inner")
+    assert not fs.exists(root)
+
+
+def test_a_plain_file_that_was_adopted_is_shown_once(place):
+    path = place.plain("log", b"plain")
+    assert place.fs.append(path, b" and more") == 5
+    assert [(info["name"], info["size"]) for info in place.fs.ls(place.root)] == [(path, 14)]
+    place.fs.rm(path)
+    assert not place.fs.exists(path)
+    assert place.fs.find(place.root) == []
+
+
+def test_an_empty_header_file_is_no_segment(place):
+    path = place.plain("x$header", b"").removesuffix("$header")
+    place.plain("y", b"y")
+    assert place.fs.find(place.root) == [f"{place.root}/y"]
+    assert not place.fs.exists(path)
+    place.fs.create(path)
+    assert place.fs.info(path)["size"] == 0
+
+
+def test_a_name_with_dollars_does_not_make_another_exist(place):
+    place.fs.pipe_file(f"{place.root}/issue4591$x", b"x")
+    assert not place.fs.exists(f"{place.root}/issue4591")
+    assert place.fs.find(place.root) == [f"{place.root}/issue4591$x"]
+
+
+@pytest.mark.parametrize("name", ["x$header", "x$chunks", "x$chunks/y", "folder/$removed"])
+def test_reserved_names_are_refused_to_writers_and_missing_to_readers(memory, name):
+    fs, path = memory.fs, f"{memory.root}/{name}"
+    memory.plain(name, b"not a header")
+    writers = [
+        lambda: fs.create(path),
+        lambda: fs.append(path, b""),
+        lambda: fs.overwrite(path, b""),
+        lambda: fs.stage(path, b""),
+        lambda: fs.pipe_file(path, b""),
+        lambda: fs.touch(path),
+        lambda: fs.seal(path),
+        lambda: fs.truncate(path, 0),
+        lambda: fs.concat(path, []),
+        lambda: fs.collect(path),
+        lambda: fs.mkdir(path),
+        lambda: fs.open(path, "ab"),
+        lambda: fs.open(path, "wb"),
+    ]
+    for write in writers:
+        with pytest.raises(ValueError, match="is no segment name"):
+            write()
+    readers = [fs.info, fs.cat_file, fs.ls, fs.open, fs.segment, fs.rm, fs.rm_file, fs.ukey]
+    for read in readers:
+        with pytest.raises(FileNotFoundError):
+            read(path)
+    with pytest.raises(FileNotFoundError):
+        fs.mv(path, f"{memory.root}/target")
+    assert not fs.exists(path)
+    assert not fs.isdir(path)
+    assert memory.fs._bridge.run(memory.fs._backend.read(path)).data == b"not a header"
+
+
+# -- folders -------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_nothing_but_tombstones(place):
+    fs, folder = place.fs, f"{place.root}/folder"
+    fs.pipe_file(f"{place.root}/other", b"x")
+    fs.pipe_file(f"{folder}/x", b"x")
+    fs.rm(f"{folder}/x")
+    assert f"{folder}/x$header" in place.backend_files(folder)
+    if not place.has_folders:
+        assert not fs.exists(folder)
+        assert fs.ls(place.root, detail=False) == [f"{place.root}/other"]
+        with pytest.raises(FileNotFoundError):
+            fs.ls(folder)
+        return
+    assert fs.isdir(folder)
+    assert fs.ls(folder) == []
+    fs.rmdir(folder)
+    assert not fs.exists(folder)
+    assert fs.ls(place.root, detail=False) == [f"{place.root}/other"]
+    assert fs.find(place.root, withdirs=True) == [place.root, f"{place.root}/other"]
+    for call in (fs.ls, fs.rmdir, fs.rm):
+        with pytest.raises(FileNotFoundError):
+            call(folder)
+    assert f"{folder}/x$header" in place.backend_files(folder)
+    fs.mkdir(folder)
+    assert fs.ls(folder) == []
+    assert fs.ls(place.root, detail=False) == [folder, f"{place.root}/other"]
+
+
+def test_a_removed_folder_comes_back_with_what_is_written_in_it_and_stays(place):
+    fs, folder = place.fs, f"{place.root}/folder"
+    fs.pipe_file(f"{folder}/deep/x", b"x")
+    fs.rm(folder, recursive=True)
+    assert not fs.exists(folder)
+    assert not fs.exists(f"{folder}/deep")
+    fs.pipe_file(f"{folder}/deep/x", b"again")
+    assert fs.find(folder, withdirs=True) == [folder, f"{folder}/deep", f"{folder}/deep/x"]
+    assert fs.info(f"{folder}/deep/x")["version"] == 3
+    fs.rm(f"{folder}/deep/x")
+    assert fs.exists(f"{folder}/deep") is place.has_folders
+    if place.has_folders:
+        fs.rmdir(f"{folder}/deep")
+        assert fs.ls(folder) == []
+
+
+def test_mkdir_over_anything_is_an_error_and_makedirs_may_be_told_not_to_mind(place):
+    fs, root = place.fs, place.root
+    fs.pipe_file(f"{root}/folder/segment", b"x")
+    for path in (f"{root}/folder", f"{root}/folder/segment", place.plain("plain", b"x")):
+        with pytest.raises(FileExistsError):
+            fs.mkdir(path)
+        with pytest.raises(FileExistsError):
+            fs.makedirs(path)
+    fs.makedirs(f"{root}/folder", exist_ok=True)
+    fs.makedirs(f"{root}/new/deep", exist_ok=True)
+    assert fs.exists(f"{root}/new/deep") is place.has_folders
+    if place.has_folders:
+        with pytest.raises(FileNotFoundError):
+            fs.mkdir(f"{root}/missing/folder", create_parents=False)
+        assert fs.ls(f"{root}/new", detail=False) == [f"{root}/new/deep"]
+
+
+def test_mkdir_and_rmdir_make_and_remove_a_bucket(s3):
+    bucket = f"rollingfs-{uuid.uuid4().hex}"
+    s3.fs.mkdir(bucket)
+    assert s3.fs.ls(bucket) == []
+    assert bucket in s3.fs.ls("", detail=False)
+    with pytest.raises(FileExistsError):
+        s3.fs.mkdir(bucket)
+    s3.fs.rmdir(bucket)
+    assert not s3.fs.exists(bucket)
+
+
+def test_rmdir_of_a_folder_in_which_something_is(place):
+    place.fs.pipe_file(f"{place.root}/folder/x", b"x")
+    with pytest.raises(OSError, match="not empty") as caught:
+        place.fs.rmdir(f"{place.root}/folder")
+    assert caught.value.errno == errno.ENOTEMPTY
+    with pytest.raises(NotADirectoryError):
+        place.fs.rmdir(f"{place.root}/folder/x")
+
+
+def test_rm_of_one_several_patterns_and_trees(place):
+    fs, root = place.fs, place.root
+    for name in ("a1", "a2", "b", "folder/x", "folder/deep/y"):
+        fs.pipe_file(f"{root}/{name}", b"x")
+    place.plain("folder/plain", b"x")
+    with pytest.raises(IsADirectoryError):
+        fs.rm(f"{root}/folder")
+    with pytest.raises(FileNotFoundError):
+        fs.rm(f"{root}/missing")
+    with pytest.raises(FileNotFoundError):
+        fs.rm_file(f"{root}/folder")
+    fs.rm(f"{root}/a*")
+    assert place.names(fs.find(root)) == ["/b", "/folder/deep/y", "/folder/plain", "/folder/x"]
+    fs.rm(f"{root}/folder", recursive=True, maxdepth=1)
+    assert place.names(fs.find(root)) == ["/b", "/folder/deep/y"]
+    fs.rm([f"{root}/b", f"{root}/folder", f"{root}/folder/deep/y"], recursive=True)
+    assert fs.find(root) == []
+    assert not fs.exists(f"{root}/folder")
+
+
+# -- moving and copying --------------------------------------------------------------------------------------
+
+
+def test_mv_keeps_all_that_a_segment_is_and_moves_no_data(place):
+    fs, source, target = place.fs, f"{place.root}/source", f"{place.root}/folder/target"
+    fs.create(source, RollingPolicy(max_bytes=3, inline_bytes=0))
+    fs.append(source, b"0123456789", attrs={"key": "value"})
+    fs.truncate(source, 4)
+    fs.seal(source)
+    fs.pipe_file(target, b"replaced")
+    chunks = set(place.backend_files(f"{source}$chunks"))
+    fs.mv(source, target)
+    assert not fs.exists(source)
+    assert fs.cat_file(target) == b"456789"
+    segment = fs.segment(target)
+    assert (segment.start, segment.length, segment.sealed, dict(segment.attrs)) == (4, 10, True, {"key": "value"})
+    assert {path for path in chunks if names.PIN_PREFIX not in path} <= set(place.backend_files(f"{source}$chunks"))
+
+
+def test_mv_of_folders_into_folders_and_over_them(place):
+    fs, root = place.fs, place.root
+    fs.pipe_file(f"{root}/source/x", b"x")
+    fs.pipe_file(f"{root}/source/deep/y", b"y")
+    place.plain("source/plain", b"p")
+    fs.mv(f"{root}/source", f"{root}/moved", recursive=True)
+    assert place.names(fs.find(root)) == ["/moved/deep/y", "/moved/plain", "/moved/x"]
+    assert not fs.exists(f"{root}/source")
+    fs.pipe_file(f"{root}/folder/z", b"z")
+    fs.mv(f"{root}/moved", f"{root}/folder")
+    assert place.names(fs.find(root)) == [f"/folder/{name}" for name in ("moved/deep/y", "moved/plain", "moved/x", "z")]
+    fs.mv(f"{root}/folder/moved/", f"{root}/folder")
+    assert place.names(fs.find(root)) == ["/folder/deep/y", "/folder/plain", "/folder/x", "/folder/z"]
+    fs.mv([f"{root}/folder/x", f"{root}/folder/z"], f"{root}/several")
+    fs.mv(f"{root}/folder/pl*", f"{root}/several/")
+    assert place.names(fs.find(root)) == ["/folder/deep/y", "/several/plain", "/several/x", "/several/z"]
+    fs.mv([f"{root}/several/x"], [f"{root}/one"])
+    assert fs.cat_file(f"{root}/one") == b"x"
+    with pytest.raises(ValueError, match="into itself"):
+        fs.mv(f"{root}/folder", f"{root}/folder/deep/er")
+    with pytest.raises(FileNotFoundError):
+        fs.mv(f"{root}/missing", f"{root}/target")
+    fs.mv(f"{root}/one", f"{root}/one")
+    assert fs.exists(f"{root}/one")
+
+
+def test_cp_copies_what_is_retained_piece_by_piece(place, monkeypatch):
+    fs, source, target = place.fs, f"{place.root}/source", f"{place.root}/folder/target"
+    monkeypatch.setattr(queries, "PIECE_BYTES", 1000)
+    data = os.urandom(2500)
+    fs.create(source, RollingPolicy(max_bytes=700, inline_bytes=0))
+    fs.append(source, data)
+    fs.truncate(source, 300)
+    fs.copy(source, target)
+    assert fs.cat_file(target) == data[300:]
+    assert fs.info(target)["start_offset"] == 0
+    fs.cp_file(source, source)
+    assert fs.info(source)["start_offset"] == 300
+
+
+def test_put_and_get_report_progress_and_take_folders(place, tmp_path, monkeypatch):
+    fs, root = place.fs, place.root
+    monkeypatch.setattr(queries, "PIECE_BYTES", 1000)
+    local = tmp_path / "on disk"
+    (local / "deep").mkdir(parents=True)
+    (local / "deep" / "x").write_bytes(b"x" * 2500)
+    callback = Callback()
+    fs.put_file(str(local / "deep" / "x"), f"{root}/put", callback=callback)
+    assert (callback.size, callback.value) == (2500, 2500)
+    with pytest.raises(FileExistsError):
+        fs.put_file(str(local / "deep" / "x"), f"{root}/put", mode="create")
+    fs.put_file(str(local), f"{root}/folder")
+    assert fs.exists(f"{root}/folder") is place.has_folders
+    fs.truncate(f"{root}/put", 500)
+    callback = Callback()
+    fs.get_file(f"{root}/put", str(tmp_path / "new" / "got"), callback=callback)
+    assert (tmp_path / "new" / "got").read_bytes() == b"x" * 2000
+    assert (callback.size, callback.value) == (2000, 2000)
+    into = io.BytesIO()
+    fs.get_file(f"{root}/put", into)
+    assert into.getvalue() == b"x" * 2000
+    fs.put(str(local), f"{root}/tree", recursive=True)
+    fs.get(f"{root}/tree", str(tmp_path / "back"), recursive=True)
+    assert (tmp_path / "back" / "deep" / "x").read_bytes() == b"x" * 2500
+    with pytest.raises(FileNotFoundError):
+        fs.get_file(f"{root}/missing", str(tmp_path / "missing"))
+    assert not (tmp_path / "missing").exists()
+
+
+# -- content -------------------------------------------------------------------------------------------------
+
+
+def test_cat_file_slices_like_python(place):
+    fs = place.fs
+    path = f"{place.root}/x"
+    fs.create(path, RollingPolicy(max_bytes=3, inline_bytes=2))
+    fs.append(path, b"##0123456789")
+    fs.truncate(path, 2)
+    data = b"0123456789"
+    plain = place.plain("plain", data)
+    bounds = [None, 0, 1, 5, 10, 11, 99, -1, -4, -10, -11]
+    ranges = [(start, end) for start in bounds for end in bounds]
+    for one in (path, plain):
+        got = fs.cat_ranges([one] * len(ranges), [start for start, _ in ranges], [end for _, end in ranges])
+        assert got == [data[start:end] for start, end in ranges]
+    assert fs.cat_file(path, -4, -1) == b"678"
+    assert fs.cat_file(path, 5, 5) == b""
+    assert fs.head(path, 3) == b"012"
+    assert fs.tail(path, 3) == b"789"
+    assert fs.read_block(path, 2, 3) == b"234"
+    assert fs.cat([path, plain]) == {path: data, plain: data}
+
+
+def test_cat_ranges_returns_errors_in_their_places_or_raises_the_first(memory):
+    fs, there, missing = memory.fs, f"{memory.root}/x", f"{memory.root}/missing"
+    fs.pipe_file(there, b"data")
+    first, second, third = fs.cat_ranges([there, missing, there], 1, 3)
+    assert (first, third) == (b"at", b"at")
+    assert isinstance(second, FileNotFoundError)
+    with pytest.raises(FileNotFoundError):
+        fs.cat_ranges([there, missing], 0, 1, on_error="raise")
+    with pytest.raises(ValueError, match="2 paths, 1 starts"):
+        fs.cat_ranges([there, there], [0], [1, 1])
+    with pytest.raises(TypeError):
+        fs.cat_ranges(there, 0, 1)
+    assert fs.cat_ranges([], [], []) == []
+
+
+def test_the_life_of_a_segment_by_verbs(place):
+    fs, path = place.fs, f"{place.root}/x"
+    with pytest.raises(FileNotFoundError):
+        fs.append(path, b"nothing is there")
+    fs.create(path)
+    with pytest.raises(FileExistsError):
+        fs.create(path)
+    assert fs.append(path, b"0123") == 0
+    assert fs.append(path, [b"45", bytearray(b"67")], expected_offset=4, attrs={"done": "1"}) == 4
+    assert fs.append(path, io.BytesIO(b"89"), expected_attrs={"done": "1", "other": None}) == 8
+    for wrong in (-1, 0, 9, 11):
+        with pytest.raises(BadOffsetError):
+            fs.append(path, b"x", expected_offset=wrong)
+    with pytest.raises(AttributeMismatchError):
+        fs.append(path, b"x", expected_attrs={"done": None})
+    with pytest.raises(TypeError, match="encode"):
+        fs.append(path, "text")
+    staged = [fs.stage(path, b"ab"), fs.stage(path, b"cd")]
+    assert fs.append(path, staged) == 10
+    assert fs.truncate(path, 3) == 0
+    assert fs.cat_file(path) == b"3456789abcd"
+    other = f"{place.root}/other"
+    fs.pipe_file(other, b"efg")
+    with pytest.raises(SegmentNotSealedError):
+        fs.concat(path, [other])
+    assert fs.seal(other) == 3
+    assert fs.concat(path, [other], attrs={"done": "2"}) == 14
+    assert not fs.exists(other)
+    assert fs.seal(path) == 17
+    for data in (b"x", b""):
+        with pytest.raises(SegmentSealedError):
+            fs.append(path, data)
+    segment = fs.segment(path)
+    assert segment.read(3, 17) == fs.cat_file(path) == b"3456789abcdefg"
+    assert dict(segment.attrs) == {"done": "2"}
+    fs.overwrite(path, b"anew", attrs={"fresh": "yes"}, expected_attrs={"done": "2"})
+    assert fs.info(path)["start_offset"] == 0
+    assert not fs.info(path)["sealed"]
+    assert dict(fs.segment(path).attrs) == {"fresh": "yes"}
+    assert fs.collect(path, grace="0s", dry_run=True).files
+    assert fs.collect(path, grace=0).files
+    assert fs.cat_file(path) == b"anew"
+
+
+def test_concat_takes_a_list(memory):
+    memory.fs.create(f"{memory.root}/x")
+    with pytest.raises(TypeError, match="list of sources"):
+        memory.fs.concat(f"{memory.root}/x", f"{memory.root}/y")
+
+
+def test_touch_makes_an_empty_file_and_empties_one_only_if_told_to(place):
+    fs, path = place.fs, f"{place.root}/x"
+    fs.touch(path)
+    assert fs.info(path)["size"] == 0
+    fs.append(path, b"data")
+    fs.touch(path, truncate=False)
+    assert fs.cat_file(path) == b"data"
+    fs.touch(path)
+    assert fs.cat_file(path) == b""
+
+
+def test_ukey_and_checksum_change_with_every_content(place):
+    fs = place.fs
+    plain = place.plain("plain", b"plain")
+    path = f"{place.root}/x"
+    fs.pipe_file(path, b"one")
+    for one in (path, plain):
+        ukey, checksum = fs.ukey(one), fs.checksum(one)
+        assert (fs.ukey(one), fs.checksum(one)) == (ukey, checksum)
+        fs.append(one, b"more")
+        assert fs.ukey(one) != ukey
+        assert fs.checksum(one) != checksum
+
+
+# -- open ----------------------------------------------------------------------------------------------------
+
+
+def test_files_are_opened_for_reading_writing_and_appending(place):
+    fs, path = place.fs, f"{place.root}/x"
+    with fs.open(path, "wb") as file:
+        file.write(b"0123")
+    with fs.open(path, "ab") as file:
+        assert file.tell() == 4
+        file.write(b"4567")
+    with fs.open(path, "a", encoding="utf-8", newline="") as file:
+        file.write("89\u00e4\n")
+    with fs.open(path, "r", encoding="utf-8") as file:
+        assert file.read() == "0123456789\u00e4\n"
+    with pytest.raises(FileExistsError):
+        fs.open(path, "xb")
+    fs.truncate(path, 2)
+    with fs.open(path) as file:
+        assert (file.tell(), file.read(2)) == (0, b"23")
+    with fs.open(path, absolute=True) as file:
+        assert (file.tell(), file.read(2)) == (2, b"23")
+    with fs.open(path, "rb", compression=None, block_size=5, cache_type="readahead") as file:
+        assert file.read(1) == b"2"
+    with pytest.raises(FileNotFoundError):
+        fs.open(f"{place.root}/missing")
+    for mode in ("rb+", "r+b", "w+b", "zb"):
+        with pytest.raises(ValueError, match="'rb', 'wb', 'xb' or 'ab'"):
+            fs.open(path, mode)
+
+
+def test_an_owner_and_attributes_go_with_open(memory):
+    fs, path = memory.fs, f"{memory.root}/x"
+    with fs.open(path, "ab", owner="job 7", attrs={"by": "job 7"}) as file:
+        file.write(b"x")
+        assert file.epoch == 1
+        assert fs.segment(path).epoch == 1
+    assert dict(fs.segment(path).attrs) == {"by": "job 7"}
+
+
+def test_a_transaction_commits_all_or_nothing(place, tmp_path):
+    fs, root = place.fs, place.root
+    (tmp_path / "local").write_bytes(b"put")
+    with fs.transaction:
+        fs.pipe_file(f"{root}/piped", b"piped")
+        fs.put_file(str(tmp_path / "local"), f"{root}/put")
+        with fs.open(f"{root}/opened", "wb") as file:
+            file.write(b"opened")
+        assert place.names(path for path in fs.find(root) if path != str(tmp_path / "local")) == []
+    assert fs.cat_file(f"{root}/piped") == b"piped"
+    assert fs.cat_file(f"{root}/put") == b"put"
+    assert fs.cat_file(f"{root}/opened") == b"opened"
+
+    def break_off():
+        with fs.transaction:
+            fs.pipe_file(f"{root}/piped", b"other")
+            raise RuntimeError("break off")
+
+    with pytest.raises(RuntimeError, match="break off"):
+        break_off()
+    assert fs.cat_file(f"{root}/piped") == b"piped"
+
+
+def test_what_cannot_be_is_not_implemented(memory):
+    memory.fs.pipe_file(f"{memory.root}/x", b"")
+    with pytest.raises(NotImplementedError):
+        memory.fs.sign(f"{memory.root}/x")
+    with pytest.raises(NotImplementedError, match="maxdepth"):
+        memory.fs.mv(f"{memory.root}/x", f"{memory.root}/y", maxdepth=1)
+
+
+# -- requests ------------------------------------------------------------------------------------------------
+
+
+def test_ls_of_unchanged_segments_is_one_request(s3):
+    fs, root = s3.fs, s3.root
+    for index in range(20):
+        fs.pipe_file(f"{root}/{index:02}", b"x")
+    with count_requests(fs._backend) as requests:
+        assert len(fs.ls(root)) == 20
+    assert requests == {"ListObjectsV2": 1}
+    with count_requests(fs._backend) as requests:
+        assert len(fs.find(root)) == 20
+    assert requests == {"ListObjectsV2": 1}
+    other = RollingFileSystem("s3", fs.storage_args[1], skip_instance_cache=True)
+    other.append(f"{root}/07", b"y")
+    with count_requests(fs._backend) as requests:
+        assert fs.du(root) == 21
+    assert requests == {"ListObjectsV2": 1, "GetObject": 1}
+
+
+def test_requests_of_small_verbs(s3):
+    fs, path = s3.fs, f"{s3.root}/x"
+    fs.create(path)
+    fs.append(path, b"0123456789")
+    for call, wanted in [
+        (lambda: fs.append(path, b"more"), {"PutObject": 1}),
+        (lambda: fs.truncate(path, 2), {"PutObject": 1}),
+        (lambda: fs.seal(path), {"PutObject": 1}),
+        (lambda: fs.cat_file(path), {}),
+        (lambda: fs.exists(path), {"GetObject": 1}),
+        (lambda: fs.rm(path), {"PutObject": 1, "GetObject": 1}),
+    ]:
+        with count_requests(fs._backend) as requests:
+            call()
+        assert requests == wanted
+
+
+def test_a_first_read_is_one_request_before_the_data_and_ranges_are_one_each(s3):
+    path = f"{s3.root}/x"
+    s3.fs.create(path, RollingPolicy(max_bytes=10, inline_bytes=0))
+    s3.fs.append(path, bytes(100))
+    options = s3.fs.storage_args[1]
+    fresh = RollingFileSystem("s3", options, skip_instance_cache=True)
+    with count_requests(fresh._backend) as requests:
+        assert fresh.cat_file(path, 20, 25) == bytes(5)
+    assert requests == {"GetObject": 2}
+    with count_requests(fresh._backend) as requests:
+        fresh.cat_ranges([path] * 3, [0, 20, 95], [5, 25, None])
+    assert requests == {"GetObject": 3}
+
+
+def test_invalidate_cache_forgets_headers(s3):
+    fs, path = s3.fs, f"{s3.root}/x"
+    fs.pipe_file(path, b"old")
+    RollingFileSystem("s3", fs.storage_args[1], skip_instance_cache=True).pipe_file(path, b"new")
+    for forget in (path, f"s3://{path}", s3.root, None):
+        fs.invalidate_cache(forget)
+        with count_requests(fs._backend) as requests:
+            assert fs.cat_file(path) == b"new"
+        assert requests == {"GetObject": 1}
+
+
+def test_a_stale_header_is_looked_at_beside_the_data(moto, moto_bucket):
+    fs = RollingFileSystem("s3", moto, header_cache_s=0, skip_instance_cache=True)
+    path = f"{moto_bucket}/{uuid.uuid4().hex}"
+    fs.create(path, RollingPolicy(max_bytes=4, inline_bytes=0))
+    fs.append(path, b"0123")
+    with count_requests(fs._backend) as requests:
+        assert fs.cat_file(path) == b"0123"
+    assert requests == {"GetObject": 2}
+    RollingFileSystem("s3", moto, skip_instance_cache=True).append(path, b"4567")
+    assert fs.cat_file(path, -2) == b"67"
+    assert fs.cat_ranges([path], [-3], [None]) == [b"567"]
+
+
+# -- async and threads ---------------------------------------------------------------------------------------
+
+
+def test_async_methods_over_a_sync_backend_do_not_block_the_loop():
+    loop_went_on = threading.Event()
+
+    class Slow(BackendWrapper):
+        async def call(self, verb, *args):
+            if verb == "read" and names.CHUNKS_SUFFIX not in args[0]:
+                assert loop_went_on.wait(30), "the loop is blocked"
+            return await super().call(verb, *args)
+
+    fs = RollingFileSystem(backend=Slow(MemoryBackend()), asynchronous=True, skip_instance_cache=True)
+    path = f"/{uuid.uuid4().hex}"
+
+    async def main():
+        async def tick():
+            loop_went_on.set()
+
+        await asyncio.gather(fs._pipe_file(path, b"data"), tick())
+        assert await fs._cat_file(path, start=-2) == b"ta"
+        assert await fs._append(path, b"!") == 4
+        assert (await fs._info(path))["size"] == 5
+        assert await (await fs._segment(path))._read(0, 5) == b"data!"
+        assert await fs._find(path) == [path]
+        await fs._mv(path, path + "2")
+        await fs._rm(path + "2")
+        assert not await fs._exists(path + "2")
+
+    asyncio.run(main())
+
+
+def test_asynchronous_reaches_s3_and_works_on_the_callers_loop(moto, moto_bucket):
+    path = f"{moto_bucket}/{uuid.uuid4().hex}"
+
+    async def main():
+        fs = RollingFileSystem("s3", moto, asynchronous=True, skip_instance_cache=True)
+        assert fs._backend.fs.asynchronous
+        assert fs._backend.loop is None
+        try:
+            await fs._pipe_file(path, b"data")
+            offsets = await asyncio.gather(*[fs._append(path, b"x") for _ in range(5)])
+            assert sorted(offsets) == [4, 5, 6, 7, 8]
+            assert await fs._cat_file(path) == b"dataxxxxx"
+            assert await fs._glob(path + "*") == [path]
+            with pytest.raises(RuntimeError, match="await its methods"):
+                fs.cat_file(path)
+        finally:
+            await fs._backend.close()
+
+    asyncio.run(main())
+
+
+def test_async_methods_of_a_blocking_instance_work_on_any_loop(place):
+    path = f"{place.root}/x"
+
+    async def main():
+        await place.fs._pipe_file(path, b"data")
+        assert await place.fs._cat_ranges([path], [1], [3]) == [b"at"]
+        assert [info["name"] for info in await place.fs._ls(place.root)] == [path]
+        await place.fs._cp_file(path, path + "2")
+        await place.fs._rm(place.root, recursive=True)
+
+    asyncio.run(main())
+    assert not place.fs.exists(path)
+
+
+def test_blocking_methods_work_within_a_running_loop(memory):
+    async def main():
+        memory.fs.pipe_file(f"{memory.root}/x", b"data")
+        return memory.fs.cat_file(f"{memory.root}/x")
+
+    assert asyncio.run(main()) == b"data"
+
+
+def test_threads_share_an_instance(place):
+    fs, path = place.fs, f"{place.root}/x"
+    fs.create(path)
+
+    def work():
+        for _ in range(5):
+            assert RollingFileSystem(*fs.storage_args, **fs.storage_options) is fs
+            fs.append(path, b"0123456789")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert fs.cat_file(path) == b"0123456789" * 20
+
+
+# -- processes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
+def test_a_forked_child_is_another_writer_on_the_same_segment(place):
+    fs, path = place.fs, f"{place.root}/x"
+    fs.create(path)
+    fs.append(path, b"parent")
+    file = fs.open(path)
+    child = os.fork()
+    if not child:
+        try:
+            fs.append(path, b" child")
+            assert file.read() == b"parent"
+            assert fs.glob(f"{place.root}/*") == [path]
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert fs.append(path, b" parent") == 12
+    assert fs.cat_file(path) == b"parent child parent"
+    header = fs._bridge.run(fs._client.headers.load(path)).header
+    assert len({line.writer for line in header.commits}) == 2
+
+
+@pytest.mark.parametrize("read", [lambda file: file.read(), lambda file: b"".join(file.readlines())])
+def test_a_file_opened_from_a_cached_header_begins_where_another_client_truncated_to(tmp_path, read):
+    options = {"target_protocol": "file", "sync": False, "max_bytes": 10, "inline_bytes": 0}
+    mine, other = (fsspec.filesystem("rolling", **options, header_cache_s=seconds) for seconds in (100, 0))
+    path = f"{tmp_path}/x"
+    other.pipe_file(path, b"0123456789" * 5)
+    assert mine.cat_file(path) == b"0123456789" * 5
+    other.truncate(path, 25)
+    with mine.open(path) as file:
+        assert read(file) == b"56789" + b"0123456789" * 2
+
+
+# -- tuning --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(moto, moto_bucket):
+    fs = RollingFileSystem("s3", moto, max_concurrency=40, max_memory="16MiB", prefetch=False, skip_instance_cache=True)
+    assert fs._backend.requests_max == 40
+    path = f"{moto_bucket}/{uuid.uuid4().hex}"
+    fs.pipe_file(path, b"0123456789")
+    with fs.open(path, "rb") as file:
+        assert file._tuning == Tuning(40, False, 16 * 2**20)
+    with fs.open(path, "rb", max_concurrency=4, prefetch=True) as file:
+        assert file._tuning == Tuning(4, True, 16 * 2**20)
+        assert file.read() == b"0123456789"
+    with pytest.raises(ValueError, match="max_concurrency is 41, but the filesystem's is 40"):
+        fs.open(path, "rb", max_concurrency=41)
+    with pytest.raises(ValueError, match="are for reading, not for mode 'ab'"):
+        fs.open(path, "ab", max_memory="1MiB")
+
+
+def test_a_backend_that_is_given_has_its_own_concurrency():
+    with pytest.raises(ValueError, match="set its own requests_max"):
+        RollingFileSystem(backend=MemoryBackend(), max_concurrency=8, skip_instance_cache=True)
+
+
+# -- what only makes -------------------------------------------------------------------------------------------
+
+STATES = {
+    "open": lambda place, path: place.fs.pipe_file(path, b"there"),
+    "sealed": lambda place, path: (place.fs.pipe_file(path, b"there"), place.fs.seal(path)),
+    "plain": lambda place, path: place.plain(path.rpartition("/")[2], b"there"),
+    "empty": lambda place, path: place.fs.touch(path),
+    "large": lambda place, path: (place.fs.pipe_file(path, b"there" * 500_000), place.fs.seal(path)),
+}
+BIG = bytes(3 << 20)
+
+
+def _through_open(place, path, data):
+    with place.fs.open(path, "xb") as file:
+        file.write(data)
+
+
+def _in_transaction(place, path, data):
+    with place.fs.transaction:
+        place.fs.pipe_file(path, data, mode="create")
+
+
+def _from_disk(place, path, data, folder):
+    (folder / "source").write_bytes(data)
+    place.fs.put_file(folder / "source", path, mode="create")
+
+
+MAKERS = {
+    "pipe_file": lambda place, path, data, _: place.fs.pipe_file(path, data, mode="create"),
+    "pipe": lambda place, path, data, _: place.fs.pipe({path: data}, mode="create"),
+    "put_file": _from_disk,
+    "open": lambda place, path, data, _: _through_open(place, path, data),
+    "transaction": lambda place, path, data, _: _in_transaction(place, path, data),
+    "create": lambda place, path, data, _: place.fs.create(path),
+}
+
+
+@pytest.mark.parametrize("size", ["small", "big"])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_what_only_makes_refuses_over_whatever_is_there_and_leaves_it(place, maker, state, size, tmp_path_factory):
+    path = f"{place.root}/x"
+    STATES[state](place, path)
+    before = place.fs.cat_file(path), place.fs.info(path)
+    with pytest.raises(FileExistsError, match="nothing was written") as caught:
+        MAKERS[maker](place, path, BIG if size == "big" else b"new", tmp_path_factory.mktemp("disk"))
+    assert caught.value.filename == path
+    assert (place.fs.cat_file(path), place.fs.info(path)) == before
+
+
+def test_what_only_makes_makes_where_nothing_is(place):
+    for number, write in enumerate((b"new", BIG)):
+        path = f"{place.root}/{number}"
+        place.fs.pipe_file(path, write, mode="create")
+        assert place.fs.cat_file(path) == write
+
+
+@pytest.mark.parametrize("mode", ["creat", "append", "", None])
+def test_a_mode_that_is_none_is_refused_and_replaces_nothing(place, mode, tmp_path_factory):
+    path = f"{place.root}/x"
+    place.fs.pipe_file(path, b"there")
+    source = tmp_path_factory.mktemp("disk") / "source"
+    source.write_bytes(b"new")
+    for write in (
+        lambda: place.fs.pipe_file(path, b"new", mode=mode),
+        lambda: place.fs.put_file(source, path, mode=mode),
+    ):
+        with pytest.raises(ValueError, match=r"must be 'overwrite' or 'create'; nothing was written"):
+            write()
+    assert place.fs.cat_file(path) == b"there"

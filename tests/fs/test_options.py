@@ -1,0 +1,347 @@
+"""From URLs and options to a filesystem, and the errors of those that are wrong."""
+
+import importlib.util
+import multiprocessing
+import pickle
+import re
+import subprocess
+import sys
+import tomllib
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+import rollingfs
+from rollingfs import RollingFileSystem, RollingPolicy, UnsafeBackendError
+from rollingfs.backend.generic import GenericBackend
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.memory import MemoryBackend
+from tests.support.servers import new_bucket, require
+
+
+def _needs_s3fs():
+    if importlib.util.find_spec("s3fs") is None:
+        require("s3fs is not installed")
+
+
+S3_URLS = ["rolling::s3://b/x/y", "rolling::s3a://b/x/y", "rolling+s3://b/x/y", "rolling+s3a://b/x/y"]
+
+
+@pytest.mark.parametrize("url", S3_URLS)
+def test_every_form_of_an_s3_url_names_bucket_and_key(url):
+    _needs_s3fs()
+    fs, path = fsspec.url_to_fs(url)
+    assert fs._strip_protocol(path) == "b/x/y"
+    assert fs._strip_protocol(url) == "b/x/y"
+    assert fs._parent(url) == "b/x"
+
+
+@pytest.mark.parametrize("form", ["rolling::file://{}", "rolling::{}", "rolling+file://{}", "rolling+local://{}"])
+def test_every_form_of_a_local_url_opens_the_same_segment(form, tmp_path):
+    url = form.format(f"{tmp_path}/deep/x")
+    with fsspec.open(url, "wb") as file:
+        file.write(b"written by URL")
+    with fsspec.open(f"rolling::file://{tmp_path}/deep/x") as file:
+        assert file.read() == b"written by URL"
+    assert (tmp_path / "deep" / "x$header").exists()
+
+
+@pytest.mark.parametrize("url", ["rolling::memory://forms/x", "rolling+memory://forms/x", "rolling+memory:///forms/x"])
+def test_every_form_of_a_memory_url_opens_the_same_segment(url):
+    fs, path = fsspec.url_to_fs(url)
+    fs.pipe_file(path, url.encode())
+    assert RollingFileSystem("memory", header_cache_s=0).cat_file("/forms/x") == url.encode()
+
+
+@pytest.mark.parametrize(
+    "name", ["/q/x", "q/x", "rolling://q/x", "rolling:///q/x", "rolling::memory://q/x", "memory://q/x"]
+)
+def test_methods_take_paths_and_full_urls(name):
+    fs = RollingFileSystem("memory")
+    fs.pipe_file("/q/x", b"data")
+    assert fs.info(name)["name"] == "/q/x"
+    assert fs.cat_file(name) == b"data"
+    assert fs.cat_ranges([name], [1], [3]) == [b"at"]
+    assert fs.open(name).read() == b"data"
+    assert fs.segment(name).length == 4
+    assert fs.find(name) == ["/q/x"]
+    assert fs.unstrip_protocol(name) == "rolling:///q/x"
+    assert name == "q/x" or fs.glob(name[:-1] + "*") == ["/q/x"]
+    fs.rm(name)
+    assert not fs.exists(name)
+
+
+def test_pandas_like_storage_options_reach_both_links_of_a_chain(moto):
+    bucket = new_bucket(moto)
+    options = {"rolling": {"max_bytes": 100}, "s3": moto}
+    with fsspec.open(f"rolling::s3://{bucket}/x", "wb", **options) as file:
+        file.write(b"data")
+    fs, path = fsspec.url_to_fs(f"rolling::s3://{bucket}/x", **options)
+    assert fs.cat_file(path) == b"data"
+    assert fs._client.segments.policy.max_bytes == 100
+    alias, path = fsspec.url_to_fs(f"rolling+s3://{bucket}/x", s3=moto)
+    assert alias.cat_file(path) == b"data"
+
+
+def test_all_urls_of_one_target_share_an_instance():
+    first, _ = fsspec.url_to_fs("rolling::memory://one")
+    other, _ = fsspec.url_to_fs("rolling::memory://two/three")
+    assert first is other
+
+
+def test_a_cache_may_be_chained_before(tmp_path):
+    RollingFileSystem("file").pipe_file(f"{tmp_path}/x", b"cached")
+    with fsspec.open(f"simplecache::rolling::file://{tmp_path}/x") as file:
+        assert file.read() == b"cached"
+
+
+def test_root_of_the_local_disk_is_never_the_current_folder():
+    fs = RollingFileSystem("file")
+    assert fs._strip_protocol("") == "/"
+    assert fs._strip_protocol("rolling://") == "/"
+    assert fs._strip_protocol("/") == "/"
+    assert fs._parent("/x") == "/"
+
+
+def test_strip_protocol_takes_lists():
+    fs = RollingFileSystem("memory")
+    assert fs._strip_protocol(["rolling://a", "/b/"]) == ["/a", "/b"]
+    assert RollingFileSystem._strip_protocol(["rolling://a/", "rolling://"]) == ["a", ""]
+
+
+# -- options -------------------------------------------------------------------------------------------------
+
+
+def test_no_target_is_an_error_that_says_what_to_do_and_never_the_local_disk():
+    with pytest.raises(ValueError, match="rolling::s3://bucket"):
+        fsspec.filesystem("rolling")
+    with pytest.raises(ValueError, match="needs a target"):
+        fsspec.url_to_fs("rolling://some/path")
+
+
+def test_two_targets_are_an_error():
+    with pytest.raises(ValueError, match="target_protocol and fs"):
+        RollingFileSystem("memory", fs=MemoryFileSystem())
+
+
+def test_rolling_over_rolling_is_an_error():
+    with pytest.raises(ValueError, match="itself a rolling filesystem"):
+        RollingFileSystem(fs=RollingFileSystem("memory"))
+
+
+def test_an_unknown_option_says_which_and_what_there_is_and_keeps_its_value_secret():
+    with pytest.raises(TypeError, match=r"'kee'.*max_bytes.*s3=\{") as caught:
+        RollingFileSystem("s3", kee="hush-hush")
+    assert "hush-hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_options": {"anom": True}},
+        {"s3": {"anom": True}},
+        {"anom": True},
+        {"s3": {"client_kwargs": {"verfy": 1}}},
+    ],
+    ids=["as target_options", "under its name", "by itself", "deeper"],
+)
+def test_an_option_that_the_store_does_not_have_is_an_error_before_anything_is_asked(options):
+    _needs_s3fs()
+    with pytest.raises(TypeError, match=r"s3 has no option|has an option 'anom'") as caught:
+        RollingFileSystem("s3", skip_instance_cache=True, **options)
+    assert re.search(r"did you mean '(anon|verify)'", str(caught.value))
+
+
+@pytest.mark.parametrize("protocol", ["file", "memory"])
+def test_a_disk_swallows_no_option(protocol):
+    with pytest.raises(TypeError, match=f"{protocol} has no option 'max_byte'.*it takes asynchronous, "):
+        RollingFileSystem(protocol, {"max_byte": 1}, skip_instance_cache=True)
+    with pytest.raises(TypeError, match=r"neither rolling nor .* \(did you mean 'max_bytes'"):
+        RollingFileSystem(protocol, max_byte=1, skip_instance_cache=True)
+
+
+@pytest.mark.parametrize("url", ["rolling::s3://{}/x", "rolling+s3://{}/x"])
+def test_options_of_the_one_store_that_can_be_meant_may_stand_by_themselves(url, moto):
+    url = url.format(new_bucket(moto))
+    with fsspec.open(url, "wb", **moto, max_bytes=100) as file:
+        file.write(b"data")
+    fs, path = fsspec.url_to_fs(url, **moto, max_bytes=100)
+    assert fs.cat_file(path) == b"data"
+    assert fs._client.segments.policy.max_bytes == 100
+    assert pickle.loads(pickle.dumps(fs)).cat_file(path) == b"data"
+    assert fsspec.url_to_fs(url, anon=True)[0]._backend.fs.anon
+
+
+def test_what_stands_under_the_stores_name_counts_before_what_stands_by_itself():
+    _needs_s3fs()
+    fs = RollingFileSystem("s3", key="flat", secret="flat", s3={"key": "nested"}, skip_instance_cache=True)
+    assert (fs._backend.fs.key, fs._backend.fs.secret) == ("nested", "flat")
+
+
+def test_an_option_of_rolling_and_of_the_store_says_how_to_nest_it():
+    _needs_s3fs()
+    with pytest.raises(TypeError, match=r"'max_concurrency' is an option of rolling and of s3: .*s3=\{'key': ...\}"):
+        RollingFileSystem("s3", key="k", max_concurrency=4, skip_instance_cache=True)
+    fs = RollingFileSystem("s3", s3={"key": "k", "max_concurrency": 5}, max_concurrency=4, skip_instance_cache=True)
+    assert (fs._backend.requests_max, fs._backend.fs.max_concurrency) == (4, 5)
+
+
+def test_in_a_longer_chain_an_option_must_name_its_store(tmp_path):
+    with pytest.raises(TypeError, match=r"'cache_storage' may be meant for several .*simplecache=\{'cache_storage'"):
+        fsspec.url_to_fs("rolling::simplecache::memory://x", cache_storage=str(tmp_path))
+    nested = {"simplecache": {"cache_storage": str(tmp_path)}}
+    assert type(fsspec.url_to_fs("rolling::simplecache::memory://x", **nested)[0]._backend) is GenericBackend
+
+
+def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(moto, tmp_path, monkeypatch):
+    """It asks again with ``anon=True``, whatever the store: the second error is the one that people see."""
+    pd = pytest.importorskip("pandas")
+    bucket = new_bucket(moto)
+    where = {"endpoint_url": moto["endpoint_url"]}
+    public = {**moto, "s3_additional_kwargs": {"ACL": "public-read"}}
+    RollingFileSystem("s3", public).pipe_file(f"{bucket}/public.csv", b"a\n1\n")
+    RollingFileSystem("s3", moto).pipe_file(f"{bucket}/private.csv", b"a\n1\n")
+    assert pd.read_csv(f"rolling::s3://{bucket}/public.csv", storage_options=where)["a"].tolist() == [1]
+    for options in (where, {"s3": where}, {"s3": where | {"anon": False}}):
+        with pytest.raises(PermissionError, match=r"private\.csv"):
+            pd.read_csv(f"rolling::s3://{bucket}/private.csv", storage_options=options)
+
+    async def refuse(self, path):
+        raise PermissionError(13, "this is refused", path)
+
+    for backend, path in ((LocalBackend, f"rolling::file://{tmp_path}/x"), (MemoryBackend, "rolling::memory://x")):
+        monkeypatch.setattr(backend, "read", refuse)
+        with pytest.raises(PermissionError, match="this is refused"):
+            pd.read_csv(path)
+
+
+def test_secrets_are_not_in_the_repr():
+    _needs_s3fs()
+    fs = RollingFileSystem("s3", {"secret": "hush-hush", "key": "user"}, skip_instance_cache=True)
+    assert "hush-hush" not in repr(fs)
+    assert "hush-hush" not in str(fs)
+
+
+def test_options_of_fsspec_itself_pass():
+    options = {"use_listings_cache": False, "listings_expiry_time": 1, "max_paths": 3, "batch_size": 2}
+    fs = RollingFileSystem("memory", skip_instance_cache=True, **options)
+    assert fs.batch_size == 2
+    assert fs is not RollingFileSystem("memory", **options)
+
+
+def test_the_policy_comes_whole_or_in_parts():
+    policy = RollingPolicy(max_bytes=100, inline_bytes=0)
+    assert RollingFileSystem("memory", policy=policy)._client.segments.policy == policy
+    parts = RollingFileSystem("memory", max_bytes=100, max_age="1h", inline_bytes="0 B")
+    assert parts._client.segments.policy == RollingPolicy(100, 3600, 0)
+    with pytest.raises(ValueError, match="not both"):
+        RollingFileSystem("memory", policy=policy, max_bytes=100)
+
+
+@pytest.mark.parametrize(
+    ("fs", "kind"),
+    [
+        (LocalFileSystem(), LocalBackend),
+        (MemoryFileSystem(), MemoryBackend),
+        (DirFileSystem("/below", fs=MemoryFileSystem()), GenericBackend),
+    ],
+    ids=["local", "memory", "other"],
+)
+def test_the_filesystem_below_chooses_the_adapter(fs, kind):
+    assert type(RollingFileSystem(fs=fs)._backend) is kind
+
+
+def test_a_filesystem_without_atomic_writes_is_read_freely_and_written_with_single_writer():
+    below = MemoryFileSystem()
+    below.pipe_file("/generic/plain", b"plain")
+    target = DirFileSystem("/generic", fs=below)
+    assert RollingFileSystem(fs=target).cat_file("plain") == b"plain"
+    with pytest.raises(UnsafeBackendError, match="single_writer=True"):
+        RollingFileSystem(fs=target).append("plain", b" more")
+    fs = RollingFileSystem(fs=target, single_writer=True)
+    assert fs.append("plain", b" more") == 5
+    assert fs.cat_file("plain") == b"plain more"
+    fs.mv("plain", "folder/other")
+    assert fs.find("") == ["folder/other"]
+    below.rm("/generic", recursive=True)
+
+
+def test_an_s3_filesystem_handed_in_stays_as_it_is(moto):
+    import s3fs
+
+    bucket = new_bucket(moto)
+    below = s3fs.S3FileSystem(**moto, skip_instance_cache=True)
+    before = dict(below.config_kwargs), below._s3
+    fs = RollingFileSystem(fs=below)
+    fs.pipe_file(f"{bucket}/x", b"data")
+    assert (dict(below.config_kwargs), below._s3) == before
+    assert fs.cat_file(f"s3://{bucket}/x") == b"data"
+
+
+def test_without_s3fs_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ImportError, match=r"pip install 'rollingfs\[s3\]'"):
+        RollingFileSystem("s3", skip_instance_cache=True)
+
+
+def test_importing_rollingfs_imports_no_s3fs_and_starts_no_thread():
+    code = """
+import sys, tempfile, threading
+import rollingfs
+fs = rollingfs.RollingFileSystem("file", sync=False)
+root = tempfile.mkdtemp()
+with open(root + "/local", "wb") as file:
+    file.write(b"x")
+fs.put(root + "/local", root + "/a/x")
+fs.append(root + "/a/x", b"yz")
+fs.copy(root + "/a/", root + "/b/", recursive=True)
+fs.get(root + "/b", root + "/c", recursive=True)
+assert fs.cat(root + "/b/*") == {root + "/b/x": b"xyz"}, fs.cat(root + "/b/*")
+fs.rm([root + "/a", root + "/b"], recursive=True)
+assert fs.expand_path(root + "/c/*") == [root + "/c/x"]
+assert "s3fs" not in sys.modules
+assert threading.active_count() == 1, threading.enumerate()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[2])
+
+
+def test_the_entry_points_are_those_that_the_package_registers():
+    with open(Path(__file__).parents[2] / "pyproject.toml", "rb") as file:
+        entries = tomllib.load(file)["project"]["entry-points"]["fsspec.specs"]
+    for name, value in entries.items():
+        cls = EntryPoint(name, value, "fsspec.specs").load()
+        assert fsspec.get_filesystem_class(name) is cls
+        assert issubclass(cls, rollingfs.RollingFileSystem)
+        assert name in ((cls.protocol,) if isinstance(cls.protocol, str) else cls.protocol)
+
+
+def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
+    fs = RollingFileSystem("file", max_bytes=100, header_cache_s=0, skip_instance_cache=True)
+    fs.pipe_file(f"{tmp_path}/x", b"data")
+    other = pickle.loads(pickle.dumps(fs))
+    assert other is not fs
+    assert other._client.committer.writer.id != fs._client.committer.writer.id
+    assert other._client.segments.policy.max_bytes == 100
+    assert other.cat_file(f"{tmp_path}/x") == b"data"
+
+
+def _append(fs, path, count):
+    for _ in range(count):
+        fs.append(path, b"0123456789")
+    return fs._client.committer.writer.id
+
+
+def test_spawned_processes_are_writers_of_their_own(tmp_path):
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
+    path = f"{tmp_path}/x"
+    fs.create(path)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        writers = list(pool.map(_append, [fs] * 4, [path] * 4, [5] * 4))
+    assert fs._client.committer.writer.id not in writers
+    assert fs.cat_file(path) == b"0123456789" * 20

@@ -1,0 +1,176 @@
+"""Names that look like patterns: what is there under such a name is meant; only without it, the pattern is."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from tests.support.cli import Run, done
+from tests.support.servers import new_bucket
+
+NAMES = ["part[1].log", "50%?", "a*b", "[!x]"]
+"""As patterns, none of them matches itself; the first matches ``part1.log``, which must stay."""
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def site(request, tmp_path):
+    """A filesystem and an empty folder of it."""
+    if request.param == "memory":
+        return RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
+    if request.param == "local":
+        return RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path}/root"
+    moto = request.getfixturevalue("moto")
+    return RollingFileSystem("s3", moto, header_cache_s=0), f"{new_bucket(moto)}/root"
+
+
+@pytest.fixture(params=NAMES)
+def named(request, site):
+    """A segment with such a name, beside one that its name as a pattern matches."""
+    fs, root = site
+    fs.pipe_file(f"{root}/{request.param}", b"meant")
+    fs.pipe_file(f"{root}/part1.log", b"other")
+    return fs, root, f"{root}/{request.param}"
+
+
+def found(fs, root):
+    return {path.removeprefix(f"{root}/"): fs.cat_file(path) for path in fs.find(root)}
+
+
+def test_a_name_like_a_pattern_is_removed_and_nothing_that_it_matches(named):
+    fs, root, path = named
+    fs.rm(path)
+    assert found(fs, root) == {"part1.log": b"other"}
+
+
+def test_a_name_like_a_pattern_is_read_as_one_file(named):
+    fs, _, path = named
+    assert fs.expand_path(path) == [path]
+    assert fs.cat(path) == b"meant"
+    assert fs.cat([path]) == {path: b"meant"}
+
+
+def test_a_name_like_a_pattern_is_moved_to_the_very_name_that_is_given(named):
+    fs, root, path = named
+    fs.mv(path, f"{root}/new")
+    assert found(fs, root) == {"part1.log": b"other", "new": b"meant"}
+
+
+def test_a_name_like_a_pattern_is_copied_to_the_very_name_that_is_given_or_into_a_folder(named):
+    fs, root, path = named
+    name = path.rpartition("/")[2]
+    fs.copy(path, f"{root}/new")
+    fs.copy(path, f"{root}/folder/")
+    fs.copy([path], f"{root}/list")
+    assert found(fs, root) == {
+        "part1.log": b"other", name: b"meant", "new": b"meant", f"folder/{name}": b"meant", f"list/{name}": b"meant",
+    }  # fmt: skip
+
+
+def test_a_name_like_a_pattern_comes_and_goes_from_and_to_the_disk(named, tmp_path):
+    fs, root, path = named
+    name = path.rpartition("/")[2]
+    here = tmp_path / "here"
+    fs.get(path, f"{here}/file")
+    fs.get(path, f"{here}/folder/")
+    fs.get([path], f"{here}/list")
+    assert {str(one.relative_to(here)) for one in here.rglob("*") if one.is_file()} == {
+        "file", f"folder/{name}", f"list/{name}",
+    }  # fmt: skip
+    assert (here / "file").read_bytes() == b"meant"
+    (here / "part1.log").write_bytes(b"not meant")
+    (here / name).write_bytes(b"put")
+    fs.rm(path)
+    fs.put(str(here / name), f"{root}/put")
+    fs.put(str(here / name), f"{root}/into/")
+    fs.put([str(here / name)], f"{root}/list")
+    assert found(fs, root) == {
+        "part1.log": b"other", "put": b"put", f"into/{name}": b"put", f"list/{name}": b"put",
+    }  # fmt: skip
+
+
+def test_a_folder_with_a_name_like_a_pattern_goes_as_a_whole(site, tmp_path):
+    fs, root = site
+    folder = f"{root}/run[1]"
+    for name in ("x", "deep/y"):
+        fs.pipe_file(f"{folder}/{name}", name.encode())
+    fs.pipe_file(f"{root}/run1", b"stays")
+    there = {"x": b"x", "deep/y": b"deep/y"}
+    fs.copy(folder, f"{root}/copy", recursive=True)
+    assert found(fs, f"{root}/copy") == there
+    fs.get(folder, f"{tmp_path}/got", recursive=True)
+    fs.put(f"{tmp_path}/got", f"{root}/put[2]", recursive=True)
+    assert found(fs, f"{root}/put[2]") == there
+    fs.mv(folder, f"{root}/moved[3]")
+    fs.rm([f"{root}/copy", f"{root}/put[2]", f"{root}/moved[3]"], recursive=True)
+    assert found(fs, root) == {"run1": b"stays"}
+
+
+def test_what_has_no_such_name_is_a_pattern_as_ever(site, tmp_path):
+    fs, root = site
+    for name in ("a1", "a2", "b"):
+        fs.pipe_file(f"{root}/{name}", name.encode())
+    assert fs.cat(f"{root}/a[12]") == {f"{root}/a1": b"a1", f"{root}/a2": b"a2"}
+    fs.copy(f"{root}/a?", f"{root}/copies")
+    fs.copy(f"{root}/a[1]", f"{root}/one")
+    fs.get(f"{root}/a[1]", f"{tmp_path}/got")
+    fs.put(f"{tmp_path}/got/a?", f"{root}/put")
+    fs.mv(f"{root}/a[2]", f"{root}/moved")
+    fs.rm(f"{root}/a*")
+    assert found(fs, root) == {
+        "b": b"b", "copies/a1": b"a1", "copies/a2": b"a2", "one/a1": b"a1", "put/a1": b"a1", "moved/a2": b"a2",
+    }  # fmt: skip
+
+
+def test_awaited_forms_tell_names_from_patterns_too(site, tmp_path):
+    fs, root = site
+    path = f"{root}/x[1]"
+
+    async def main():
+        await fs._pipe_file(path, b"meant")
+        await fs._pipe_file(f"{root}/x1", b"other")
+        assert await fs._expand_path(path) == [path]
+        assert await fs._cat(path) == b"meant"
+        await fs._copy(path, f"{root}/copy")
+        await fs._get(path, f"{tmp_path}/got[1]")
+        await fs._put(f"{tmp_path}/got[1]", f"{root}/put")
+        await fs._mv(path, f"{root}/moved[1]")
+        await fs._rm(f"{root}/moved[1]")
+
+    asyncio.run(main())
+    assert found(fs, root) == {"x1": b"other", "copy": b"meant", "put": b"meant"}
+
+
+VERBS = {
+    "rm": lambda fs, pattern, there: fs.rm(pattern),
+    "mv": lambda fs, pattern, there: fs.mv(pattern, f"{there}/"),
+    "cat": lambda fs, pattern, there: fs.cat(pattern),
+    "copy": lambda fs, pattern, there: fs.copy(pattern, f"{there}/"),
+    "get": lambda fs, pattern, there: fs.get(pattern, "/nowhere/"),
+    "put": lambda fs, pattern, there: fs.put(pattern, f"{there}/"),
+    "expand_path": lambda fs, pattern, there: fs.expand_path(pattern),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_pattern_without_a_match_is_an_error_that_names_it(site, verb):
+    fs, root = site
+    fs.pipe_file(f"{root}/x", b"")
+    with pytest.raises(FileNotFoundError, match="Nothing has this name or matches it") as caught:
+        VERBS[verb](fs, f"{root}/none[12]*", f"{root}/there")
+    assert caught.value.filename.endswith(f"{root}/none[12]*")  # put makes it an absolute one
+    assert list(found(fs, root)) == ["x"]
+
+
+def test_the_command_line_takes_names_before_patterns(tmp_path):
+    path = f"{tmp_path}/log[1]"
+    for name in (path, f"{tmp_path}/log1"):
+        done("append", name, stdin=b"data")
+    assert done("cat", path).out == b"data"
+    done("mv", path, f"{tmp_path}/log[2]")
+    done("rm", f"{tmp_path}/log[2]")
+    assert done("ls", tmp_path).text == "log1\n"
+    done("rm", path)  # as a pattern now
+    assert done("ls", tmp_path).text == ""
+    again = Run("rm", path)
+    assert (again.code, again.err) == (1, f"rollingfs: {path}: Nothing has this name or matches it as a pattern\n")

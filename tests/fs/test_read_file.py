@@ -1,0 +1,810 @@
+"""Reading: every byte right across chunks, pages and truncated starts; few requests; clear errors when things go."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import importlib.util
+import io
+import multiprocessing
+import os
+import pickle
+import random
+import time
+import tracemalloc
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import pytest
+from fsspec.asyn import get_loop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs import CorruptChunkError, RollingPolicy, SegmentTruncatedError
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.client import Client
+from rollingfs.format import names
+from rollingfs.format.header import Page
+from rollingfs.fs import read_file
+from rollingfs.fs.read_file import ReadFile
+from rollingfs.read import prefetch
+from rollingfs.read.tuning import Tuning
+from rollingfs.runtime.bridge import Bridge
+from tests.support.servers import count_requests, new_bucket, require, shared_backend
+
+MIB = 2**20
+KINDS = ["memory", "local", "async"]
+
+
+class Seen(BackendWrapper):
+    """Notes every verb; over memory made async it suspends, on fsspec's loop."""
+
+    def __init__(self, inner: Any, is_async: bool = False) -> None:
+        super().__init__(inner)
+        self.is_async = is_async
+        self.loop = get_loop()
+        self.calls: list[tuple[Any, ...]] = []
+        self.under_way = self.under_way_max = 0
+        self.before: Any = None
+        self.gate: asyncio.Event | None = None
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        self.calls.append((verb, *args))
+        if self.before is not None:
+            hook, self.before = self.before, None
+            hook(verb, *args)
+        if self.is_async and verb == "read_range":
+            self.under_way += 1
+            self.under_way_max = max(self.under_way, self.under_way_max)
+            try:
+                await asyncio.sleep(0)
+                if self.gate is not None:
+                    await self.gate.wait()
+            finally:
+                self.under_way -= 1
+        return await super().call(verb, *args)
+
+    def ranges(self) -> list[tuple[int, int]]:
+        return [(args[1], args[2]) for verb, *args in self.calls if verb == "read_range"]
+
+    def verbs(self) -> list[str]:
+        return [verb for verb, *_ in self.calls]
+
+
+class World:
+    """A client, what its backend sees, and another client that changes things behind its back."""
+
+    def __init__(self, inner: Any, root: str, is_async: bool = False, **options: Any) -> None:
+        self.backend = Seen(inner, is_async)
+        self.client = Client(self.backend, RollingPolicy(max_bytes=100, inline_bytes=50), **options)
+        self.bridge = Bridge(self.backend)
+        self.other = Client(inner, RollingPolicy(max_bytes=100, inline_bytes=50))
+        self.there = Bridge(inner)
+        self.path = f"{root}/clicks"
+
+    def make(self, data: bytes, policy: RollingPolicy | None = None, start: int = 0, step: int = 70) -> None:
+        self.there.run(self.other.segments.create(self.path, policy))
+        for first in range(0, len(data), step):
+            self.append(data[first : first + step])
+        if start:
+            self.there.run(self.other.segments.truncate(self.path, start))
+
+    def append(self, data: bytes) -> None:
+        self.there.run(self.other.segments.append(self.path, [data]))
+
+    def header(self) -> Any:
+        return self.there.run(self.other.lookup.view(self.path, fresh=True)).header
+
+    def chunk_paths(self) -> list[str]:
+        chunks = self.there.run(self.other.pages.unfold(self.path, self.header().entries))
+        return [names.resolve(self.path, chunk.file) for chunk in chunks]
+
+    def delete(self, *paths: str) -> None:
+        self.there.run(self.other.backend.delete(paths))
+
+    def put(self, path: str, data: bytes) -> None:
+        self.delete(path)
+        self.there.run(self.other.backend.write(path, [data]))
+
+    def open(self, **options: Any) -> ReadFile:
+        return ReadFile(None, self.client, self.bridge, self.path, **options)
+
+    def read(self, view: Any, start: int, end: int) -> bytes:
+        return self.bridge.run(self.client.fetcher.read(view, start, end))
+
+    def view(self) -> Any:
+        return self.bridge.run(self.client.lookup.view(self.path, fresh=True))
+
+
+def make_world(kind: str, folder: Any = None, **options: Any) -> World:
+    if kind == "local":
+        return World(LocalBackend(sync=False), str(folder), **options)
+    return World(MemoryBackend(), f"/{uuid.uuid4().hex}", kind == "async", **options)
+
+
+@pytest.fixture(params=KINDS)
+def world(request, tmp_path):
+    return make_world(request.param, tmp_path)
+
+
+@pytest.fixture
+def over_async():
+    return make_world("async")
+
+
+def letters(size: int, seed: int = 0) -> bytes:
+    return bytes(random.Random(seed).choices(b"abcdefgh\n", k=size))
+
+
+# -- the bytes -----------------------------------------------------------------------------------------------
+
+SHAPES = {
+    # data, truncated to, policy
+    "loose": (letters(2000), 0, RollingPolicy(max_bytes=100, inline_bytes=50)),
+    "truncated": (letters(2000), 333, RollingPolicy(max_bytes=100, inline_bytes=0)),
+    "tail only": (letters(300), 7, RollingPolicy(max_bytes=1000, inline_bytes=1000)),
+    "pages": (letters(1000), 0, RollingPolicy(max_bytes=3, inline_bytes=2)),
+    "truncated pages": (letters(1000), 501, RollingPolicy(max_bytes=3, inline_bytes=2)),
+}
+_made: dict[tuple[str, str], World] = {}
+
+
+def made(kind: str, shape: str) -> tuple[World, bytes, int]:
+    """A world with a segment of some shape, made once."""
+    data, start, policy = SHAPES[shape]
+    if (kind, shape) not in _made:
+        world = _made[kind, shape] = make_world(kind)
+        world.make(data, policy, start)
+    return _made[kind, shape], data, start
+
+
+SIZES = st.one_of(st.integers(-1, 20), st.integers(0, 700))
+MOVES = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["read", "readline", "readinto"]), SIZES),
+        st.tuples(st.just("seek"), st.integers(0, 2100)),
+        st.tuples(st.just("seek from end"), st.integers(0, 400)),
+        st.tuples(st.just("skip"), st.integers(0, 200)),
+        st.tuples(st.just("readuntil"), st.sampled_from([b"\n", b"ab", b"hgf"])),
+    ),
+    max_size=12,
+)
+
+
+def play(file: Any, move: tuple[str, Any]) -> Any:
+    name, value = move
+    if name == "seek from end":
+        size = file.size if isinstance(file, ReadFile) else len(file.getvalue())
+        return file.seek(-min(value, size), io.SEEK_END)
+    if name == "skip":
+        return file.seek(value, io.SEEK_CUR)
+    if name == "readinto":
+        target = bytearray(max(value, 0))
+        return file.readinto(target), target
+    if name == "readuntil":
+        if isinstance(file, ReadFile):
+            return file.readuntil(value, blocks=5)
+        rest = file.getvalue()[file.tell() :]
+        return file.read(rest.find(value) + len(value) if value in rest else -1)
+    return getattr(file, name)(value)
+
+
+@pytest.mark.parametrize("kind", ["memory", "async"])
+@settings(max_examples=60, deadline=None)
+@given(shape=st.sampled_from(sorted(SHAPES)), moves=MOVES, absolute=st.booleans())
+def test_a_file_reads_like_a_file_of_what_is_retained(kind, shape, moves, absolute):
+    world, data, start = made(kind, shape)
+    model = io.BytesIO(data if absolute else data[start:])
+    model.seek(start if absolute else 0)
+    with world.open(absolute=absolute) as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read_file, "LINE_BYTES", 11)
+        patch.setattr(prefetch, "PREFETCH_RANGE_BYTES", 64)
+        assert (file.tell(), file.size) == (model.tell(), len(model.getvalue()))
+        for move in moves:
+            if absolute and move[0] != "seek from end" and model.tell() < start:
+                model.seek(start)
+                file.seek(start)
+            if absolute and move[0] == "seek" and move[1] < start:
+                continue
+            assert play(file, move) == play(model, move)
+            assert file.tell() == model.tell()
+
+
+@pytest.mark.parametrize("kind", ["memory", "async"])
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.sampled_from(sorted(SHAPES)),
+    spans=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2000), st.integers(0, 500)), min_size=1, max_size=6),
+)
+def test_many_ranges_read_at_once_are_what_they_are_alone(kind, shape, spans):
+    world, data, start = made(kind, shape)
+    view = world.view()
+    ranges = [(max(start, min(a, len(data))), min(max(start, min(a, len(data))) + n, len(data))) for _, a, n in spans]
+    found = world.bridge.run(world.client.fetcher.read_many([(view, *span) for span in ranges], range_bytes=40))
+    assert found == [data[first:last] for first, last in ranges]
+    assert [world.read(view, *span) for span in ranges] == found
+
+
+def test_ranges_outside_the_segment_are_refused_and_the_others_still_read(world):
+    world.make(letters(500), start=120)
+    view = world.view()
+    requests = [(view, 119, 130), (view, -1, 5), (view, 400, 501), (view, 300, 200), (view, 120, 121), (view, 500, 500)]
+    found = world.bridge.run(world.client.fetcher.read_many(requests))
+    assert [type(result) for result in found] == [
+        SegmentTruncatedError,
+        ValueError,
+        ValueError,
+        ValueError,
+        bytes,
+        bytes,
+    ]
+    assert "120 to 500" in str(found[0])
+    assert found[4:] == [letters(500)[120:121], b""]
+
+
+def test_a_plain_file_is_read_where_it_lies(world):
+    data = letters(3000)
+    world.put(world.path, data)
+    with world.open() as file:
+        assert (file.size, file.readline(), file.read()) == (3000, *data_after_line(data))
+    assert world.backend.ranges()[0][0] == 0
+
+
+def data_after_line(data: bytes) -> tuple[bytes, bytes]:
+    line, _, rest = data.partition(b"\n")
+    return line + b"\n", rest
+
+
+def test_text_lines_and_blocks_come_out_of_the_usual_wrappers(world):
+    data = letters(5000)
+    world.make(data, start=100, policy=RollingPolicy(max_bytes=900))
+    with world.open() as file:
+        assert list(file) == io.BytesIO(data[100:]).readlines()
+        assert file.readlines() == []
+    with io.TextIOWrapper(world.open()) as text:
+        assert text.read() == data[100:].decode()
+    with world.open() as file:
+        assert b"".join(iter(lambda: file.read1(33), b"")) == data[100:]
+        assert (file.readable(), file.seekable(), file.writable()) == (True, True, False)
+    assert file.closed
+    file.close()
+    with pytest.raises(ValueError, match="closed"):
+        file.read()
+
+
+def test_pyarrow_reads_through_read_buffer(world):
+    if importlib.util.find_spec("pyarrow") is None:
+        require("pyarrow is not installed")
+    import pyarrow as arrow
+
+    data = letters(5000)
+    world.make(data, start=100)
+    with world.open() as file, arrow.PythonFile(file, mode="r") as native:
+        assert native.size() == 4900
+        assert native.read_buffer(60).to_pybytes() == data[100:160]
+        assert bytes(native.read_at(50, 1000)) == data[1100:1150]
+
+
+def test_known_parts_of_fsspec_are_not_fetched_again(world):
+    data = letters(2000)
+    world.make(data, start=100)
+    with world.open(cache_type="parts", cache_options={"data": {(200, 300): data[300:400]}, "strict": True}) as file:
+        world.backend.calls.clear()
+        file.seek(210)
+        assert file.read(50) == data[310:360]
+        assert world.backend.calls == []
+        assert file.read(1) == data[360:361]
+
+
+def test_absolute_positions_before_the_start_say_what_is_left(world):
+    world.make(letters(500), start=120)
+    with world.open(absolute=True) as file:
+        assert (file.tell(), file.size) == (120, 500)
+        file.seek(119)
+        with pytest.raises(SegmentTruncatedError, match="120 to 500"):
+            file.read(10)
+        file.seek(130)
+        assert file.read(10) == letters(500)[130:140]
+
+
+def test_a_file_stays_at_its_snapshot(world):
+    world.make(letters(500))
+    with world.open() as file:
+        assert file.info()["size"] == file.size == 500
+        world.append(b"more")
+        assert file.read() == letters(500)
+        assert file.size == 500
+
+
+class Opener:
+    """Stands for the filesystem that a file belongs to."""
+
+    worlds: ClassVar[dict[str, World]] = {}
+
+    def open(self, path: str, mode: str, **options: Any) -> ReadFile:
+        assert mode == "rb"
+        world = self.worlds[path]
+        tuning = Tuning(*(options.pop(name) for name in ("max_concurrency", "prefetch", "max_memory")))
+        return ReadFile(self, world.client, world.bridge, path, tuning=tuning, **options)
+
+
+def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning(world):
+    world.make(letters(500), start=50)
+    Opener.worlds[world.path] = world
+    tuning = Tuning(3, False, "2MiB")
+    opened = Opener().open(world.path, "rb", absolute=True, block_size=77, **dataclasses.asdict(tuning))
+    with opened as file:
+        file.seek(100)
+        with pickle.loads(pickle.dumps(file)) as again:
+            assert (again.tell(), again.blocksize, again.read(5)) == (100, 77, letters(500)[100:105])
+            assert again._tuning == tuning
+
+
+# -- how much is asked ---------------------------------------------------------------------------------------
+
+
+def test_random_reads_ask_for_exactly_their_bytes(world):
+    data = letters(MIB)
+    world.put(world.path, data)
+    with world.open() as file:
+        for at, size in ((700_000, 10), (5_000, 100_000), (300_000, 1)):
+            file.seek(at)
+            assert file.read(size) == data[at : at + size]
+    assert world.backend.ranges() == [(700_000, 700_010), (5_000, 105_000), (300_000, 300_001)]
+
+
+def test_small_reads_that_follow_each_other_share_requests(world):
+    data = letters(MIB)
+    world.put(world.path, data)
+    with world.open() as file:
+        assert b"".join(iter(lambda: file.read(1000), b"")) == data
+    asked = world.backend.ranges()
+    assert len(asked) <= 8
+    assert sum(last - first for first, last in asked) == MIB
+    world.backend.calls.clear()
+    with world.open() as file:
+        assert sum(1 for _ in file) == len(data.splitlines())
+    assert len(world.backend.ranges()) <= 8
+
+
+def eventually(condition: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass within 10 s"
+        time.sleep(0.001)
+
+
+def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(over_async, monkeypatch):
+    world, full = over_async, over_async.backend.requests_max
+    for module in (prefetch, read_file):
+        monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
+    data = letters(100_000)
+    world.put(world.path, data)
+    with world.open() as file, ThreadPoolExecutor(1) as threads:
+        assert file.read(10) == data[:10]
+        assert world.backend.ranges() == [(0, 10)]
+        world.backend.gate = asyncio.Event()
+        second = threads.submit(file.read, 10)
+        eventually(lambda: world.backend.under_way == full)
+        world.backend.loop.call_soon_threadsafe(world.backend.gate.set)
+        assert second.result() == data[10:20]
+        assert file.read(50_000) == data[20:50_020]
+        assert world.backend.under_way_max <= full
+        assert max(last for _, last in world.backend.ranges()) <= 50_020 + 1000 * (full + 1)
+        eventually(lambda: all(each.data.done() for each in file._prefetch._ranges))  # those not begun yet, too
+        world.backend.gate = asyncio.Event()
+        assert file.read(5000) == data[50_020:55_020]
+        eventually(lambda: world.backend.under_way > 0)
+    eventually(lambda: world.backend.under_way == 0)
+    assert not world.backend.gate.is_set()
+
+
+def test_a_file_holds_no_more_than_it_may_of_what_it_fetches_ahead(over_async):
+    world, data = over_async, os.urandom(6 * MIB)
+    world.put(world.path, data)
+    with world.open(tuning=Tuning(max_memory=MIB)) as file:
+        assert file.read(10) == data[:10]
+        assert file.read(10) == data[10:20]
+        eventually(lambda: world.backend.under_way == 0)
+        assert max(last for _, last in world.backend.ranges()) <= 10 + 2 * MIB
+        assert file.read() == data[20:]
+
+
+def test_a_file_that_shall_not_prefetch_asks_for_what_is_read_alone(over_async):
+    world, data = over_async, letters(100_000)
+    world.put(world.path, data)
+    with world.open(tuning=Tuning(prefetch=False)) as file:
+        assert [file.read(100) for _ in range(10)] == [data[at : at + 100] for at in range(0, 1000, 100)]
+    assert world.backend.ranges() == [(at, at + 100) for at in range(0, 1000, 100)]
+
+
+def test_a_file_has_no_more_requests_under_way_than_it_may(over_async):
+    world, data = over_async, os.urandom(16 * MIB)
+    world.put(world.path, data)
+    with world.open(tuning=Tuning(max_concurrency=2)) as file:
+        assert file.read() == data
+        assert file.read_at(8 * MIB, 5) == data[5 : 8 * MIB + 5]
+    assert world.backend.under_way_max == 2
+
+
+def test_a_file_cannot_have_more_requests_at_once_than_its_filesystem(world):
+    world.put(world.path, b"data")
+    many = world.client.backend.requests_max + 1
+    with pytest.raises(ValueError, match=f"max_concurrency is {many}.* make the filesystem with a larger"):
+        world.open(tuning=Tuning(max_concurrency=many))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency is 0: it must be a number of requests, 1 to 1024"),
+        ({"max_concurrency": 1025}, "max_concurrency is 1025"),
+        ({"max_concurrency": True}, "max_concurrency is True"),
+        ({"max_concurrency": "8"}, "max_concurrency is '8'"),
+        ({"prefetch": 8}, "prefetch is 8: it must be True or False"),
+        ({"max_memory": "1KiB"}, "max_memory is 1024: it must be at least 1048576 bytes"),
+        ({"max_memory": "much"}, "'much' is no size"),
+    ],
+)
+def test_a_tuning_out_of_range_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        Tuning(**given)
+
+
+def test_a_seek_out_of_the_window_gives_it_up(over_async, monkeypatch):
+    world = over_async
+    for module in (prefetch, read_file):
+        monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
+    data = letters(200_000)
+    world.put(world.path, data)
+    with world.open() as file:
+        file.read(10)
+        file.read(10)
+        file.seek(5_500)  # within the window: what comes before is skipped
+        assert file.read(10) == data[5_500:5_510]
+        world.backend.calls.clear()
+        file.seek(150_000)
+        assert file.read(10) == data[150_000:150_010]
+        assert world.backend.ranges() == [(150_000, 150_010)]
+
+
+def test_a_large_read_is_split_into_ranges_that_are_read_at_once(over_async):
+    world, data = over_async, os.urandom(9 * MIB)
+    world.put(world.path, data)
+    with world.open() as file:
+        file.seek(100)
+        assert file.read(8 * MIB) == data[100 : 100 + 8 * MIB]
+    assert [last - first for first, last in world.backend.ranges()] == [2 * MIB] * 4
+    assert world.backend.under_way_max == 4
+
+
+def test_a_large_read_holds_little_beside_its_answer():
+    world = make_world("memory")
+    world.make(os.urandom(40 * MIB), RollingPolicy(max_bytes=5 * MIB), step=10 * MIB)
+    view = world.view()
+    tracemalloc.start()
+    try:
+        assert len(world.read(view, 0, 40 * MIB)) == 40 * MIB
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * MIB + 2 * 5 * MIB
+
+
+def test_opening_ten_thousand_times_leaves_nothing_behind(world):
+    world.make(letters(300))
+    world.client.headers.cache_s = 3600
+    world.open().close()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(10_000):
+            world.open()
+        world.backend.calls.clear()
+        assert tracemalloc.get_traced_memory()[0] - before < MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_read_loads_only_the_pages_and_chunks_it_needs(world):
+    data = letters(3000)
+    world.make(data, RollingPolicy(max_bytes=3, inline_bytes=2), step=100)
+    pages = [entry for entry in world.header().entries if isinstance(entry, Page)]
+    assert len(pages) >= 4
+    view = world.view()
+    world.backend.calls.clear()
+    middle = pages[2].start + 4
+    assert world.read(view, middle, middle + 5) == data[middle : middle + 5]
+    assert [args[0] for verb, *args in world.backend.calls if verb == "read"] == [
+        names.resolve(world.path, pages[2].file)
+    ]
+    assert len(world.backend.ranges()) <= 3
+    world.backend.calls.clear()
+    world.read(view, middle + 9, middle + 10)
+    assert world.backend.verbs() == ["read_range"]
+
+
+# -- headers at open -----------------------------------------------------------------------------------------
+
+
+def test_a_header_seen_within_the_cache_time_is_not_asked_for(world):
+    world.make(letters(500))
+    world.client.headers.cache_s = 3600
+    world.open().close()
+    world.backend.calls.clear()
+    with world.open() as file:
+        assert file.size == 500
+    assert world.backend.calls == []
+
+
+def test_without_a_cache_time_every_open_looks():
+    world = make_world("async", header_cache_s=0)
+    world.make(letters(500))
+    for verbs in (["read"], ["read_if_changed"]):
+        world.backend.calls.clear()
+        world.open().close()
+        assert world.backend.verbs() == verbs
+
+
+def expired(world: World) -> World:
+    """The world's client has seen the header, longer ago than it believes it."""
+    world.make(letters(500), start=100)
+    world.open().close()
+    world.client.headers.cache_s = 1e-9
+    world.backend.calls.clear()
+    return world
+
+
+def test_an_expired_header_is_looked_at_beside_the_first_data(over_async):
+    world = expired(over_async)
+    with world.open() as file:
+        assert world.backend.calls == []
+        assert file.read(10) == letters(500)[100:110]
+        assert sorted(world.backend.verbs()) == ["read_if_changed", "read_range"]
+        assert file.size == 400
+    assert len(world.backend.calls) == 2
+
+
+@pytest.mark.parametrize("first", ["read", "readline", "size", "seek"])
+def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_async, first):
+    world = expired(over_async)
+    world.append(b"new")
+    world.there.run(world.other.segments.truncate(world.path, 200))
+    now = letters(500)[200:] + b"new"
+    with world.open() as file:
+        if first == "read":
+            assert file.read(10) + file.read() == now
+        elif first == "readline":
+            assert file.readline() + file.read() == now
+        elif first == "size":
+            assert (file.size, file.read()) == (303, now)
+        else:
+            file.seek(-3, io.SEEK_END)
+            assert file.read() == b"new"
+
+
+def test_an_expired_header_of_a_segment_that_is_gone_is_not_found_at_the_first_read(over_async):
+    world = expired(over_async)
+    world.there.run(world.other.segments.delete(world.path))
+    with world.open() as file, pytest.raises(FileNotFoundError):
+        file.read(1)
+
+
+def test_nothing_there_is_not_found_at_open(world):
+    with pytest.raises(FileNotFoundError):
+        world.open()
+
+
+# -- things that go while they are read ----------------------------------------------------------------------
+
+
+def test_a_chunk_truncated_away_says_what_is_left(world):
+    world.make(letters(500))
+    with world.open() as file:
+        world.there.run(world.other.segments.truncate(world.path, 320))
+        with pytest.raises(SegmentTruncatedError, match="320 to 500"):
+            file.read(10)
+        file.seek(330)
+        assert file.read() == letters(500)[330:]
+
+
+def test_a_chunk_that_moved_is_read_where_it_is_now(world):
+    world.make(letters(500))
+    with world.open() as file:
+        first = world.chunk_paths()[0]
+        moved = f"{names.chunks_folder(world.path)}/{names.new_chunk_name(0)}"
+        world.there.run(world.other.backend.copy(first, moved))
+
+        async def step(base: Any, attempt: Any) -> Any:
+            entry = dataclasses.replace(base.header.entries[0], file=names.relate(world.path, moved))
+            return dataclasses.replace(base.header, entries=(entry, *base.header.entries[1:]))
+
+        world.there.run(world.other.committer.commit(world.path, step))
+        world.delete(first)
+        assert file.read() == letters(500)
+
+
+@pytest.mark.parametrize("pages", [False, True])
+def test_a_segment_replaced_or_deleted_is_gone_for_those_who_have_it_open(world, pages):
+    policy = RollingPolicy(max_bytes=3, inline_bytes=2) if pages else None
+    world.make(letters(500), policy)
+    with world.open() as file:
+        world.there.run(world.other.segments.overwrite(world.path, [letters(700, seed=1)]))
+        for _ in range(2):
+            with pytest.raises(FileNotFoundError, match="open it again"):
+                file.read(10)
+        world.there.run(world.other.segments.delete(world.path))
+        with pytest.raises(FileNotFoundError, match="open it again"):
+            file.read(10)
+
+
+def test_a_chunk_missing_short_or_changed_is_named(world):
+    world.make(letters(500))
+    first, second, third = world.chunk_paths()[:3]
+    size = world.header().entries[1].length
+    view = world.view()
+    world.delete(first)
+    world.put(second, b"short")
+    content = world.there.run(world.other.backend.read(third)).data
+    world.put(third, content[:-1] + b"!")
+    starts = [entry.start for entry in world.header().entries]
+    ends = [entry.end for entry in world.header().entries]
+    for index, (path, what) in enumerate([(first, "missing"), (second, "ends at byte 5"), (third, "checksum")]):
+        with pytest.raises(CorruptChunkError, match=what) as caught:
+            world.read(view, starts[index], ends[index])
+        assert path in str(caught.value)
+    assert size > 5
+    assert world.read(view, starts[3], 500) == letters(500)[starts[3] :]
+
+
+def test_an_index_page_that_is_missing_is_named(world):
+    world.make(letters(1000), RollingPolicy(max_bytes=3, inline_bytes=2))
+    page = next(entry for entry in world.header().entries if isinstance(entry, Page))
+    path = names.resolve(world.path, page.file)
+    view = world.view()
+    world.delete(path)
+    with pytest.raises(CorruptChunkError, match="missing") as caught:
+        world.read(view, page.start, page.end)
+    assert path in str(caught.value)
+
+
+def test_one_request_of_many_that_fails_leaves_the_others_whole(world):
+    world.make(letters(500))
+    view = world.view()
+    entries = world.header().entries
+    world.delete(world.chunk_paths()[1])
+    spans = [(entry.start, entry.end) for entry in entries[:3]]
+    found = world.bridge.run(world.client.fetcher.read_many([(view, *span) for span in spans]))
+    assert isinstance(found[1], CorruptChunkError)
+    assert [found[0], found[2]] == [letters(500)[slice(*spans[0])], letters(500)[slice(*spans[2])]]
+
+
+def test_a_store_that_fails_for_one_read_fails_that_read_only(world):
+    world.make(letters(500))
+    with world.open() as file:
+
+        def fail(verb: str, *args: Any) -> None:
+            raise PermissionError(13, "no")
+
+        world.backend.before = fail
+        with pytest.raises(PermissionError):
+            file.read(10)
+        assert file.read() == letters(500)
+
+
+def test_a_plain_file_adopted_meanwhile_is_read_on_from_its_chunk(world):
+    data = letters(500)
+    world.put(world.path, data)
+    with world.open() as file:
+        world.append(b" and more")
+        world.delete(world.path)
+        assert file.read() == data
+
+
+def replace_plain(world: World, how: str) -> None:
+    """Put something else in the place of a plain file, as another program would."""
+    if how == "as long":
+        world.put(world.path, letters(500, seed=1))
+    elif how == "longer":
+        world.put(world.path, letters(900, seed=1))
+    elif how == "shorter":
+        world.put(world.path, b"short")
+    elif how == "deleted":
+        world.delete(world.path)
+    else:
+        world.there.run(world.other.segments.overwrite(world.path, [letters(700, seed=1)]))
+        world.delete(world.path)
+
+
+REPLACED = {
+    "as long": "now a plain file of 500 bytes",
+    "longer": "now a plain file of 900 bytes",
+    "shorter": "now a plain file of 5 bytes",
+    "deleted": "now nothing is there",
+    "by a segment": "now segment",
+}
+
+
+@pytest.mark.parametrize("how", REPLACED)
+@pytest.mark.parametrize("kind", ["memory", "async"])
+def test_a_plain_file_replaced_meanwhile_is_gone_and_the_error_says_what_is_there(kind, how, monkeypatch):
+    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    world = make_world(kind)
+    world.put(world.path, letters(500))
+    with world.open() as file:
+        assert file.read(10) == letters(500)[:10]
+        replace_plain(world, how)
+        for _ in range(2):
+            with pytest.raises(FileNotFoundError, match="open it again") as caught:
+                file.read()
+            assert world.path in str(caught.value)
+            assert "a plain file of 500 bytes" in str(caught.value)
+            assert REPLACED[how] in str(caught.value)
+
+
+@pytest.mark.parametrize("how", REPLACED)
+def test_on_disk_an_open_plain_file_stays_the_same_file(tmp_path, how, monkeypatch):
+    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    world = make_world("local", tmp_path)
+    world.put(world.path, letters(500))
+    with world.open() as file:
+        assert file.read(10) == letters(500)[:10]
+        replace_plain(world, how)
+        assert file.read() == letters(500)[10:]
+        assert file.read_at(20, 100) == letters(500)[100:120]
+
+
+# -- an object store -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_s3(moto):
+    backend = shared_backend(**moto)
+    client, bridge = Client(backend, RollingPolicy(max_bytes=1000, inline_bytes=10)), Bridge(backend)
+    path = f"{new_bucket(moto)}/folder/clicks"
+    bridge.run(client.segments.create(path))
+    bridge.run(client.segments.append(path, [letters(5000)]))
+    return backend, client, bridge, path
+
+
+def test_on_s3_the_first_open_is_one_request_and_the_next_ones_none_before_data(on_s3):
+    backend, client, bridge, path = on_s3
+    with count_requests(backend) as counts:
+        for cache_s, before, after in ((3600, 1, 3), (3600, 0, 2), (1e-9, 0, 3)):
+            if before:
+                client.headers.forget()
+            client.headers.cache_s = cache_s
+            counts.clear()
+            with ReadFile(None, client, bridge, path) as file:
+                assert dict(counts) == ({"GetObject": before} if before else {})
+                assert file.read(2000) == letters(5000)[:2000]
+                assert dict(counts) == {"GetObject": after}
+
+
+def _read_in_child(file: ReadFile, answers: Any) -> None:
+    answers.put(file.read(3000))
+    file.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_on_s3_a_file_that_is_read_from_goes_on_in_a_forked_child(on_s3):
+    backend, client, _, path = on_s3
+    private = type(backend)(backend.fs)
+    client = Client(private)
+    bridge = Bridge(private, on_fork=client.after_fork)
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    with ReadFile(None, client, bridge, path) as file:
+        file.read(5)
+        file.read(5)
+        child = context.Process(target=_read_in_child, args=(file, answers))
+        child.start()
+        assert answers.get() == letters(5000)[10:3010]
+        child.join(60)
+        assert child.exitcode == 0
+        assert file.read() == letters(5000)[10:]

@@ -1,0 +1,240 @@
+"""What was opened is gone, and something else has its name: it is not taken for what was opened."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rollingfs.backend.contract import Backend, FileInfo
+from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.tail import Tail
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CLOCK, HashingStore, hurry
+from tests.support.hooks import Hooked, Site, private_memory
+from tests.support.life import World
+
+ANOTHER = b"another"
+CALLS_MAX = 60
+
+
+def plain_site() -> Site:
+    site = Site(Hooked(private_memory()), "")
+    site.run(site.backend.write(site.path, [b"plain"]))
+    return site
+
+
+def another_file(site: Site) -> None:
+    site.run(site.backend.delete([site.path]))
+    site.run(site.backend.write(site.path, [ANOTHER]))
+
+
+def another_segment(site: Site) -> None:
+    site.run(site.other().segments.overwrite(site.path, ANOTHER))
+
+
+def another_adopted(site: Site) -> None:
+    another_file(site)
+    site.run(site.other().segments.adopt(site.path))
+
+
+def nothing(site: Site) -> None:
+    site.run(site.backend.delete([site.path]))
+
+
+CHANGES: dict[str, list[Any]] = {
+    "append": [b"!"],
+    "seal": [],
+    "truncate": [2],
+    "delete": [],
+    "acquire": ["me"],
+    "concat": [[]],
+}
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+@pytest.mark.parametrize("change", [another_file, another_segment, another_adopted, nothing])
+def test_a_handle_on_a_plain_file_changes_nothing_else_of_its_name(verb: str, change: Callable[[Site], None]) -> None:
+    site = plain_site()
+    handle = site.segment()
+    change(site)
+    was_live = site.is_there()
+    with pytest.raises(FileNotFoundError):
+        getattr(handle, verb)(*CHANGES[verb])
+    if change is not nothing:
+        assert site.content() == ANOTHER
+    assert site.is_there() == was_live
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+@pytest.mark.parametrize("at", ["copy", "create", "replace"])
+def test_a_handle_on_a_plain_file_changes_nothing_that_comes_while_it_adopts(verb: str, at: str) -> None:
+    site = plain_site()
+    handle = site.segment()
+    site.backend.plan(at, before=lambda: another_file(site))
+    try:
+        getattr(handle, verb)(*CHANGES[verb])
+    except FileNotFoundError:
+        assert site.content() == ANOTHER
+    else:
+        assert verb == "delete" or site.content() == {"append": b"plain!", "truncate": b"ain"}.get(verb, b"plain")
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+def test_a_handle_on_a_plain_file_goes_on_with_the_segment_that_others_adopt_it_as(verb: str) -> None:
+    site = plain_site()
+    handle = site.segment()
+    site.run(site.other().segments.append(site.path, b" and more"))
+    getattr(handle, verb)(*CHANGES[verb])
+    assert site.is_there() == (verb != "delete")
+
+
+def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it() -> None:
+    site = plain_site()
+    handle = Segment(site.other(header_cache_s=0.0), site.bridge, site.segment()._view, site.backend.strip)
+    another_segment(site)
+    with pytest.raises(FileNotFoundError):
+        handle.read(0, 5)
+    with pytest.raises(FileNotFoundError):
+        handle.refresh()
+
+
+@pytest.mark.parametrize("data", [b"", b"oth", b"other", b"longer than what was there"])
+def test_a_snapshot_of_a_plain_file_is_not_read_from_the_tail_of_what_was_written_over_it(data: bytes) -> None:
+    site = plain_site()
+    view = drive(site.client.lookup.view(site.path))
+    site.run(site.other().segments.overwrite(site.path, data))
+    drive(site.backend.delete([site.path]))  # as collection does a day later
+    for start in (0, 2):
+        with pytest.raises(FileNotFoundError, match="open it again"):
+            drive(site.client.fetcher.read(view, start, 5))
+
+
+def test_a_snapshot_of_a_plain_file_that_was_adopted_and_appended_to_is_read_on() -> None:
+    site = plain_site()
+    view = drive(site.client.lookup.view(site.path))
+    site.run(site.other().segments.append(site.path, b" and more"))
+    drive(site.backend.delete([site.path]))
+    assert drive(site.client.fetcher.read(view, 1, 5)) == b"lain"
+
+
+def test_who_follows_a_plain_file_does_not_go_on_in_what_was_written_over_it() -> None:
+    site = plain_site()
+    tail = Tail(site.client, site.bridge, site.path)
+    assert next(tail) == b"plain"
+    site.run(site.other().segments.overwrite(site.path, b"something longer"))
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        next(tail)
+
+
+def test_a_tail_of_a_handle_on_a_plain_file_does_not_begin_in_what_was_written_over_it() -> None:
+    site = plain_site()
+    tail = site.segment().tail()
+    another_segment(site)
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        next(tail)
+
+
+def test_who_follows_a_plain_file_goes_on_when_it_grew_and_was_adopted() -> None:
+    site = plain_site()
+    tail = Tail(site.client, site.bridge, site.path)
+    assert next(tail) == b"plain"
+    site.run(site.backend.delete([site.path]))
+    site.run(site.backend.write(site.path, [b"plain grown"]))
+    site.run(site.other().segments.append(site.path, b"!"))
+    assert next(tail) == b" grown!"
+
+
+def test_who_follows_a_segment_does_not_go_on_in_a_plain_file_of_its_name() -> None:
+    site = Site(Hooked(private_memory()), "")
+    site.create()
+    site.append(b"segment")
+    tail = Tail(site.client, site.bridge, site.path)
+    assert next(tail) == b"segment"
+    site.run(site.other().segments.delete(site.path))
+    site.run(site.backend.write(site.path, [b"something longer"]))
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        next(tail)
+
+
+def test_a_source_that_is_given_as_a_handle_is_no_other_segment_of_its_name() -> None:
+    site = Site(Hooked(private_memory()), "")
+    site.create()
+    site.append(b"source")
+    source = site.segment()
+    source.seal()
+    site.run(site.client.segments.create(f"{site.path}-target"))
+    target: Segment = site.run(Segment.open(site.client, site.bridge, f"{site.path}-target"))
+    site.run(site.other().segments.overwrite(site.path, ANOTHER))
+    site.run(site.other().segments.seal(site.path))
+    with pytest.raises(FileNotFoundError, match="nothing was written"):
+        target.concat([source])
+    assert site.content() == ANOTHER
+    assert target.concat([site.segment()]) == 0
+    assert target.read(0, target.length) == ANOTHER
+
+
+class Interrupted(Hooked):
+    """Does something before a call of a given number."""
+
+    def __init__(self, inner: Backend, at: int, action: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.at = at
+        self.action = action
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        if len(self.calls) == self.at:
+            self.action()
+        return await super().call(verb, *args)
+
+
+def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a store whose tokens are hashes of the bytes; but for the time between the last look and the delete."""
+    hurry(monkeypatch)
+    path = "/folder/file"
+    for at in range(2, CALLS_MAX):  # the first two open the handle
+        store = HashingStore()
+        drive(store.write(path, [b"plain"]))
+
+        def write_again(store: HashingStore = store) -> None:
+            CLOCK.sleep(1.0)
+            drive(store.delete([path]))
+            drive(store.write(path, [b"plain"]))
+
+        backend = Interrupted(store, at, write_again)
+        world = World(backend, clock=CLOCK.time)
+        handle: Segment = drive(Segment.open(world.client, world.bridge, path))
+        with contextlib.suppress(FileNotFoundError):
+            handle.delete()
+        if len(backend.calls) <= at:
+            break
+        assert path in store.files() or backend.calls[at] == ("delete_if", path)
+    assert 10 < at < CALLS_MAX - 1
+    assert path not in store.files()
+
+
+class Forbidding(Hooked):
+    """May list a file, but not look at it."""
+
+    forbidden = ""
+
+    async def call(self, verb: str, *args: Any) -> FileInfo:
+        if verb == "stat" and args[0] == self.forbidden:
+            raise PermissionError(errno.EACCES, "forbidden", args[0])
+        return await super().call(verb, *args)
+
+
+def test_a_plain_file_of_a_stream_that_may_be_listed_only_is_left_out_of_cuts_and_named() -> None:
+    world = World(Forbidding(private_memory()))
+    world.create("/stream/a", [b"abc"])
+    drive(world.backend.write("/stream/plain", [b"plain"]))
+    whole = world.stream().cut()
+    world.backend.forbidden = "/stream/plain"
+    assert dict(world.stream().cut()) == {"/stream/a": 3}
+    trimmed = world.stream().trim(whole)
+    assert (trimmed.bytes, list(trimmed.failed)) == (3, ["/stream/plain"])

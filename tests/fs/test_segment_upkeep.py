@@ -1,0 +1,143 @@
+"""What `fs` and `fs.segment` offer for the life of a segment, over a filesystem as users make it."""
+
+import asyncio
+import pickle
+import uuid
+
+import fsspec
+import pytest
+
+from rollingfs import RetentionPolicy, StreamCut
+from tests.support.life import Turned
+
+
+@pytest.fixture(params=["memory", "file"])
+def fs(request, tmp_path):
+    options = {"sync": False} if request.param == "file" else {}
+    clock = Turned()
+    fs = fsspec.filesystem(
+        "rolling",
+        target_protocol=request.param,
+        max_bytes=100,
+        inline_bytes=0,
+        clock=clock,
+        skip_instance_cache=True,
+        **options,
+    )
+    fs.target = fsspec.filesystem(request.param)
+    fs.home = f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path)
+    return fs
+
+
+def test_a_stream_is_cut_trimmed_and_retained_and_its_memory_is_hidden(fs):
+    home = f"{fs.home}/stream"
+    for name in "ab":
+        fs.create(f"{home}/{name}")
+        fs.append(f"{home}/{name}", b"x" * 250)
+    stream = fs.stream(f"rolling://{home}")
+    stream.retention = RetentionPolicy.by_size("100 B")
+    assert fs.stream(home).retention == RetentionPolicy.by_size(100)
+    assert fs.ls(home, detail=False) == stream.segments() == fs.find(home) == [f"{home}/a", f"{home}/b"]
+    assert fs.du(home) == stream.size() == 500
+    stream.trim(StreamCut.parse(str(stream.cut(align=b"x"))))
+    assert fs.info(f"{home}/a")["start_offset"] == 250
+    assert [info["size"] for info in stream.infos().values()] == [0, 0]
+    assert asyncio.run(stream._cut()) == stream.cut()
+    assert asyncio.run(fs.stream(home)._get_retention()) == stream.retention
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda stream: setattr(stream, "retention", RetentionPolicy.by_size(1)),
+        lambda stream: setattr(stream, "retention", None),
+        lambda stream: stream.publish("reader", StreamCut({}, 0.0, 0)),
+        lambda stream: stream.unsubscribe("reader"),
+        lambda stream: stream.trim(StreamCut({}, 0.0, 0)),
+        lambda stream: stream.retain(),
+        lambda stream: stream.retain(dry_run=True),
+        lambda stream: stream.cut(),
+    ],
+)
+def test_what_is_no_folder_is_no_stream_and_nothing_is_written(fs, write):
+    fs.create(f"{fs.home}/segment")
+    fs.target.pipe_file(f"{fs.home}/plain", b"12345")
+    before = sorted(fs.target.find(fs.home))
+    for name, error in (("nothing", FileNotFoundError), ("segment", NotADirectoryError), ("plain", NotADirectoryError)):
+        with pytest.raises(error, match="stream") as raised:
+            write(fs.stream(f"{fs.home}/{name}"))
+        assert raised.value.filename == f"{fs.home}/{name}"
+    assert sorted(fs.target.find(fs.home)) == before
+
+
+def test_a_stream_without_segments_is_one_as_long_as_its_folder_is_there(fs):
+    fs.mkdir(f"{fs.home}/stream")
+    stream = fs.stream(f"{fs.home}/stream")
+    stream.retention = RetentionPolicy.by_size(1)
+    assert stream.retain().bytes == 0
+    fs.rm(f"{fs.home}/stream", recursive=True)
+    with pytest.raises(FileNotFoundError, match="stream"):
+        stream.retention = RetentionPolicy.by_size(1)
+
+
+def test_removing_or_moving_a_folder_takes_the_memory_of_its_stream_along(fs):
+    fs.create(f"{fs.home}/stream/a")
+    fs.stream(f"{fs.home}/stream").retention = RetentionPolicy.by_time("1d")
+    fs.mv(f"{fs.home}/stream", f"{fs.home}/moved", recursive=True)
+    assert fs.stream(f"{fs.home}/moved").retention == RetentionPolicy.by_time("1d")
+    fs.rm(f"{fs.home}/moved", recursive=True)
+    assert not fs.exists(f"{fs.home}/moved")
+    fs.create(f"{fs.home}/moved/a")
+    assert fs.stream(f"{fs.home}/moved").retention is None
+
+
+def test_a_handle_consolidates_verifies_and_follows(fs):
+    path = f"{fs.home}/log"
+    fs.create(path)
+    for index in range(20):
+        fs.append(path, b"%010d" % index)
+    segment = fs.segment(path)
+    assert segment.consolidate(grace="10min").written == 2
+    assert len(segment.chunks) == 2
+    assert [row.ok for row in segment.verify()] == [True, True]
+    assert [row.ok for row in asyncio.run(segment._verify())] == [True, True]
+    assert asyncio.run(segment._consolidate()).written == 0
+    follower = segment.tail(segment.length)
+    segment.append(b"new")
+    assert next(follower) == b"new"
+    segment.seal()
+    assert list(follower) == []
+    with fs.open(path, "rb", follow=True) as file:
+        assert file.read() == b"".join(segment.tail()) == fs.cat_file(path)
+    assert pickle.loads(pickle.dumps(segment.verify())) == segment.verify()
+
+
+def test_a_plain_file_needs_no_care(fs):
+    fs.target.pipe_file(f"{fs.home}/plain", b"12345")
+    segment = fs.segment(f"{fs.home}/plain")
+    assert segment.consolidate().written == 0
+    assert [row.ok for row in segment.verify()] == [True]
+    assert list(segment.tail(follow=False)) == [b"12345"]
+
+
+def test_a_plain_file_is_cut_and_trimmed_and_one_that_was_written_anew_is_not(fs):
+    for name in ("log", "other"):
+        fs.target.pipe_file(f"{fs.home}/{name}", b"0123456789")
+    stream = fs.stream(fs.home)
+    cut = stream.cut()
+    fs.target.pipe_file(f"{fs.home}/other", b"abcdefghij")
+    assert stream.trim(StreamCut(dict.fromkeys(cut, 4), cut.at, cut.size, cut.incarnations)).bytes == 4
+    assert fs.cat_file(f"{fs.home}/log") == b"456789"
+    assert fs.cat_file(f"{fs.home}/other") == b"abcdefghij"
+
+
+def test_a_tree_is_collected_with_progress(fs):
+    fs.create(f"{fs.home}/deep/a")
+    fs.stage(f"{fs.home}/deep/a", b"never committed")
+    fs.stage(f"{fs.home}/deep/b", b"never either")
+    told = []
+    assert fs.collect(fs.home, recursive=True).young == 2
+    result = fs.collect(fs.home, grace=0, recursive=True, progress=lambda path, collected: told.append(path))
+    assert (result.bytes, len(result.files), result.failures) == (27, 2, ())
+    assert told == [f"{fs.home}/deep/a", f"{fs.home}/deep/b"]
+    assert fs.ls(f"{fs.home}/deep", detail=False) == [f"{fs.home}/deep/a"]

@@ -1,0 +1,144 @@
+"""Following a segment: every byte once, in order, until it is sealed."""
+
+import asyncio
+import threading
+
+import pytest
+
+from rollingfs import BadOffsetError, RollingPolicy, SegmentTruncatedError
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.fs.tail import Tail, open_follow
+from rollingfs.runtime.concurrency import drive
+from tests.support.life import World, private_store
+
+LOG = "/log"
+POLICY = RollingPolicy(max_bytes=40, inline_bytes=10)
+
+
+class Counting(BackendWrapper):
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.verbs = []
+
+    async def call(self, verb, *args):
+        self.verbs.append(verb)
+        return await super().call(verb, *args)
+
+
+@pytest.fixture
+def world():
+    world = World(Counting(private_store()), POLICY)
+    world.create(LOG, [b"0123456789" * 10])
+    return world
+
+
+@pytest.fixture
+def naps(monkeypatch):
+    """What is done in each pause, in order; pauses cost no time. An exhausted list fails the test."""
+    todo, lengths = [], []
+
+    def sleep(seconds):
+        lengths.append(seconds)
+        todo.pop(0)()
+
+    monkeypatch.setattr("rollingfs.fs.tail.time.sleep", sleep)
+    todo_and_lengths = type("Naps", (), {"todo": todo, "lengths": lengths})
+    return todo_and_lengths
+
+
+def tail(world, *args, **options):
+    return Tail(world.client, world.bridge, LOG, *args, **options)
+
+
+def test_without_follow_it_ends_where_the_segment_ends(world):
+    assert b"".join(tail(world, follow=False)) == b"0123456789" * 10
+    assert b"".join(tail(world, 95, follow=False)) == b"56789"
+    assert list(tail(world, 100, follow=False)) == []
+
+
+def test_it_goes_on_with_what_is_appended_and_ends_at_the_seal(world, naps):
+    other = World(world.backend.inner, POLICY)
+    naps.todo += [
+        lambda: other.append(LOG, b"small"),
+        lambda: None,
+        lambda: other.append(LOG, b"large" * 30),
+        lambda: (other.append(LOG, b"last"), other.seal(LOG)),
+    ]
+    assert b"".join(tail(world)) == b"0123456789" * 10 + b"small" + b"large" * 30 + b"last"
+    assert naps.todo == []
+
+
+def test_the_async_iterator_gives_the_same(world):
+    other = World(world.backend.inner, POLICY)
+
+    async def follow():
+        found = b""
+        async for piece in tail(world, 90, poll_s_min=0.001, poll_s_max=0.001):
+            found += piece
+            if found == b"0123456789":
+                other.append(LOG, b"more")
+                other.seal(LOG)
+        return found
+
+    assert asyncio.run(follow()) == b"0123456789more"
+
+
+def test_an_idle_segment_costs_one_conditional_request_a_poll_more_and_more_rarely(world, naps):
+    naps.todo += [lambda: None] * 20
+    naps.todo.append(lambda: World(world.backend.inner, POLICY).append(LOG, b"!"))
+    follower = tail(world, 100, poll_s_min=0.1, poll_s_max=1.0)
+    world.backend.verbs.clear()
+    assert next(follower) == b"!"
+    assert world.backend.verbs == ["read_if_changed"] * 22
+    assert naps.lengths[0] == 0.1
+    assert naps.lengths == sorted(naps.lengths)
+    assert naps.lengths[-1] == 1.0
+    naps.lengths.clear()
+    naps.todo.append(lambda: World(world.backend.inner, POLICY).append(LOG, b"?"))
+    assert next(follower) == b"?"
+    assert naps.lengths == [0.1]
+
+
+def test_what_was_truncated_before_it_was_read_is_an_error(world, naps):
+    follower = tail(world, 10)
+    assert next(follower) == (b"0123456789" * 10)[10:]
+    other = World(world.backend.inner, POLICY)
+    naps.todo.append(lambda: (other.append(LOG, b"x" * 100), other.truncate(LOG, 150)))
+    with pytest.raises(SegmentTruncatedError, match="150 to 200"):
+        next(follower)
+    with pytest.raises(SegmentTruncatedError):
+        next(tail(world, 20))
+    assert next(tail(world)) == b"x" * 50
+
+
+def test_offsets_outside_are_refused(world):
+    with pytest.raises(BadOffsetError, match="at least 0"):
+        tail(world, -1)
+    with pytest.raises(BadOffsetError, match="beyond the end"):
+        next(tail(world, 101))
+    with pytest.raises(ValueError, match="polls"):
+        tail(world, poll_s_min=0.0)
+
+
+def test_another_segment_of_the_same_name_is_not_followed(world, naps):
+    follower = tail(world, 100)
+    other = World(world.backend.inner, POLICY)
+    naps.todo.append(lambda: drive(other.client.segments.overwrite(LOG, b"n" * 200)))
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        next(follower)
+
+
+def test_a_file_that_follows_gives_lines_as_they_come(world):
+    world = World(world.backend.inner, POLICY)
+    lines = []
+    file = open_follow(world.client, world.bridge, world.create("/lines", [b"one\ntw"]))
+    reader = threading.Thread(target=lambda: lines.extend(file))
+    reader.start()
+    other = World(world.backend, POLICY)
+    for piece in (b"o\n", b"three\n" * 20, b"no end"):
+        other.append("/lines", piece)
+    other.seal("/lines")
+    reader.join(30)
+    assert lines == [b"one\n", b"two\n", *[b"three\n"] * 20, b"no end"]
+    assert file.read() == b""
+    assert file.name == "/lines"

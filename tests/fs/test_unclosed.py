@@ -1,0 +1,226 @@
+"""Files for writing that nobody closes: nothing is committed, and it is said how much is lost."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from rollingfs.fs import write_file
+from rollingfs.write import ingest
+
+LARGE = b"0123456789" * 300_001
+"""3,000,010 bytes."""
+
+
+@pytest.fixture
+def fs() -> Any:
+    return fsspec.filesystem("rolling", target_protocol="file", sync=False)
+
+
+def lost_in(caught: list[warnings.WarningMessage]) -> list[str]:
+    return [str(one.message) for one in caught if one.category is ResourceWarning]
+
+
+def drop(file: Any) -> None:
+    """Let go of the last reference to a file that the caller has put in a list."""
+    file.clear()
+    gc.collect()
+
+
+@pytest.mark.parametrize("size", [1, 10, len(LARGE)])
+def test_a_file_that_is_forgotten_says_how_many_bytes_are_lost(fs, tmp_path, caplog, size):
+    held = [fs.open(f"{tmp_path}/x", "ab")]
+    held[0].write(LARGE[:size])
+    with pytest.warns(ResourceWarning) as caught:
+        drop(held)
+    [said] = lost_in(list(caught))
+    assert said.startswith(f"{tmp_path}/x: ")
+    assert f" {size:,} bytes " in said
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [said]
+    assert not fs.exists(f"{tmp_path}/x")
+
+
+def test_bytes_that_went_to_chunks_are_counted_too(fs, tmp_path, monkeypatch):
+    monkeypatch.setattr(write_file, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 1000)
+    held = [fs.open(f"{tmp_path}/x", "wb")]
+    for _ in range(7):
+        held[0].write(b"x" * 601)
+    with pytest.warns(ResourceWarning, match=" 4,207 bytes "):
+        drop(held)
+
+
+def test_only_what_came_after_the_last_commit_is_lost(fs, tmp_path):
+    held = [fs.open(f"{tmp_path}/x", "a", newline="\n")]
+    held[0].write("kept\n")
+    held[0].commit()
+    held[0].write("lost")
+    with pytest.warns(ResourceWarning, match=" 4 bytes "):
+        drop(held)
+    assert fs.cat_file(f"{tmp_path}/x") == b"kept\n"
+
+
+@pytest.mark.parametrize("mode", ["wb", "w"])
+def test_a_file_with_nothing_to_lose_says_nothing(fs, tmp_path, mode):
+    data = "x" if mode == "w" else b"x"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        drop([fs.open(f"{tmp_path}/untouched", mode)])
+        closed, discarded = fs.open(f"{tmp_path}/closed", mode), fs.open(f"{tmp_path}/discarded", mode)
+        for file in (closed, discarded):
+            file.write(data)
+        closed.close()
+        discarded.discard()
+        del file
+        held = [closed, discarded]
+        del closed, discarded
+        drop(held)
+    assert lost_in(caught) == []
+
+
+def test_what_close_has_refused_is_not_said_twice(fs, tmp_path):
+    fs.pipe_file(f"{tmp_path}/x", b"")
+    held = [fs.open(f"{tmp_path}/x", "ab")]
+    held[0].write(b"refused")
+    fs.seal(f"{tmp_path}/x")
+    with pytest.raises(OSError, match="sealed"):
+        held[0].close()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        drop(held)
+    assert lost_in(caught) == []
+
+
+def test_a_file_that_was_closed_for_a_later_commit_which_never_came_says_so(fs, tmp_path):
+    held = [fs._open(f"{tmp_path}/x", "wb", autocommit=False)]
+    held[0].write(b"12345")
+    held[0].close()
+    with pytest.warns(ResourceWarning, match=" 5 bytes "):
+        drop(held)
+
+
+def test_the_text_that_the_wrapper_still_holds_is_counted_in_a_cycle_of_garbage_as_well(fs, tmp_path):
+    class Handler:
+        def __init__(self, stream):
+            self.stream, self.itself = stream, self
+
+    held = [Handler(fs.open(f"{tmp_path}/x", "w", encoding="utf-8"))]
+    held[0].stream.write("grüße")
+    with pytest.warns(ResourceWarning, match=" 7 bytes "):
+        drop(held)
+    assert not fs.exists(f"{tmp_path}/x")
+
+
+def test_compressed_bytes_are_counted_before_their_compression(fs, tmp_path):
+    held = [fs.open(f"{tmp_path}/x.gz", "wt", compression="gzip")]
+    held[0].write("x" * 5000)
+    with pytest.warns(ResourceWarning, match=" 5,000 bytes "):
+        drop(held)
+    assert not fs.exists(f"{tmp_path}/x.gz")
+
+
+def test_text_is_committed_while_the_file_stays_open(fs, tmp_path):
+    with fs.open(f"{tmp_path}/x", "a", newline="\n") as file:
+        file.write("one\n")
+        file.commit()
+        assert fs.cat_file(f"{tmp_path}/x") == b"one\n"
+        file.write("two\n")
+        assert fs.cat_file(f"{tmp_path}/x") == b"one\n"
+    assert fs.cat_file(f"{tmp_path}/x") == b"one\ntwo\n"
+
+
+def test_a_compressed_stream_is_not_committed_in_its_middle(fs, tmp_path):
+    with fs.open(f"{tmp_path}/x.gz", "wt", compression="gzip") as file:
+        file.write("text")
+        with pytest.raises(io.UnsupportedOperation, match="close"):
+            file.commit()
+    with fs.open(f"{tmp_path}/x.gz", "rt", compression="gzip") as file:
+        assert file.read() == "text"
+
+
+# -- the end of the program ----------------------------------------------------------------------------------
+
+
+def end_of(tmp_path: Path, body: str, *options: str) -> str:
+    """What a program that ends well says on standard error."""
+    lines = [
+        "import atexit, logging, os, sys, fsspec, rollingfs",
+        f"path = {str(tmp_path / 'app.log')!r}",
+        "fs = fsspec.filesystem('rolling', target_protocol='file', sync=False)",
+        textwrap.dedent(body),
+    ]
+    done = subprocess.run(
+        [sys.executable, *options, "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    return done.stderr
+
+
+LOGGING = """
+    logging.basicConfig(stream=fs.open(path, "a"), level=logging.INFO, format="%(message)s")
+    for number in range(1000):
+        logging.info("%04d", number)
+"""
+
+
+def test_a_log_that_is_not_closed_at_exit_is_told_although_the_log_itself_is_lost(fs, tmp_path):
+    said = end_of(tmp_path, LOGGING)
+    assert said.count("app.log: the program ends") == 1
+    assert " 5,000 bytes " in said
+    assert not fs.exists(f"{tmp_path}/app.log")
+    assert "ResourceWarning" in end_of(tmp_path, LOGGING, "-Wdefault")
+
+
+def test_a_log_that_is_closed_at_exit_is_whole_and_nothing_is_told(fs, tmp_path):
+    said = end_of(tmp_path, LOGGING + "    atexit.register(logging.root.handlers[0].stream.close)\n")
+    assert said == ""
+    assert len(fs.cat_file(f"{tmp_path}/app.log")) == 5000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'file = fs.open(path, "ab"); file.write(b"x" * 2500)',
+        'file = fs.open(path, "a"); file.write("x" * 2500)',
+        'file = fs.open(path, "wt", compression="gzip"); file.write("x" * 2500)',
+        'file = fsspec.open("rolling+file://" + path, "a").open(); file.write("x" * 2500)',
+        'file = fs.open(path, "a"); file.write("x" * 2500); file.itself = [file]',
+    ],
+    ids=["binary", "text", "compressed", "fsspec's own text", "cycle"],
+)
+def test_every_kind_of_file_is_told_at_exit_once_and_not_committed(fs, tmp_path, body):
+    said = end_of(tmp_path, body)
+    assert said.count("app.log: the program ends") == 1
+    assert " 2,500 bytes " in said
+    assert not fs.exists(f"{tmp_path}/app.log")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_says_nothing_of_the_file_of_its_parent(fs, tmp_path):
+    said = end_of(
+        tmp_path,
+        """
+        file = fs.open(path, "a")
+        file.write("of the parent")
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)  # with all that an exit does
+        assert os.waitpid(child, 0)[1] == 0
+        file.close()
+        """,
+    )
+    assert said == ""
+    assert fs.cat_file(f"{tmp_path}/app.log") == b"of the parent"

@@ -1,0 +1,605 @@
+"""The file object for writing: what is committed when, what is not, in bounded memory."""
+
+import gc
+import gzip
+import io
+import os
+import threading
+
+import pytest
+from fsspec.core import OpenFile
+from fsspec.transaction import Transaction
+
+from rollingfs import FencedError, RollingPolicy, SegmentSealedError
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.format import names
+from rollingfs.format.transitions import Guard
+from rollingfs.fs import write_file
+from rollingfs.fs.text_file import TextFile
+from rollingfs.fs.write_file import WriteFile
+from rollingfs.runtime.concurrency import drive
+from rollingfs.write import chunk_writer, ingest
+from tests.support.hooks import AsyncMemory, Hooked, Site, fail, private_memory
+from tests.support.servers import new_bucket
+
+HEADER = "$header"
+LARGE = bytes(range(256)) * 8
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Limits of bytes, so that a test of streams needs no megabytes."""
+    monkeypatch.setattr(ingest, "PIECE_BYTES", 200)
+    monkeypatch.setattr(write_file, "PIECE_BYTES", 200)
+    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 300)
+    monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 1000)
+
+
+@pytest.fixture(params=["memory", "local", "async"])
+def site(request, tmp_path):
+    policy = RollingPolicy(max_bytes=500, inline_bytes=100)
+    if request.param == "local":
+        return Site(Hooked(LocalBackend(sync=False)), str(tmp_path), policy)
+    if request.param == "async":
+        return Site(AsyncMemory(private_memory()), "", policy)
+    return Site(Hooked(private_memory()), "", policy)
+
+
+@pytest.fixture
+def hooked():
+    return Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=500, inline_bytes=100))
+
+
+@pytest.fixture(params=[b"small", LARGE], ids=["small", "large"])
+def data(request):
+    return request.param
+
+
+def write(site, mode, data, **options):
+    with site.open(mode, **options) as file:
+        file.write(data)
+
+
+def other(site, verb, *args, **options):
+    return drive(getattr(site.other().segments, verb)(site.path, *args, **options))
+
+
+# -- modes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [1, 199, 200, 201, 5000])
+@pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
+def test_what_is_written_in_pieces_is_one_commit(site, mode, piece):
+    with site.open(mode) as file:
+        for start in range(0, len(LARGE), piece):
+            assert file.write(LARGE[start : start + piece]) == len(LARGE[start : start + piece])
+            assert not site.is_there()
+        assert file.tell() == len(LARGE)
+    assert site.content() == LARGE
+    assert site.segment().version == 1
+    assert len(site.chunk_files()) == len(site.segment().chunks) > 1
+
+
+@pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
+def test_a_file_closed_without_a_write_is_there_and_empty(site, mode):
+    site.open(mode).close()
+    assert site.content() == b""
+    assert site.is_there()
+
+
+def test_wb_replaces_even_a_sealed_segment_by_an_open_one_with_its_policy(site, data):
+    site.create(RollingPolicy(max_bytes=700))
+    site.append(b"0123456789", attrs={"k": "v"})
+    site.run(site.client.segments.truncate(site.path, 5))
+    site.run(site.client.segments.seal(site.path))
+    before = site.segment()
+    write(site, "wb", data)
+    after = site.segment()
+    assert site.content() == data
+    assert (after.start, after.sealed, after.attrs) == (0, False, {})
+    assert after.policy == before.policy
+    assert after.version == before.version + 1
+    with pytest.raises(FileNotFoundError):
+        before.refresh()
+
+
+def test_wb_over_an_exclusively_held_segment_is_fenced_and_leaves_nothing(site, data):
+    site.create()
+    site.segment().acquire("somebody")
+    with pytest.raises(FencedError):
+        write(site, "wb", data)
+    assert site.content() == b""
+    assert site.chunk_files() == []
+
+
+@pytest.mark.parametrize("kind", ["segment", "plain file"])
+def test_xb_fails_at_open_if_something_is_there(site, kind):
+    if kind == "segment":
+        site.create()
+    else:
+        site.run(site.backend.write(site.path, [b"plain"]))
+    with pytest.raises(FileExistsError):
+        site.open("xb")
+
+
+@pytest.mark.parametrize("kind", ["segment", "plain file"])
+def test_xb_fails_at_close_if_something_has_come_to_be_there_and_leaves_nothing(site, data, kind):
+    file = site.open("xb")
+    file.write(data)
+    if kind == "segment":
+        other(site, "overwrite", [b"first"])
+    else:
+        site.run(site.backend.write(site.path, [b"first"]))
+    with pytest.raises(FileExistsError):
+        file.close()
+    assert site.content() == b"first"
+    assert site.chunk_files() == []
+
+
+def test_xb_over_a_deleted_segment_creates(site):
+    site.create()
+    site.run(site.client.segments.delete(site.path))
+    write(site, "xb", b"again")
+    assert site.content() == b"again"
+
+
+def test_ab_continues_at_the_logical_end_of_a_truncated_segment(site, data):
+    site.create()
+    site.append(b"0123456789")
+    site.run(site.client.segments.truncate(site.path, 4))
+    with site.open("ab") as file:
+        assert file.tell() == 6
+        file.write(data)
+        assert file.tell() == 6 + len(data)
+    assert site.content() == b"456789" + data
+
+
+def test_ab_continues_a_plain_file(site, data):
+    site.run(site.backend.write(site.path, [b"plain"]))
+    with site.open("ab") as file:
+        assert file.tell() == 5
+        file.write(data)
+        file.commit()
+        file.write(b"!")
+    assert site.content() == b"plain" + data + b"!"
+
+
+def test_ab_of_nothing_to_what_is_there_commits_nothing(site):
+    site.create()
+    site.open("ab").close()
+    assert site.segment().version == 1
+
+
+def test_ab_of_a_sealed_segment_fails_at_open_however_lately_it_was_sealed(site):
+    site.create()
+    site.append(b"x")
+    other(site, "seal")
+    with pytest.raises(SegmentSealedError, match="sealed at length 1"):
+        site.open("ab")
+
+
+def test_ab_of_a_held_segment_fails_at_open(site):
+    site.create()
+    other(site, "acquire", "somebody")
+    with pytest.raises(FencedError, match="somebody"):
+        site.open("ab")
+
+
+def test_ab_is_bound_to_the_incarnation_found_at_open(site, data):
+    site.create()
+    file = site.open("ab")
+    file.write(data)
+    other(site, "overwrite", [b"another"])
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        file.close()
+    assert site.content() == b"another"
+    assert site.chunk_files() == []
+
+
+def test_two_that_create_by_ab_at_once_lose_nothing(site, data):
+    first, second = site.open("ab"), site.open("ab")
+    first.write(data)
+    second.write(b"second")
+    first.close()
+    second.close()
+    assert site.content() == data + b"second"
+    assert len(site.chunk_files()) == len(site.segment().chunks)
+
+
+def test_threads_that_create_by_ab_at_once_lose_nothing(site):
+    barrier = threading.Barrier(4)
+
+    def work(name):
+        barrier.wait(10)
+        write(site, "ab", b"%d;" % name * 10)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    content = site.content()
+    assert sorted(content[start : start + 20] for start in range(0, 80, 20)) == [
+        b"%d;" % name * 10 for name in range(4)
+    ]
+
+
+@pytest.mark.parametrize("path", ["/x/a$header", "/x/a$chunks/b", "/x/", ""])
+@pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
+def test_a_name_that_no_segment_can_have_is_refused_at_open(site, path, mode):
+    with pytest.raises(ValueError, match="no segment name"):
+        WriteFile(None, site.client, site.bridge, path, mode)
+
+
+@pytest.mark.parametrize(("mode", "options"), [("rb", {}), ("rb+", {}), ("wb", {"owner": "me"})])
+def test_a_mode_that_cannot_be_is_refused(site, mode, options):
+    with pytest.raises(ValueError, match="mode"):
+        site.open(mode, **options)
+
+
+# -- exclusive writers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", ["nothing", "segment", "plain file"])
+def test_an_owner_alone_can_write_until_the_file_is_closed(site, there):
+    if there == "segment":
+        site.create()
+    elif there == "plain file":
+        site.run(site.backend.write(site.path, [b""]))
+    with site.open("ab", owner="me") as file:
+        assert file.epoch == site.segment().epoch
+        assert site.segment().owner == "me"
+        with pytest.raises(FencedError):
+            other(site, "append", [b"not me"])
+        file.write(b"me")
+    assert site.content() == b"me"
+    assert site.segment().owner is None
+    assert site.append(b"anybody") == 2
+
+
+def test_a_newer_owner_fences_the_file_of_the_older(site, data):
+    first = site.open("ab", owner="first")
+    first.write(data)
+    with site.open("ab", owner="second") as second:
+        assert second.epoch == first.epoch + 1
+        with pytest.raises(FencedError):
+            first.close()
+        second.write(b"second")
+    assert site.content() == b"second"
+
+
+def test_an_owner_that_discards_gives_the_segment_back(site):
+    file = site.open("ab", owner="me")
+    file.discard()
+    assert site.append(b"anybody") == 0
+
+
+# -- what is not committed -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
+def test_an_exception_within_with_commits_nothing_and_leaves_nothing(site, mode, data):
+    file = site.open(mode)
+
+    def use():
+        with file:
+            file.write(data)
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        use()
+    assert file.closed
+    file.close()
+    assert not site.is_there()
+    assert site.chunk_files() == []
+
+
+@pytest.mark.parametrize("mode", ["w", "wb"])
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_an_exception_within_fsspec_open_commits_nothing(site, mode, compression):
+    class Filesystem:
+        def open(self, path, mode):
+            return site.open(mode)
+
+    def use(error):
+        with OpenFile(Filesystem(), site.path, mode, compression=compression) as file:
+            file.write("text" if mode == "w" else b"text")
+            if error is not None:
+                raise error
+
+    with pytest.raises(LookupError):
+        use(LookupError())
+    assert not site.is_there()
+    use(None)
+    content = site.content()
+    assert (gzip.decompress(content) if compression else content) == b"text"
+
+
+def test_a_file_closed_while_another_exception_is_handled_is_committed(site):
+    try:
+        raise LookupError
+    except LookupError:
+        write(site, "wb", b"report")
+    assert site.content() == b"report"
+
+
+def drop(held):
+    """Let go of the last reference to what a list holds."""
+    held.clear()
+    gc.collect()
+
+
+def test_a_forgotten_file_commits_nothing(site, data):
+    held = [site.open("wb")]
+    held[0].write(data)
+    with pytest.warns(ResourceWarning, match=f"{len(data):,} bytes"):
+        drop(held)
+    assert not site.is_there()
+
+
+def test_a_forgotten_text_file_commits_nothing(site):
+    held = [TextFile(site.open("wb"), encoding="utf-8")]
+    held[0].write("text")
+    with pytest.warns(ResourceWarning, match="4 bytes"):
+        drop(held)
+    assert not site.is_there()
+
+
+def test_text_is_committed_by_close_and_not_by_an_exception(site):
+    def use():
+        with TextFile(site.open("wb"), encoding="utf-8") as file:
+            file.write("never")
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        use()
+    assert not site.is_there()
+    with TextFile(site.open("wb"), encoding="utf-8", newline="\n") as file:
+        file.write("naïve\n")
+    assert site.content() == "naïve\n".encode()
+
+
+def test_text_of_an_unknown_encoding_is_refused_and_commits_nothing(site):
+    with pytest.raises(LookupError):
+        TextFile(site.open("wb"), encoding="no-such")
+    gc.collect()
+    assert not site.is_there()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_that_forgets_the_file_does_not_touch_the_parents_uploads(hooked):
+    file = hooked.open("wb")
+    file.write(LARGE)
+    files = hooked.chunk_files()
+    file._process -= 1  # as the child sees it
+    with pytest.raises(ValueError, match="another process"):
+        file.write(b"x")
+    file.forget()
+    assert hooked.chunk_files() == files != []
+
+
+def test_discard_leaves_nothing_and_closes(site, data):
+    file = site.open("wb")
+    file.write(data)
+    file.discard()
+    file.discard()
+    file.commit()
+    assert file.closed
+    assert not site.is_there()
+    assert site.chunk_files() == []
+
+
+# -- commit --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
+def test_commit_publishes_early_and_writing_goes_on_in_the_same_incarnation(site, mode, data):
+    with site.open(mode) as file:
+        file.write(data)
+        file.commit()
+        assert site.content() == data
+        incarnation = site.segment()
+        file.commit()
+        file.write(b"more")
+        assert site.content() == data
+        assert file.tell() == len(data) + 4
+    assert site.content() == data + b"more"
+    incarnation.refresh()
+    assert incarnation.version == 2
+
+
+def test_commits_of_wb_after_the_first_are_bound_to_the_incarnation_it_made(site):
+    file = site.open("wb")
+    file.write(b"1")
+    file.commit()
+    other(site, "overwrite", [b"another"])
+    file.write(b"2")
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        file.close()
+    assert site.content() == b"another"
+
+
+def test_an_exception_after_a_commit_takes_back_only_what_came_later(site, data):
+    def use():
+        with site.open("wb") as file:
+            file.write(b"committed")
+            file.commit()
+            file.write(data)
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        use()
+    assert site.content() == b"committed"
+
+
+def test_attributes_come_with_the_first_commit(site):
+    with site.open("wb", attrs={"k": "v"}) as file:
+        file.write(b"1")
+        file.commit()
+        other(site, "append", [b""], attrs={"k": "changed"})
+        file.write(b"2")
+    assert site.segment().attrs == {"k": "changed"}
+
+
+class Below:
+    """As much of a filesystem as a transaction needs."""
+
+    _intrans = False
+    _transaction = None
+
+
+@pytest.mark.parametrize("mode", ["wb", "ab"])
+def test_a_transaction_commits_files_that_are_closed_already(site, mode, data):
+    site.create()
+    with Transaction(Below()) as transaction:
+        file = site.open(mode, autocommit=False)
+        transaction.files.append(file)
+        with file:
+            file.write(data)
+        assert file.closed
+        assert site.content() == b""
+    assert site.content() == data
+
+
+def test_a_transaction_that_fails_leaves_nothing(site, data):
+    def use():
+        with Transaction(Below()) as transaction:
+            transaction.files.append(site.open("wb", autocommit=False))
+            with transaction.files[0] as file:
+                file.write(data)
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        use()
+    assert not site.is_there()
+    assert site.chunk_files() == []
+
+
+# -- failures ------------------------------------------------------------------------------------------------
+
+
+def test_after_a_failed_write_nothing_is_committed_and_close_says_so(hooked):
+    file = hooked.open("wb")
+    file.write(LARGE)
+    hooked.backend.plan("upload.write", before=fail)
+    with pytest.raises(OSError, match="connection broke"):
+        file.write(LARGE)
+    with pytest.raises(OSError, match="earlier write or commit"):
+        file.write(b"x")
+    with pytest.raises(OSError, match="earlier write or commit"):
+        file.close()
+    assert file.closed
+    file.close()
+    assert not hooked.is_there()
+    assert hooked.chunk_files() == []
+
+
+def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(hooked, data):
+    hooked.create()
+    file = hooked.open("ab")
+    file.write(data)
+    other(hooked, "acquire", "somebody")
+    with pytest.raises(FencedError):
+        file.commit()
+    other(hooked, "release", Guard(epoch=1))
+    with pytest.raises(OSError, match="earlier write or commit"):
+        file.write(b"later")
+    with pytest.raises(OSError, match="earlier write or commit"):
+        file.close()
+    assert hooked.content() == b""
+    assert hooked.chunk_files() == []
+
+
+@pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
+def test_a_commit_whose_answer_is_lost_is_recognised(hooked, mode, data):
+    for verb in ("create", "replace"):
+        hooked.backend.plan(verb, hooked.path + HEADER, after=fail)
+    write(hooked, mode, data)
+    assert hooked.content() == data
+    assert len(hooked.chunk_files()) == len(hooked.segment().chunks)
+
+
+def test_old_chunks_that_cannot_be_deleted_do_not_make_an_overwrite_fail(hooked):
+    write(hooked, "wb", LARGE)
+    old = hooked.chunk_files()
+    hooked.backend.plan("delete", before=fail)
+    write(hooked, "wb", b"new")
+    assert hooked.content() == b"new"
+    assert set(old) <= set(hooked.chunk_files())
+
+
+# -- memory --------------------------------------------------------------------------------------------------
+
+
+class Held(Hooked):
+    """Knows how many bytes were written to the file and not yet to the store."""
+
+    held = held_max = 0
+
+    async def call(self, verb, *args):
+        if verb == "upload.write":
+            self.held -= len(args[2])
+        return await super().call(verb, *args)
+
+
+@pytest.mark.parametrize("piece", [1, 150, 5000])
+def test_a_file_of_any_size_is_written_in_bounded_memory(piece):
+    backend = Held(private_memory())
+    site = Site(backend, "", RollingPolicy(max_bytes=3000))
+    with site.open("wb") as file:
+        for _ in range(0, 20_000, piece):
+            backend.held += piece
+            file.write(bytes(piece))
+            backend.held_max = max(backend.held_max, backend.held)
+    assert backend.held_max <= 200 + 300 + 1
+    assert site.segment().length >= 20_000
+
+
+# -- a file object -------------------------------------------------------------------------------------------
+
+
+def test_it_is_a_binary_file_that_is_written_and_not_read(site):
+    file = site.open("wb")
+    assert (file.readable(), file.writable(), file.seekable(), file.closed) == (False, True, False, False)
+    assert (file.path, file.mode, file.autocommit) == (site.path, "wb", True)
+    file.write(b"buffered")
+    file.flush()
+    assert not site.is_there()
+    with pytest.raises(io.UnsupportedOperation):
+        file.seek(0)
+    for refused in ("text", 7, None):
+        with pytest.raises(TypeError):
+            file.write(refused)
+    file.close()
+    file.close()
+    assert site.content() == b"buffered"
+    for call in (lambda: file.write(b"x"), file.flush):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+
+
+# -- an object store -----------------------------------------------------------------------------------------
+
+
+def test_large_files_on_s3_are_committed_whole_and_leave_nothing_when_given_up(moto, monkeypatch):
+    s3fs = pytest.importorskip("s3fs")
+    s3 = pytest.importorskip("rollingfs.backend.s3.backend")
+    monkeypatch.setattr(ingest, "PIECE_BYTES", 2**20)
+    monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 20 * 2**20)
+    backend = s3.S3Backend(s3fs.S3FileSystem(**moto))
+    site = Site(backend, new_bucket(moto), RollingPolicy(max_bytes=18 * 2**20))
+    data = bytes(range(256)) * (40 * 2**12)
+    with site.open("wb") as file:
+        file.write(data)
+    handle = site.segment()
+    assert [chunk.length for chunk in handle.chunks] == [18 * 2**20, 18 * 2**20, 4 * 2**20]
+    assert handle.read(0, len(data)) == data
+    file = site.open("ab")
+    file.write(data)
+    file.discard()
+    handle.refresh()
+    assert handle.length == len(data)
+    listing = site.run(backend.list(names.chunks_folder(site.path)))
+    assert {entry.path for entry in listing.entries if "probe-" not in entry.path} == {
+        names.resolve(site.path, chunk.file) for chunk in handle.chunks
+    }

@@ -1,0 +1,182 @@
+"""Collection deletes what nobody refers to, and nothing else."""
+
+import uuid
+
+import pytest
+
+from rollingfs import CorruptHeaderError, RollingPolicy
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.client import Client
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S
+from rollingfs.maintenance.collected import is_old
+from rollingfs.runtime.concurrency import drive
+from tests.write.test_concat import content, header, make, path
+
+POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)
+
+
+@pytest.fixture(params=["memory", "local"])
+def client(request, tmp_path):
+    inner = MemoryBackend() if request.param == "memory" else LocalBackend(sync=False)
+    client = Client(BackendWrapper(inner), POLICY)
+    client.root = f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path)
+    return client
+
+
+def files(client, where):
+    """The names in a segment's chunk folder."""
+    try:
+        listing = drive(client.backend.list(names.chunks_folder(where)))
+    except FileNotFoundError:
+        return []
+    return [found for entry in listing.entries if (found := entry.path.rpartition("/")[2]) != names.LOCK_NAME]
+
+
+def collect(client, where, grace_s=0.0, **options):
+    return drive(client.collector.collect(where, grace_s=grace_s, **options))
+
+
+def orphan(client, where, name=None):
+    file = f"{names.chunks_folder(where)}/{name or names.new_chunk_name(0)}"
+    drive(client.backend.write(file, [b"orphan"]))
+    return file
+
+
+def test_orphans_older_than_the_grace_go_and_the_rest_stays(client):
+    where = make(client, "segment", b"x" * 95)
+    old = [orphan(client, where), orphan(client, where, names.new_staged_name()), orphan(client, where, "tmp-1")]
+    mine = orphan(client, where, "notes.txt")
+    before = collect(client, where, None)
+    assert (before.files, before.young) == ((), 3)
+    client.backend.shift_s = GRACE_S + 60
+    dry = collect(client, where, None, dry_run=True)
+    assert set(dry.files) == set(old)
+    assert set(old) < {entry.path for entry in drive(client.backend.list(names.chunks_folder(where))).entries}
+    assert set(collect(client, where, None).files) == set(old)
+    assert content(client, where) == b"x" * 95
+    assert mine.rpartition("/")[2] in files(client, where)
+
+
+def test_a_collection_is_a_new_version_so_that_commits_in_flight_look_again(client):
+    where = make(client, "segment", b"x")
+    version = header(client, where).version
+    collect(client, where)
+    assert header(client, where).version == version
+    orphan(client, where)
+    collect(client, where)
+    assert header(client, where).version == version + 1
+
+
+def test_the_head_of_a_concatenated_segment_is_freed_by_collecting_the_target(client):
+    target = make(client, "target", b"t" * 40, sealed=False)
+    source = make(client, "other/source", b"s" * 40)
+    drive(client.concats.concat(target, [source]))
+    assert drive(client.segments.truncate(target, 60)) == 20
+    assert len([name for name in files(client, source) if name[0].isdigit()]) == 4
+    collected = collect(client, target)
+    assert collected.bytes >= 20
+    assert len([name for name in files(client, source) if name[0].isdigit()]) == 2
+    assert content(client, target) == b"s" * 20
+    assert drive(client.segments.truncate(target, 80)) == 20
+    collect(client, target)
+    assert files(client, source) == []
+    assert header(client, target).drops == ()
+
+
+def test_chunks_of_a_live_target_survive_the_collection_of_the_source(client):
+    target = make(client, "target", b"t" * 40, sealed=False)
+    source = make(client, "source", b"s" * 40)
+    drive(client.concats.concat(target, [source]))
+    collect(client, source)
+    assert content(client, target) == b"t" * 40 + b"s" * 40
+    drive(client.concats.rename(target, path(client, "renamed")))
+    collect(client, source)
+    collect(client, target)
+    assert content(client, path(client, "renamed")) == b"t" * 40 + b"s" * 40
+    drive(client.segments.delete(path(client, "renamed")))
+    collect(client, path(client, "renamed"))
+    for where in (source, target, path(client, "renamed")):
+        if drive(client.headers.load(where)).header is not None:
+            collect(client, where)
+        assert files(client, where) == []
+
+
+def test_an_unreadable_pinned_header_stops_the_collection(client):
+    target = make(client, "target", b"t", sealed=False)
+    source = make(client, "source", b"s" * 40)
+    drive(client.concats.concat(target, [source]))
+    lost = orphan(client, source)
+    token = drive(client.backend.read(names.header_path(target))).token
+    drive(client.backend.replace(names.header_path(target), b"garbage", token))
+    client.headers.forget()
+    with pytest.raises(CorruptHeaderError):
+        collect(client, source)
+    assert lost.rpartition("/")[2] in files(client, source)
+
+
+def test_a_pinned_target_that_is_absent_keeps_what_it_may_refer_to(client):
+    target = make(client, "target", b"t", sealed=False)
+    source = make(client, "source", b"s" * 40)
+    drive(client.concats.concat(target, [source]))
+    drive(client.backend.delete([names.header_path(target)]))
+    client.headers.forget()
+    assert collect(client, source).files == ()
+    assert len(files(client, source)) == 5
+
+
+def test_a_tombstone_goes_when_it_is_old_and_nothing_is_left(client):
+    where = make(client, "segment", b"x" * 40)
+    drive(client.segments.delete(where))
+    assert collect(client, where, None).files == ()
+    client.backend.shift_s = GRACE_S + 60
+    assert names.header_path(where) in collect(client, where, None).files
+    with pytest.raises(FileNotFoundError):
+        collect(client, where)
+
+
+def test_an_adopted_plain_file_is_removed_unless_somebody_wrote_it_anew(client):
+    where, again = path(client, "plain"), path(client, "again")
+    for name in (where, again):
+        drive(client.backend.write(name, [b"plain"]))
+        drive(client.segments.append(name, [b"more"]))
+    drive(client.backend.delete([again]))
+    drive(client.backend.write(again, [b"written anew"]))
+    assert where in collect(client, where).files
+    assert again not in collect(client, again).files
+    assert drive(client.backend.read(again)).data == b"written anew"
+    assert content(client, where) == b"plainmore"
+
+
+def test_nothing_at_all_is_not_found(client):
+    with pytest.raises(FileNotFoundError):
+        collect(client, path(client, "nothing"))
+
+
+def test_what_moves_on_between_two_reads_of_one_look_is_seen_by_the_second(client):
+    """The listing knows the pin of the first target only, and when that is read its chunks have gone to another."""
+    first, second = make(client, "first", sealed=False), path(client, "second")
+    source = make(client, "source", b"s" * 40)
+    drive(client.concats.concat(first, [source]))
+    other = Client(client.backend.inner, POLICY)
+    moved = []
+
+    class Moving(BackendWrapper):
+        async def call(self, verb, *args):
+            if verb.startswith("read") and args[0] == names.header_path(first) and not moved:
+                moved.append(first)
+                drive(other.concats.rename(first, second))
+            return await super().call(verb, *args)
+
+    collector = Client(Moving(client.backend.inner), POLICY)
+    drive(collector.collector.collect(source, grace_s=0.0))
+    assert moved
+    assert content(client, second) == b"s" * 40
+
+
+def test_a_file_that_the_whole_seconds_of_the_stores_clock_put_into_the_future_is_as_old_as_no_grace():
+    assert is_old(now=100.0, since=100.9, grace_s=0)
+    assert not is_old(now=100.0, since=100.9, grace_s=0.5)
+    assert is_old(now=100.0, since=40.0, grace_s=60)

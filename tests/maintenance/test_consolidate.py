@@ -1,0 +1,434 @@
+"""Consolidation: the same bytes in fewer chunks, beside whatever else goes on."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs import CorruptChunkError, RollingPolicy
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.format import names
+from rollingfs.format.crc import combined
+from rollingfs.format.header import GRACE_S, Chunk
+from rollingfs.format.tokens import crc32c
+from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidator
+from rollingfs.maintenance.runs import PARTS_MAX, plan
+from rollingfs.maintenance.steps import Steps
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.read.snapshot import View
+from rollingfs.runtime.concurrency import drive
+from tests.support.life import Turned, World, pieces_of, private_store
+
+LOG = "/log"
+SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
+
+
+class Store(BackendWrapper):
+    """Counts the bytes that pass through the client, and calls back before a verb."""
+
+    def __init__(self, inner, *, joins=True, part_bytes_min=0):
+        super().__init__(inner)
+        self.can_join = joins
+        self.join_part_bytes_min = part_bytes_min
+        self.read_bytes = self.written_bytes = 0
+        self.before = {}
+
+    async def call(self, verb, *args):
+        if verb in self.before and "/probe-" not in str(args[0]):
+            self.before.pop(verb)()
+        answer = await super().call(verb, *args)
+        if verb == "read_range":
+            self.read_bytes += len(answer)
+        elif verb == "upload.write":
+            self.written_bytes += len(args[2])
+        return answer
+
+
+@pytest.fixture(params=["join", "copy"])
+def world(request):
+    world = World(Store(private_store(), joins=request.param == "join"), SMALL)
+    yield world
+    assert not world.backend.before, "what was to happen meanwhile did not"
+
+
+def consolidate(world, path=LOG, **options):
+    return drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(path, **options))
+
+
+def rows(world, path=LOG):
+    return drive(Verifier(world.client.fetcher).verify(path))
+
+
+def fill(world, count, size=40, path=LOG):
+    chance = random.Random(count)
+    return world.create(path, [chance.randbytes(size) for _ in range(count)])
+
+
+# -- the plan ------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(1, 120), max_size=60), st.booleans(), st.booleans())
+def test_a_plan_joins_neighbours_into_chunks_of_at_most_the_size(sizes, is_last, sealed):
+    chunks, start = [], 0
+    for size in sizes:
+        chunks.append(Chunk(start, size, "x", None, 0))
+        start += size
+    position, runs = plan(chunks, 100, is_last=is_last, sealed=sealed)
+    assert position == start or not is_last
+    before = 0
+    for run in runs:
+        assert len(run) > 1
+        assert sum(chunk.length for chunk in run) <= 100
+        assert run == tuple(chunk for chunk in chunks if run[0].start <= chunk.start < run[-1].end)
+        assert before <= run[0].start < run[-1].end <= position
+        before = run[-1].end
+    if sealed and is_last:
+        left = len(chunks) - sum(len(run) - 1 for run in runs)
+        assert left <= 2 * start / 100 + 1
+
+
+def test_a_large_chunk_is_not_copied_for_a_few_bytes():
+    chunks = [Chunk(0, 900, "a", None, 0), Chunk(900, 10, "b", None, 0), Chunk(910, 10, "c", None, 0)]
+    assert plan(chunks, 1000, is_last=True, sealed=False)[1] == [tuple(chunks[1:])]
+    assert plan(chunks, 1000, is_last=True, sealed=True)[1] == [tuple(chunks)]
+
+
+def test_a_run_has_no_more_parts_than_an_object_may_have():
+    chunks = [Chunk(index, 1, "x", None, 0) for index in range(PARTS_MAX + 5)]
+    _, runs = plan(chunks, 10**9, is_last=True, sealed=False)
+    assert [len(run) for run in runs] == [PARTS_MAX, 5]
+    assert plan(chunks, 10**9, is_last=False, sealed=False) == (PARTS_MAX, runs[:1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(), st.binary())
+def test_the_checksum_of_a_whole_follows_from_those_of_its_parts(first, second):
+    assert combined(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)
+
+
+# -- the bytes -----------------------------------------------------------------------------------------------
+
+
+def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
+    fill(world, 300)
+    content, version = world.content(LOG), world.header(LOG).version
+    world.backend.read_bytes = 0
+    done = consolidate(world)
+    assert (done.replaced, done.written) == (300, 12)
+    assert done.joined_bytes + done.copied_bytes == 12_000
+    if world.backend.can_join:
+        assert (done.copied_bytes, world.backend.read_bytes, world.backend.written_bytes) == (0, 0, 0)
+    else:
+        assert (done.joined_bytes, world.backend.read_bytes, world.backend.written_bytes) == (0, 12_000, 12_000)
+    assert world.content(LOG) == content
+    assert world.header(LOG).chunk_count == 12
+    assert world.header(LOG).version == version + 1
+    assert [(row.state, row.crc32c is not None) for row in rows(world)] == [("ok", True)] * 12
+    assert consolidate(world).written == 0
+
+
+def test_progress_tells_of_each_byte_once_joined_or_not(world):
+    fill(world, 30)
+    world.append(LOG, b"x" * 999)
+    told = []
+    consolidate(world, progress=told.append)
+    assert len(told) > 1
+    assert sum(told) == 30 * 40 + 999
+    told.clear()
+    assert consolidate(world, progress=told.append).written == 0
+    assert sum(told) == 30 * 40 + 999
+
+
+def test_what_is_done_twice_is_told_of_once():
+    told = []
+    steps = Steps(10, told.append)
+    for count in (4, 0, 5, 4):
+        steps.add(count)
+    steps.reach(9)
+    assert (told, steps.done) == ([4, 5, 1], 10)
+
+
+def test_old_files_stay_for_readers_and_go_after_the_grace(world):
+    fill(world, 300)
+    old = World(Store(world.backend.inner), SMALL, world.clock)
+    loaded = drive(old.client.headers.load(LOG))
+    view = View(LOG, loaded.header, loaded.token)
+    content = world.content(LOG)
+    consolidate(world)
+    world.backend.shift_s = 2 * GRACE_S
+    drive(world.client.collector.collect(LOG))
+    old.backend.before["read_if_changed"] = lambda: pytest.fail("the reader had to look again")
+    assert drive(old.client.fetcher.read(view, 0, len(content))) == content
+    old.backend.before.clear()
+    world.clock.now_s += READERS_GRACE_S + 1
+    consolidate(world)
+    world.append(LOG, b"next")
+    drive(world.client.collector.collect(LOG))
+    files = world.files(LOG)
+    assert len([name for name in files if name[0].isdigit()]) == 13
+    assert not [name for name in files if name.startswith(names.INDEX_PREFIX)]
+    assert drive(old.client.fetcher.read(view, 0, len(content))) == content
+
+
+def test_without_a_grace_the_old_files_go_at_once(world):
+    fill(world, 20)
+    consolidate(world, grace_s=0)
+    assert len(world.files(LOG)) == 1
+
+
+def test_index_pages_are_taken_apart_and_made_anew(world):
+    fill(world, 600, size=3)
+    world.truncate(LOG, 101)
+    content = world.content(LOG)
+    done = consolidate(world, grace_s=0)
+    assert done.written == world.header(LOG).chunk_count == 2
+    assert world.content(LOG) == content
+    assert len(world.files(LOG)) == 2
+
+
+def test_what_is_too_much_for_one_commit_takes_several(world, monkeypatch):
+    monkeypatch.setattr("rollingfs.maintenance.consolidate.BATCH_BYTES", 100)
+    fill(world, 300)
+    world.append(LOG, b"x" * 999)
+    fill(world, 20, path="/other")
+    content, version = world.content(LOG), world.header(LOG).version
+    assert consolidate(world, grace_s=0).written == 12
+    assert world.header(LOG).version > version + 1
+    assert world.header(LOG).chunk_count == 13
+    assert world.content(LOG) == content
+
+
+def test_a_deleted_segment_leaves_no_old_files_waiting(world):
+    fill(world, 300)
+    consolidate(world)
+    drive(world.client.segments.delete(LOG))
+    assert [name for name in world.files(LOG) if name[0].isdigit()] == []
+    with pytest.raises(FileNotFoundError):
+        drive(world.client.segments.delete(LOG))
+
+
+def test_foreign_and_staged_chunks_become_own_ones_and_theirs_are_freed_by_collection(world):
+    world.create(LOG, [b"0" * 40])
+    world.create("/deep/source", [b"1" * 40, b"2" * 40])
+    world.truncate("/deep/source", 10)
+    world.seal("/deep/source")
+    drive(world.client.concats.concat(LOG, ["/deep/source"]))
+    staged = drive(world.client.segments.stage(LOG, b"3" * 30))
+    drive(world.client.segments.append(LOG, [staged]))
+    content = world.content(LOG)
+    assert consolidate(world, grace_s=0).written == 1
+    assert world.content(LOG) == content == b"0" * 40 + b"1" * 30 + b"2" * 40 + b"3" * 30
+    assert world.header(LOG).waiting_bytes == 40 + 40 + 30
+    drive(world.client.collector.collect(LOG, grace_s=0))
+    assert world.files("/deep/source") == []
+    assert len(world.files(LOG)) == 1
+    assert world.content(LOG) == content
+
+
+# -- beside others -------------------------------------------------------------------------------------------
+
+
+def other_of(world):
+    return World(world.backend.inner, SMALL, world.clock)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_others_do_meanwhile_is_kept(world, is_late):
+    fill(world, 30)
+    content = world.content(LOG)
+    other = other_of(world)
+
+    def meanwhile():
+        other.append(LOG, b"more" * 15)
+        other.truncate(LOG, 50)
+
+    early = "join" if world.backend.can_join else "upload.finish"
+    world.backend.before["replace" if is_late else early] = meanwhile
+    consolidate(world, grace_s=0)
+    assert world.content(LOG) == (content + b"more" * 15)[50:]
+    consolidate(world, grace_s=0)
+    assert world.header(LOG).chunk_count == 2
+    drive(world.client.collector.collect(LOG, grace_s=0))
+    assert len(world.files(LOG)) == 2
+
+
+@pytest.mark.parametrize("grace_s", [0, 10])
+def test_two_consolidations_at_once_leave_one_result(world, grace_s):
+    fill(world, 60)
+    content = world.content(LOG)
+    world.backend.before["replace"] = lambda: consolidate(other_of(world), grace_s=grace_s)
+    consolidate(world, grace_s=grace_s)
+    assert world.content(LOG) == content
+    assert world.header(LOG).chunk_count == 3
+    drive(world.client.collector.collect(LOG, grace_s=0))  # what an attempt that was sent has named is collection's
+    assert len([name for name in world.files(LOG) if name[0].isdigit()]) == (3 if grace_s == 0 else 63)
+    assert len([row for row in rows(world) if row.ok]) == 3
+
+
+def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_left(world):
+    sizes = [40, 40, 910, 20, 30, 30]
+    content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
+    world.create(LOG, pieces_of(content, sizes))
+    world.backend.before["replace"] = lambda: consolidate(other_of(world))
+    assert consolidate(world).written == 0
+    assert world.header(LOG).chunk_count == 3
+    assert world.content(LOG) == content
+
+
+def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
+    fill(world, 30)
+    world.backend.before["replace"] = lambda: drive(other_of(world).client.segments.overwrite(LOG, b"new" * 100))
+    with pytest.raises(FileNotFoundError):
+        consolidate(world, segment="11111111-1111-1111-1111-111111111111")
+    consolidate(world)
+    assert world.content(LOG) == b"new" * 100
+    drive(world.client.collector.collect(LOG, grace_s=0))
+    assert len(world.files(LOG)) == 1
+
+
+def test_an_exclusive_writer_is_not_disturbed(world):
+    fill(world, 30)
+    held = drive(world.client.segments.acquire(LOG, "writer"))
+    assert consolidate(world).written == 2
+    assert world.header(LOG).owner == "writer"
+    assert world.header(LOG).epoch == held.epoch
+
+
+@pytest.mark.parametrize("damage", ["flip", "missing"])
+def test_damage_is_not_covered_up(world, damage):
+    fill(world, 30)
+    file = names.resolve(LOG, world.header(LOG).entries[7].file)
+    store = world.backend.inner
+    data = store.fs.cat_file(file)
+    store.fs.rm_file(file)
+    if damage == "flip":
+        store.fs.pipe_file(file, bytes([data[0] ^ 1]) + data[1:])
+    if damage == "flip" and world.backend.can_join:
+        consolidate(world)  # the store joins without looking, and the checksum tells
+        assert [row.state for row in rows(world)] == ["corrupt", "ok"]
+        return
+    with pytest.raises(CorruptChunkError):
+        consolidate(world)
+    assert world.header(LOG).chunk_count == 30
+    assert [row.state for row in rows(world)].count("ok") == 29
+
+
+def test_parts_too_small_for_the_store_are_read_and_written(world):
+    if not world.backend.can_join:
+        return
+    world.backend.join_part_bytes_min = 100
+    world.create(LOG, [b"a" * 400, b"b" * 400, b"c" * 700, b"d" * 90, b"e" * 200])
+    done = consolidate(world)
+    assert (done.joined_bytes, done.copied_bytes) == (800, 990)
+
+
+def test_times_of_joined_chunks_are_those_of_their_newest_bytes(world):
+    world.create(LOG)
+    for _ in range(10):
+        world.clock.now_s += 60
+        world.append(LOG, b"x" * 50)
+    consolidate(world)
+    (entry,) = world.header(LOG).entries
+    assert entry.at_ms == round(world.clock.now_s * 1000)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_run_after_run_the_number_of_chunks_stays_near_the_size(world, sealed):
+    world.create(LOG)
+    chance, copied = random.Random(5), 0
+    for _ in range(100):
+        for _ in range(chance.randrange(5)):
+            world.append(LOG, bytes(chance.randrange(1, 90)))
+        copied += consolidate(world, grace_s=0).copied_bytes
+    if sealed:
+        world.seal(LOG)
+        consolidate(world, grace_s=0)
+    header = world.header(LOG)
+    assert header.chunk_count <= 2 * header.length / 1000 + (1 if sealed else 8)
+    assert copied <= 8 * header.length
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(range(2, 14), marks=pytest.mark.slow)])
+def test_whatever_comes_in_between_the_bytes_stay_the_same(seed):
+    for one in [seed] if isinstance(seed, int) else seed:
+        Course(one).run(50)
+
+
+class Course:
+    """Two clients at one segment, by chance, beside a model of its bytes and a reader with an old snapshot."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        store = private_store()
+        policy = RollingPolicy(max_bytes=self.chance.choice([30, 200]), inline_bytes=self.chance.choice([0, 20]))
+        clock = Turned()
+        self.clients = [World(Store(store, joins=bool(seed % 2)), policy, clock) for _ in range(2)]
+        self.world = self.clients[0]
+        self.world.create(LOG)
+        self.data, self.start, self.count = b"", 0, 0
+        self.views = []
+
+    def run(self, steps):
+        actions = [self.append, self.append, self.append, self.truncate, self.concat, self.consolidate, self.collect]
+        for _ in range(steps):
+            self.world = self.chance.choice(self.clients)
+            self.world.clock.now_s += self.chance.choice([0, 1, 400])
+            self.chance.choice(actions)()
+            loaded = drive(self.world.client.headers.load(LOG))
+            assert (loaded.header.start, loaded.header.length) == (self.start, len(self.data))
+            assert self.world.content(LOG) == self.data[self.start :]
+            self.views = [*self.views[-3:], (self.world, View(LOG, loaded.header, loaded.token))]
+            for reader, view in self.views:
+                if view.start < view.length and self.start < view.length:
+                    start = max(view.start, self.start)
+                    assert drive(reader.client.fetcher.read(view, start, view.length)) == self.data[start : view.length]
+        assert all(row.ok for row in rows(self.world))
+        self.check_no_garbage()
+
+    def append(self):
+        for _ in range(self.chance.choice([1, 1, 5, 40])):
+            piece = self.chance.randbytes(self.chance.choice([1, 7, 25, 100]))
+            self.world.append(LOG, piece)
+            self.data += piece
+
+    def truncate(self):
+        if self.chance.random() < 0.5:
+            self.start = self.chance.randint(self.start, len(self.data))
+            self.world.truncate(LOG, self.start)
+
+    def concat(self):
+        self.count += 1
+        source = f"/deep/source{self.count}"
+        pieces = [self.chance.randbytes(self.chance.randrange(1, 60)) for _ in range(self.chance.randrange(1, 9))]
+        self.world.create(source, pieces)
+        data, start = b"".join(pieces), self.chance.randrange(len(pieces[0]) + 1)
+        self.world.truncate(source, start)
+        if self.chance.random() < 0.3:
+            consolidate(self.world, source)
+        self.world.seal(source)
+        drive(self.world.client.concats.concat(LOG, [source]))
+        self.data += data[start:]
+
+    def consolidate(self):
+        consolidate(self.world, grace_s=self.chance.choice([0, 100, READERS_GRACE_S]))
+
+    def collect(self):
+        drive(self.world.client.collector.collect(LOG, grace_s=0))
+
+    def check_no_garbage(self):
+        """After the last grace has passed, collection leaves what is named, and nothing else."""
+        self.world.clock.now_s += READERS_GRACE_S + 1
+        consolidate(self.world, grace_s=0)
+        for _ in range(2):
+            self.append()
+            self.collect()
+        for number in range(1, self.count + 1):
+            drive(self.world.client.collector.collect(f"/deep/source{number}", grace_s=0))
+        header = self.world.header(LOG)
+        chunks = drive(self.world.client.pages.unfold(LOG, header.entries))
+        named = {names.resolve(LOG, chunk.file) for chunk in chunks if chunk.end > header.start}
+        named |= {names.resolve(LOG, entry.file) for entry in header.entries}
+        there = {path for path in self.world.backend.inner.fs.store if "$chunks/" in path and "/pin-" not in path}
+        assert there == named

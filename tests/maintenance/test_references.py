@@ -1,0 +1,154 @@
+"""What headers refer to, folder by folder: the same as entry by entry, and found out once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.format import line_codec, names
+from rollingfs.format.header import Header
+from rollingfs.maintenance import references
+from rollingfs.maintenance.references import References
+from rollingfs.maintenance.survey import Survey
+from rollingfs.runtime.concurrency import drive
+from tests.support.life import World, private_store
+from tests.system.test_state_machine import shrink_pages
+
+TARGET = "/tree/target"
+SMALL = RollingPolicy(max_bytes=4, inline_bytes=0)
+
+
+def by_entries(world: World, path: str, header: Header) -> set[str]:
+    """All files that a header refers to, one by one."""
+    pages = world.client.pages
+    found = {entry.file for entry in header.entries}
+    found |= {chunk.file for chunk in drive(pages.unfold(path, header.entries)) if chunk.end > header.start}
+    for drop in header.drops:
+        if drop.after_ms and not drop.is_hint:
+            found.add(drop.file)
+            if drop.is_page:
+                chunks = drive(pages.raw(names.resolve(path, drop.file)))
+                found |= {chunk.file for chunk in chunks if drop.start < chunk.end <= drop.end}
+    return {names.resolve(path, file) for file in found}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_they_are_those_of_all_entries_whatever_becomes_of_a_segment(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    shrink_pages(monkeypatch)
+    chance, world = random.Random(seed), World(policy=SMALL)
+    known = References(world.client.pages)  # remembers across all versions of the header
+    world.create(TARGET)
+    most = 0
+    for step in range(30):
+        verb = chance.choice(["append", "append", "concat", "concat", "truncate", "consolidate"])
+        header = world.header(TARGET)
+        if verb == "append":
+            world.append(TARGET, bytes(chance.randrange(1, 40)))
+        elif verb == "concat":
+            source = world.create(f"/tree/{chance.choice(['', 'deep/'])}source-{step}")
+            for _ in range(chance.randrange(1, 3)):
+                world.append(source, bytes(chance.randrange(1, 60)))
+            world.truncate(source, chance.randrange(world.header(source).length))
+            world.seal(source)
+            drive(world.client.concats.concat(TARGET, [source]))
+        elif verb == "truncate":
+            world.truncate(TARGET, header.start + chance.randrange(header.size // 4 + 1))
+        else:
+            world.consolidate(TARGET)
+        header = world.header(TARGET)
+        expected = by_entries(world, TARGET, header)
+        folders = {names.parent(file) for file in expected} | {"/tree/nothing$chunks"}
+        found = {file for folder in folders for file in drive(known.of(TARGET, header, folder))}
+        assert found == expected, (step, verb)
+        most = max(most, len(folders))
+    assert most > 3
+
+
+class Parsed:
+    """How many lines of index pages were parsed."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        parse = line_codec.parse_chunk_line
+
+        def counting(line: str) -> object:
+            self.count += 1
+            return parse(line)
+
+        patch.setattr(line_codec, "parse_chunk_line", counting)
+
+
+def concatenated(world: World, sources: int) -> None:
+    """A segment of many chunks in the folders of many others."""
+    world.create(TARGET)
+    paths = [world.create(f"/tree/source-{number:03d}", [bytes(4 * 20)]) for number in range(sources)]
+    for path in paths:
+        world.seal(path)
+    drive(world.client.concats.concat(TARGET, paths))
+
+
+class Busy(BackendWrapper):
+    """Somebody appends to the target whenever a folder is listed."""
+
+    busy = False
+
+    async def call(self, verb: str, *args: object) -> object:
+        if self.busy and verb == "list" and "source-" in str(args[0]):
+            await World(self.inner, SMALL).client.segments.append(TARGET, b"more")
+        return await super().call(verb, *args)
+
+
+def collect_target(world: World) -> None:
+    drive(world.client.collector.collect(TARGET, grace_s=0))
+
+
+def collect_tree(world: World) -> None:
+    assert drive(TreeCollector(world.client).collect("/tree", grace_s=0)).failures == ()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("collect", [collect_target, collect_tree])
+def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(
+    monkeypatch: pytest.MonkeyPatch, collect: Callable[[World], None], busy: bool
+) -> None:
+    counts = []
+    for sources in (20, 80):
+        store = Busy(private_store())
+        concatenated(World(store, SMALL), sources)
+        store.busy = busy
+        parsed = Parsed(monkeypatch)
+        collect(World(store, SMALL))
+        counts.append(parsed.count)
+    assert counts[1] <= 6 * counts[0]
+
+
+def test_what_is_known_is_forgotten_before_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "FILES_KNOWN_MAX", 300)
+    world = World(policy=SMALL)
+    concatenated(world, 20)
+    known = References(world.client.pages)
+    header = world.header(TARGET)
+    expected = by_entries(world, TARGET, header)
+    for _ in range(3):
+        folders = {names.parent(file) for file in expected}
+        assert {file for folder in folders for file in drive(known.of(TARGET, header, folder))} == expected
+        assert sum(len(files) for page in known._known.values() for files in page.values()) <= 300
+
+
+def test_who_is_named_in_a_folder_is_asked_once_and_not_for_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    named = Survey.named.fget  # type: ignore[attr-defined]
+    monkeypatch.setattr(Survey, "named", property(lambda survey: (asked.append(1), named(survey))[1]))
+    world = World(policy=SMALL)
+    world.create(TARGET, [bytes(4)])
+    for number in range(50):
+        drive(world.backend.write(f"{names.chunks_folder(TARGET)}/{names.new_chunk_name(number)}", [b"orphan"]))
+    assert len(drive(world.client.collector.collect(TARGET, grace_s=0)).files) == 50
+    assert len(asked) <= 2

@@ -1,0 +1,100 @@
+"""Verification says of every chunk what is wrong with it."""
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.format import names
+from rollingfs.maintenance.verify import Verifier, damaged
+from rollingfs.runtime.concurrency import drive
+from tests.support.life import World, private_store
+
+LOG = "/log"
+
+
+@pytest.fixture
+def world():
+    world = World(private_store(), RollingPolicy(max_bytes=50, inline_bytes=0))
+    world.create(LOG, [bytes([65 + index]) * 50 for index in range(6)])
+    return world
+
+
+def file(world, index):
+    return names.resolve(LOG, world.header(LOG).entries[index].file)
+
+
+def rewrite(world, path, data):
+    world.backend.fs.rm_file(path)
+    world.backend.fs.pipe_file(path, data)
+
+
+def states(world, path=LOG):
+    return [row.state for row in drive(Verifier(world.client.fetcher).verify(path))]
+
+
+def test_progress_tells_of_bytes_as_they_are_read_and_in_the_end_of_all(world):
+    told = []
+    drive(Verifier(world.client.fetcher).verify(LOG, progress=told.append))
+    assert told == [50] * 6
+    world.truncate(LOG, 120)
+    world.backend.fs.rm_file(file(world, 1))
+    told.clear()
+    drive(Verifier(world.client.fetcher).verify(LOG, progress=told.append))
+    assert len(told) > 1
+    assert sum(told) == 180
+
+
+def test_every_damage_has_its_own_word_and_the_rest_is_ok(world):
+    world.backend.fs.rm_file(file(world, 0))
+    rewrite(world, file(world, 1), b"B" * 49)
+    rewrite(world, file(world, 2), b"C" * 51)
+    rewrite(world, file(world, 3), b"D" * 49 + b"x")
+    rewrite(world, file(world, 4), b"")
+    rows = drive(Verifier(world.client.fetcher).verify(LOG))
+    assert [row.state for row in rows] == ["missing", "too short", "too long", "corrupt", "too short", "ok"]
+    assert [row.found_size for row in rows] == [None, 49, 51, 50, 0, 50]
+    assert [(row.start, row.length, row.size) for row in rows] == [(50 * index, 50, 50) for index in range(6)]
+    assert damaged(rows) == rows[:5]
+    assert rows[5].file == file(world, 5)
+
+
+def test_what_is_truncated_away_is_not_missed(world):
+    world.truncate(LOG, 120)
+    assert states(world) == ["ok"] * 4
+
+
+def test_a_page_that_cannot_be_read_is_one_row(world):
+    for index in range(200):
+        world.append(LOG, bytes([index]))
+    page = world.header(LOG).entries[0]
+    good = world.backend.fs.cat_file(names.resolve(LOG, page.file))
+    world.client.pages.after_fork()  # forget what was read
+    rewrite(world, names.resolve(LOG, page.file), good[:-1])
+    assert states(world) == ["corrupt"] + ["ok"] * (206 - page.count)
+    world.backend.fs.rm_file(names.resolve(LOG, page.file))
+    assert states(world) == ["missing"] + ["ok"] * (206 - page.count)
+
+
+def test_plain_files_and_segments_without_chunks_are_whole(world):
+    world.backend.fs.pipe_file("/plain", b"12345")
+    assert states(world, "/plain") == ["ok"]
+    assert states(world, world.create("/empty")) == []
+    with pytest.raises(FileNotFoundError):
+        states(world, "/nothing")
+
+
+def test_what_goes_while_it_is_verified_is_no_damage():
+    class Store(BackendWrapper):
+        meanwhile = None
+
+        async def call(self, verb, *args):
+            if verb == "read_range" and self.meanwhile:
+                meanwhile, self.meanwhile = self.meanwhile, None
+                meanwhile()
+            return await super().call(verb, *args)
+
+    world = World(Store(private_store()), RollingPolicy(max_bytes=50, inline_bytes=0))
+    world.create(LOG, [b"x" * 50] * 4)
+    other = World(world.backend.inner, world.client.segments.policy)
+    world.backend.meanwhile = lambda: other.truncate(LOG, 150)
+    assert states(world) == ["ok"]

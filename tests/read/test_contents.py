@@ -1,0 +1,284 @@
+"""A segment is not made over a folder that holds something: it would hide all of that."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from rollingfs import FolderOccupiedError, RollingFileSystem
+from rollingfs.backend.contract import Listing
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.client import Client
+from tests.support.servers import count_requests, new_bucket
+
+LARGE = bytes(3_000_000)
+"""So much is uploaded before it is committed."""
+
+
+@dataclass
+class Place:
+    """A filesystem, and a folder in it with three segments."""
+
+    fs: RollingFileSystem
+    root: str
+
+    @property
+    def folder(self) -> str:
+        return f"{self.root}/d"
+
+    def fill(self) -> Place:
+        for name in ("part-0", "part-1", "part-2"):
+            self.fs.pipe_file(f"{self.folder}/{name}", name.encode())
+        return self
+
+    def holds_all(self) -> bool:
+        return [path.rpartition("/")[2] for path in self.fs.find(self.folder)] == ["part-0", "part-1", "part-2"]
+
+
+@pytest.fixture(scope="module")
+def moto_bucket(moto):
+    return new_bucket(moto)
+
+
+def make(kind: str, request: Any, tmp_path: Any) -> Place:
+    if kind == "memory":
+        return Place(RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}")
+    if kind == "local":
+        return Place(RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path))
+    moto, bucket = request.getfixturevalue("moto"), request.getfixturevalue("moto_bucket")
+    fs = RollingFileSystem("s3", moto, header_cache_s=0, skip_instance_cache=True)
+    return Place(fs, f"{bucket}/{uuid.uuid4().hex}")
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def place(request, tmp_path):
+    return make(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def s3(request, tmp_path):
+    return make("s3", request, tmp_path)
+
+
+def _write(fs, path, mode, data=b"x"):
+    with fs.open(path, mode) as file:
+        file.write(data)
+
+
+def _transaction(fs, path):
+    with fs.transaction:
+        fs.pipe_file(path, b"x")
+
+
+def _stage_and(verb):
+    return lambda fs, path, other: getattr(fs, verb)(path, [fs.stage(path, b"staged")])
+
+
+def _concat(fs, path, other):
+    fs.seal(other)
+    fs.concat(path, [other])
+
+
+VERBS = {
+    "create": lambda fs, path, other: fs.create(path),
+    "append": lambda fs, path, other: fs.append(path, b"x"),
+    "append large": lambda fs, path, other: fs.append(path, LARGE),
+    "overwrite": lambda fs, path, other: fs.overwrite(path, b"x"),
+    "overwrite large": lambda fs, path, other: fs.overwrite(path, LARGE),
+    "pipe": lambda fs, path, other: fs.pipe(path, b"x"),
+    "pipe_file create": lambda fs, path, other: fs.pipe_file(path, b"x", mode="create"),
+    "transaction": lambda fs, path, other: _transaction(fs, path),
+    "touch": lambda fs, path, other: fs.touch(path),
+    "touch only": lambda fs, path, other: fs.touch(path, truncate=False),
+    "stage and append": _stage_and("append"),
+    "stage and overwrite": _stage_and("overwrite"),
+    "wb": lambda fs, path, other: _write(fs, path, "wb"),
+    "wb large": lambda fs, path, other: _write(fs, path, "wb", LARGE),
+    "xb": lambda fs, path, other: fs.open(path, "xb"),
+    "ab": lambda fs, path, other: fs.open(path, "ab"),
+    "ab owner": lambda fs, path, other: fs.open(path, "ab", owner="me"),
+    "a": lambda fs, path, other: fs.open(path, "a"),
+    "cp_file": lambda fs, path, other: fs.cp_file(other, path),
+    "mv_file": lambda fs, path, other: fs.mv([other], [path]),
+    "concat": _concat,
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_makes_a_segment_over_a_folder_that_holds_something(place, verb):
+    fs = place.fill().fs
+    other = f"{place.root}/other"
+    fs.pipe_file(other, b"other")
+    with pytest.raises(IsADirectoryError) as caught:
+        VERBS[verb](fs, place.folder, other)
+    assert isinstance(caught.value, FolderOccupiedError)
+    assert caught.value.errno == errno.EISDIR
+    assert caught.value.filename == place.folder
+    assert "holds part-0, part-1, part-2;" in str(caught.value)
+    assert "Nothing was written" in str(caught.value)
+    assert place.holds_all()
+    assert fs.isdir(place.folder)
+    assert fs.cat_file(other) == b"other"
+    assert fs._client.headers.seen(other).header.merge is None, "the source is marked"
+
+
+def test_a_local_file_is_not_put_over_a_folder(place, tmp_path_factory):
+    source = tmp_path_factory.mktemp("source") / "file"
+    source.write_bytes(b"x")
+    place.fill()
+    with pytest.raises(IsADirectoryError):
+        place.fs.put_file(str(source), place.folder)
+    assert place.holds_all()
+
+
+def test_of_many_things_in_the_folder_a_few_are_named(place):
+    for number in range(20):
+        place.fs.pipe_file(f"{place.folder}/{number:02}", b"x")
+    place.fs.pipe_file(f"{place.folder}/00/inner", b"x")
+    with pytest.raises(IsADirectoryError, match=r"holds 00, 01, 02 and at least [0-9]+ more"):
+        place.fs.create(place.folder)
+
+
+def test_a_folder_in_the_folder_is_something(place):
+    place.fs.pipe_file(f"{place.folder}/e/deep", b"x")
+    with pytest.raises(IsADirectoryError, match="holds e/;"):
+        place.fs.create(place.folder)
+
+
+def test_a_plain_file_in_the_folder_is_something(place):
+    place.fs._bridge.run(place.fs._backend.write(f"{place.folder}/plain", [b"x"]))
+    with pytest.raises(IsADirectoryError, match="holds plain;"):
+        place.fs.create(place.folder)
+
+
+def test_a_segment_that_cannot_be_read_is_something(place):
+    place.fs._bridge.run(place.fs._backend.write(f"{place.folder}/x$header", [b"rollingfs 1\nnonsense\n"]))
+    with pytest.raises(IsADirectoryError, match="holds x;"):
+        place.fs.create(place.folder)
+
+
+def test_over_a_folder_in_which_nothing_lives_a_segment_is_made(place):
+    fs = place.fill().fs
+    fs.stream(place.folder).cuts()
+    for name in ("part-0", "part-1", "part-2"):
+        fs.rm(f"{place.folder}/{name}")
+    fs.create(place.folder)
+    assert fs.info(place.folder)["type"] == "file"
+
+
+def test_what_is_there_already_is_written_to_although_a_folder_has_its_name(place):
+    """Nothing more would be hidden by it than is hidden already."""
+    fs = place.fs
+    fs.pipe_file(place.folder, b"first")
+    fs.pipe_file(f"{place.folder}/inner", b"hidden")
+    fs.append(place.folder, b", second")
+    _write(fs, place.folder, "ab", b", third")
+    assert fs.cat_file(place.folder) == b"first, second, third"
+    fs.pipe_file(place.folder, b"again")
+    assert fs.cat_file(place.folder) == b"again"
+    assert fs.cat_file(f"{place.folder}/inner") == b"hidden"
+
+
+def test_a_plain_file_beside_a_folder_of_its_name_is_adopted_and_overwritten(s3):
+    fs = s3.fill().fs
+    fs._bridge.run(fs._backend.write(s3.folder, [b"plain"]))
+    assert fs.append(s3.folder, b" and more") == 5
+    fs.overwrite(s3.folder, b"new")
+    assert fs.cat_file(s3.folder) == b"new"
+
+
+def test_a_tree_in_which_a_segment_hides_a_folder_moves_whole(place):
+    fs = place.fs
+    fs.pipe_file(f"{place.root}/from/log", b"segment")
+    fs.pipe_file(f"{place.root}/from/log/hidden", b"hidden")
+    fs.pipe_file(f"{place.root}/from/a", b"a")
+    fs.mv(f"{place.root}/from", f"{place.root}/to")
+    assert fs.cat_file(f"{place.root}/to/log") == b"segment"
+    assert fs.cat_file(f"{place.root}/to/log/hidden") == b"hidden"
+    assert fs.cat_file(f"{place.root}/to/a") == b"a"
+    assert not fs.exists(f"{place.root}/from")
+
+
+def test_a_segment_below_a_segment_can_be_made_and_is_read_by_its_name_but_not_listed(place):
+    fs = place.fs
+    fs.pipe_file(f"{place.root}/log", b"segment")
+    fs.pipe_file(f"{place.root}/log/below", b"below")
+    assert fs.cat_file(f"{place.root}/log/below") == b"below"
+    assert fs.exists(f"{place.root}/log/below")
+    assert fs.find(place.root) == [f"{place.root}/log"]
+
+
+# -- what it costs -------------------------------------------------------------------------------------------
+
+
+def test_the_folder_is_looked_for_by_one_listing_and_only_where_a_segment_is_made(s3):
+    fs = s3.fs
+    fs.pipe_file(f"{s3.root}/first", b"the store is probed")
+    made = {"GetObject": 1, "HeadObject": 1, "ListObjectsV2": 1, "PutObject": 1}
+    for call in (
+        lambda path: fs.create(path),
+        lambda path: fs.pipe_file(path, b"x"),
+        lambda path: fs.overwrite(path, b"x"),
+    ):
+        path = f"{s3.root}/{uuid.uuid4().hex}"
+        with count_requests(fs._backend) as requests:
+            call(path)
+        assert requests == made
+    fs.append(path, b"known")
+    for call in (lambda: fs.append(path, b"x"), lambda: fs.overwrite(path, b"x")):
+        with count_requests(fs._backend) as requests:
+            call()
+        assert requests["ListObjectsV2"] == 0
+        assert requests["PutObject"] == 1
+        assert requests["HeadObject"] == 0
+
+
+def test_the_folder_is_looked_for_beside_the_plain_file_over_an_async_backend(s3, monkeypatch):
+    """So that a create takes no longer: with one after the other, neither would come to its end."""
+    fs = s3.fs
+    fs.pipe_file(f"{s3.root}/first", b"")
+    met = {"stat": asyncio.Event(), "list_page": asyncio.Event()}
+    for verb, event in met.items():
+        inner = getattr(fs._backend, verb)
+        [other] = [one for name, one in met.items() if name != verb]
+
+        async def call(*args, inner=inner, event=event, other=other):
+            event.set()
+            await asyncio.wait_for(other.wait(), 30)
+            return await inner(*args)
+
+        monkeypatch.setattr(fs._backend, verb, call)
+    fs.create(f"{s3.root}/new")
+
+
+def test_a_writer_that_may_not_list_is_not_kept_from_writing():
+    class Unlistable(BackendWrapper):
+        async def list_page(self, folder: str, place: str | None = None) -> Any:
+            raise PermissionError(errno.EACCES, "you may not list", folder)
+
+        async def list(self, folder: str) -> Listing:
+            raise PermissionError(errno.EACCES, "you may not list", folder)
+
+    fs = RollingFileSystem(backend=Unlistable(MemoryBackend()), skip_instance_cache=True)
+    path = f"/{uuid.uuid4().hex}"
+    fs.create(path)
+    assert fs.append(path, b"x") == 0
+
+
+def test_a_segment_that_another_has_made_meanwhile_is_found_before_the_folder():
+    """What is concluded from a cached header (there is nothing) is concluded from it no more once it is old."""
+    fs = RollingFileSystem("memory", skip_instance_cache=True)
+    path = f"/{uuid.uuid4().hex}"
+    fs.create(path)
+    fs.rm(path)  # the tombstone is cached
+    other = Client(fs._backend)
+    fs._bridge.run(other.segments.create(path))
+    fs._bridge.run(other.segments.create(f"{path}/below"))
+    fs.overwrite(path, b"x")
+    assert fs.cat_file(path) == b"x"

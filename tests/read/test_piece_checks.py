@@ -1,0 +1,563 @@
+"""What reads verify: damage is found by every verb that reads all of a chunk, and carried into no copy."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.format import names
+from rollingfs.format.crc import combined
+from rollingfs.format.header import AGE_S_MAX, Chunk
+from rollingfs.format.tokens import crc32c
+from rollingfs.fs import queries, read_file
+from rollingfs.maintenance.consolidate import Consolidator
+from rollingfs.maintenance.verify import Verifier, damaged
+from rollingfs.read import prefetch
+from rollingfs.read import ranges as fetch
+from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.runtime.concurrency import drive
+from tests.support.hooks import AsyncMemory, private_memory
+from tests.support.life import World, private_store
+from tests.support.servers import new_bucket
+
+CHUNK_BYTES = 1000
+CHUNKS = 4
+DATA = bytes(random.Random(0).choices(b"abcdefgh\n", k=CHUNK_BYTES * CHUNKS + 30))
+POLICY = RollingPolicy(max_bytes=CHUNK_BYTES, inline_bytes=100)
+
+
+class Place:
+    """A filesystem, a segment of several chunks and a tail, and a way to damage them."""
+
+    def __init__(self, fs: RollingFileSystem, root: str) -> None:
+        self.fs = fs
+        self.root = root
+        self.path = f"{root}/clicks"
+        fs.create(self.path, POLICY)
+        fs.append(self.path, DATA)
+        assert len(self.files()) == CHUNKS
+
+    def run(self, coroutine: Any) -> Any:
+        return self.fs._bridge.run(coroutine)
+
+    def files(self, path: str = "") -> list[str]:
+        return [chunk.file for chunk in self.fs.segment(path or self.path).chunks]
+
+    def rewrite(self, file: str, data: bytes) -> None:
+        self.run(self.fs._backend.delete([file]))
+        self.run(self.fs._backend.write(file, [data]))
+
+    def damage(self, index: int, at: int) -> str:
+        """Flip a bit of a chunk file; returns its path, as errors name it."""
+        file = self.run(self.fs._client.pages.unfold(self.path, self.fs.segment(self.path)._view.header.entries))[index]
+        path = names.resolve(self.path, file.file)
+        data = bytearray(self.run(self.fs._backend.read(path)).data)
+        data[at] ^= 4
+        self.rewrite(path, bytes(data))
+        return path
+
+
+def make_fs(kind: str, request: Any, tmp_path: Any) -> tuple[RollingFileSystem, str]:
+    if kind == "local":
+        return RollingFileSystem("file", sync=False), str(tmp_path)
+    if kind == "s3":
+        moto = request.getfixturevalue("moto")
+        return RollingFileSystem("s3", moto, skip_instance_cache=True), f"{new_bucket(moto)}/folder"
+    backend: Any = private_memory()
+    return RollingFileSystem(backend=AsyncMemory(backend) if kind == "async" else backend), f"/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(params=["memory", "local", "async", "s3"])
+def place(request, tmp_path, monkeypatch):
+    """No request covers a whole chunk: neither those of one large read, nor those fetched ahead."""
+    for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
+        monkeypatch.setattr(fetch, name, 300)
+    for module, name, size in (
+        (read_file, "PREFETCH_RANGE_BYTES", 300),
+        (prefetch, "READ_BYTES_MIN", 100),
+        (prefetch, "AHEAD_BYTES_MIN", 1500),
+        (read_file, "SYNC_BUFFER_BYTES", 170),
+        (read_file, "LINE_BYTES", 170),
+        (queries, "PIECE_BYTES", 700),
+        (prefetch, "PREFETCH_RANGE_BYTES", 300),
+    ):
+        monkeypatch.setattr(module, name, size)
+    return Place(*make_fs(request.param, request, tmp_path))
+
+
+# -- every verb ------------------------------------------------------------------------------------------------
+
+
+def by_read(place: Place, step: int = -1) -> bytes:
+    with place.fs.open(place.path) as file:
+        return b"".join(iter(lambda: file.read(step), b""))
+
+
+def by_readinto(place: Place) -> bytes:
+    target, found = bytearray(333), b""
+    with place.fs.open(place.path) as file:
+        while count := file.readinto(target):
+            found += target[:count]
+    return found
+
+
+def by_lines(place: Place) -> bytes:
+    with place.fs.open(place.path) as file:
+        return b"".join(file)
+
+
+def by_read1(place: Place) -> bytes:
+    with place.fs.open(place.path) as file:
+        return b"".join(iter(lambda: file.read1(77), b""))
+
+
+def by_read_at_in_any_order(place: Place) -> bytes:
+    starts = list(range(0, len(DATA), 130))
+    random.Random(1).shuffle(starts)
+    with place.fs.open(place.path) as file:
+        parts = {start: file.read_at(130, start) for start in starts}
+    return b"".join(parts[start] for start in sorted(parts))
+
+
+def by_seeks_backwards(place: Place) -> bytes:
+    found = b""
+    with place.fs.open(place.path) as file:
+        for start in reversed(range(0, len(DATA), 450)):
+            file.seek(start)
+            found = file.read(450) + found
+    return found
+
+
+def by_cat_ranges(place: Place) -> bytes:
+    starts = list(range(0, len(DATA), 250))
+    ends = [start + 250 for start in starts]
+    return b"".join(place.fs.cat_ranges([place.path] * len(starts), starts, ends, on_error="raise"))
+
+
+def by_segment(place: Place) -> bytes:
+    segment = place.fs.segment(place.path)
+    return b"".join(segment.read(start, min(start + 170, len(DATA))) for start in range(0, len(DATA), 170))
+
+
+def by_get_file(place: Place) -> bytes:
+    target = Sink()
+    place.fs.get_file(place.path, target)
+    return bytes(target.data)
+
+
+class Sink:
+    """A file to write to."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+VERBS: dict[str, Callable[[Place], bytes]] = {
+    "read": by_read,
+    "read in steps": lambda place: by_read(place, 90),
+    "read in steps larger than chunks": lambda place: by_read(place, 1100),
+    "readinto": by_readinto,
+    "lines": by_lines,
+    "read1": by_read1,
+    "read_at in any order": by_read_at_in_any_order,
+    "backwards": by_seeks_backwards,
+    "cat_file": lambda place: place.fs.cat_file(place.path),
+    "cat_ranges": by_cat_ranges,
+    "get_file": by_get_file,
+    "segment.read": by_segment,
+    "tail": lambda place: b"".join(place.fs.segment(place.path).tail(follow=False)),
+    "blocks of fsspec": lambda place: place.fs.read_block(place.path, 0, len(DATA)),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_whoever_reads_all_of_a_chunk_hears_that_it_is_damaged(place, verb):
+    assert VERBS[verb](place) == DATA
+    for index, at in ((0, 0), (1, 555), (CHUNKS - 1, CHUNK_BYTES - 1)):
+        good = place.damage(index, at)
+        with pytest.raises(CorruptChunkError, match="fail the checksum") as caught:
+            VERBS[verb](place)
+        assert good in str(caught.value)
+        place.damage(index, at)  # the bit is as it was
+    assert VERBS[verb](place) == DATA
+
+
+@pytest.mark.parametrize("step", [90, 300, 1100])
+def test_the_piece_that_completes_a_damaged_chunk_is_not_given_nor_any_after_it(place, step):
+    place.damage(1, 5)
+    file, pieces = place.fs.open(place.path), []
+    with pytest.raises(CorruptChunkError):
+        pieces.extend(iter(lambda: file.read(step), b""))
+    given = b"".join(pieces)
+    assert CHUNK_BYTES - step <= len(given) < 2 * CHUNK_BYTES
+    assert given[:CHUNK_BYTES] == DATA[: len(given)][:CHUNK_BYTES]
+    for _ in range(2):
+        with pytest.raises(CorruptChunkError):
+            file.read_at(1, 2 * CHUNK_BYTES - 1)
+    assert file.read_at(40, 2 * CHUNK_BYTES) == DATA[2 * CHUNK_BYTES : 2 * CHUNK_BYTES + 40]
+    file.close()
+
+
+def test_all_ranges_of_one_call_that_lie_in_a_damaged_chunk_fail_and_the_others_do_not(place):
+    place.damage(1, 5)
+    starts = list(range(0, 3000, 500))
+    answers = place.fs.cat_ranges([place.path] * len(starts), starts, [start + 500 for start in starts])
+    assert [isinstance(answer, CorruptChunkError) for answer in answers] == [False, False, True, True, False, False]
+    assert answers[4] == DATA[2000:2500]
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_not_left_on_the_disk(place, tmp_path):
+    target = tmp_path / "got"
+    place.fs.get_file(place.path, str(target))
+    assert target.read_bytes() == DATA
+    place.damage(3, 5)
+    with pytest.raises(CorruptChunkError):
+        place.fs.get_file(place.path, str(target))
+    assert not target.exists()
+
+
+class Ranges(BackendWrapper):
+    """Notes what is read of chunk files."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.ranges: list[tuple[str, int, int]] = []
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        if verb == "read_range":
+            self.ranges.append(args[:3])
+        return await super().call(verb, *args)
+
+
+@pytest.fixture
+def seen():
+    """A place whose backend notes what is read."""
+    return Place(RollingFileSystem(backend=Ranges(private_memory())), "/folder")
+
+
+@pytest.mark.parametrize("verb", ["read", "read in steps", "cat_file", "cat_ranges", "segment.read", "get_file"])
+def test_no_byte_is_read_twice_to_verify_it(seen, verb):
+    ranges = seen.fs._backend.ranges
+    ranges.clear()
+    assert VERBS[verb](seen) == DATA
+    assert sum(end - start for _, start, end in ranges) == CHUNKS * CHUNK_BYTES
+    assert len({(path, start) for path, start, _ in ranges}) == len(ranges)
+
+
+def test_what_is_read_of_a_chunk_in_part_is_given_unverified(place):
+    place.damage(1, 5)
+    assert place.fs.cat_file(place.path, 1100, 1900) == DATA[1100:1900]
+    with place.fs.open(place.path) as file:
+        file.seek(1100)
+        assert file.read(800) == DATA[1100:1900]
+
+
+# -- verify=True -----------------------------------------------------------------------------------------------
+
+
+def opened_to_verify(place: Place, start: int, end: int) -> bytes:
+    with place.fs.open(place.path, verify=True) as file:
+        file.seek(start)
+        return file.read(end - start)
+
+
+VERIFIED: dict[str, Callable[[Place, int, int], bytes]] = {
+    "open": opened_to_verify,
+    "cat_file": lambda place, start, end: place.fs.cat_file(place.path, start, end, verify=True),
+    "cat_ranges": lambda place, start, end: place.fs.cat_ranges(
+        [place.path], [start], [end], verify=True, on_error="raise"
+    )[0],
+    "segment.read": lambda place, start, end: place.fs.segment(place.path).read(start, end, verify=True),
+}
+
+
+@pytest.mark.parametrize("verb", VERIFIED)
+def test_with_verify_a_part_of_a_damaged_chunk_is_not_given(place, verb):
+    read = VERIFIED[verb]
+    for start, end in ((1100, 1101), (990, 2010), (0, 1), (len(DATA) - 5, len(DATA)), (3999, 4005)):
+        assert read(place, start, end) == DATA[start:end]
+    bad = place.damage(1, 5)
+    for start, end in ((1100, 1101), (990, 1001), (1999, 2001), (0, len(DATA))):
+        with pytest.raises(CorruptChunkError) as caught:
+            read(place, start, end)
+        assert bad in str(caught.value)
+    assert read(place, 10, 1000) == DATA[10:1000]
+    assert read(place, 2000, 2001) == DATA[2000:2001]
+
+
+def test_with_verify_a_chunk_that_is_read_in_small_steps_is_asked_for_once(seen):
+    ranges = seen.fs._backend.ranges
+    ranges.clear()
+    with seen.fs.open(seen.path, verify=True) as file:
+        assert b"".join(iter(lambda: file.read(70), b"")) == DATA
+    assert sum(end - start for _, start, end in ranges) == CHUNKS * CHUNK_BYTES
+
+
+def test_with_verify_ranges_of_one_chunk_share_the_rest_of_it(seen):
+    ranges = seen.fs._backend.ranges
+    ranges.clear()
+    starts, ends = [1100, 1300, 1250], [1200, 1400, 1350]  # the last two overlap
+    found = seen.fs.cat_ranges([seen.path] * 3, starts, ends, verify=True)
+    assert found == [DATA[start:end] for start, end in zip(starts, ends, strict=True)]
+    assert sum(end - start for _, start, end in ranges) == CHUNK_BYTES + 50
+
+
+def test_with_verify_a_chunk_too_large_for_memory_is_verified_and_not_held(seen, monkeypatch):
+    seen.damage(2, 999)
+    with seen.fs.open(seen.path, verify=True) as file:
+        monkeypatch.setattr("rollingfs.read.tuning.Tuning.memory_bytes", 10)
+        assert file.read(100) == DATA[:100]
+        assert len(file._buffer) == 100
+        with pytest.raises(CorruptChunkError):
+            file.read_at(10, 2010)
+
+
+def test_with_verify_positions_before_the_start_are_truncated_all_the_same(seen):
+    seen.fs.truncate(seen.path, 1500)
+    with seen.fs.open(seen.path, verify=True, absolute=True) as file:
+        assert file.read(10) == DATA[1500:1510]
+        file.seek(1400)
+        with pytest.raises(OSError, match="truncated away"):
+            file.read(200)
+
+
+def test_with_verify_a_first_chunk_that_was_cut_is_verified_before_its_file_is_got(place, tmp_path):
+    target = tmp_path / "got"
+    place.fs.truncate(place.path, 150)
+    place.damage(0, 900)
+    place.fs.get_file(place.path, str(target))
+    assert len(target.read_bytes()) == len(DATA) - 150
+    with pytest.raises(CorruptChunkError):
+        place.fs.get_file(place.path, str(target), verify=True)
+    assert not target.exists()
+
+
+def test_verify_is_refused_where_it_would_do_nothing(seen):
+    with pytest.raises(ValueError, match="for reading"):
+        seen.fs.open(seen.path, "ab", verify=True)
+    with pytest.raises(ValueError, match="leave out verify=True"):
+        seen.fs.open(seen.path, follow=True, verify=True)
+
+
+def test_a_file_that_verifies_is_unpickled_as_one(tmp_path):
+    place = Place(RollingFileSystem("file", sync=False), str(tmp_path))
+    place.damage(0, 999)
+    with place.fs.open(place.path, verify=True) as file:
+        again = pickle.loads(pickle.dumps(file))
+    with again, pytest.raises(CorruptChunkError):
+        again.read(1)
+
+
+# -- the checksums of pieces -----------------------------------------------------------------------------------
+
+SIZE = 60
+PIECES = st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)), max_size=30)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    pieces=PIECES,
+    flipped=st.none() | st.integers(0, SIZE - 1),
+    is_view=st.booleans(),
+)
+def test_pieces_in_any_order_tell_of_damage_as_soon_as_they_cover_the_file(pieces, flipped, is_view):
+    good = bytes(random.Random(2).randbytes(SIZE))
+    found = bytearray(good)
+    if flipped is not None:
+        found[flipped] ^= 1
+    chunk = Chunk(0, SIZE, "x", crc32c(good), 0)
+    checks, covered = PieceChecks(), set()
+    for start, size in pieces:
+        data = bytes(found[start : start + size])
+        checks.add("x", chunk, start, memoryview(bytearray(data)) if is_view else data)
+        covered |= set(range(start, start + len(data)))
+        is_whole = len(covered) == SIZE
+        assert checks.damaged == (frozenset({"x"}) if is_whole and flipped is not None else frozenset())
+        if is_whole:
+            return
+        if covered:
+            [(path, _, gaps)] = checks.missing()
+            assert (path, {at for gap in gaps for at in range(*gap)}) == ("x", set(range(SIZE)) - covered)
+
+
+SUMS, SIZES = st.integers(0, 2**32 - 1), st.integers(0, 2**61)
+
+
+@settings(max_examples=30, deadline=None)
+@given(first=SUMS, second=SUMS, third=SUMS, size=SIZES, last=SIZES)
+def test_checksums_of_files_of_any_size_may_be_joined_in_any_order(first, second, third, size, last):
+    by_pairs = combined(combined(first, second, size), third, last)
+    assert by_pairs == combined(first, combined(second, third, last), size + last)
+
+
+def test_the_checksum_of_a_large_file_follows_from_its_parts():
+    data = random.Random(4).randbytes(3_000_001)
+    assert combined(crc32c(data[:5]), crc32c(data[5:]), len(data) - 5) == crc32c(data)
+
+
+def test_a_reader_remembers_no_more_runs_than_it_may_and_forgets_the_oldest_file_first():
+    checks = PieceChecks(runs_max=4)
+    chunk = Chunk(0, 100, "x", 0, 0)
+    for file in "abc":
+        for start in (10, 30):
+            checks.add(file, chunk, start, b"12345")
+    assert [path for path, _, _ in checks.missing()] == ["b", "c"]
+    checks.add("b", chunk, 15, b"12345")
+    checks.add("d", chunk, 15, b"12345")
+    assert [path for path, _, _ in checks.missing()] == ["b", "d"]
+
+
+def test_chunks_without_a_checksum_are_passed_over():
+    checks = PieceChecks()
+    checks.add("x", Chunk(0, 5, "x", None, 0), 0, b"12345")
+    assert (checks.damaged, checks.missing()) == (frozenset(), [])
+
+
+# -- copies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("start", "index", "at"), [(0, 2, 700), (150, 0, 900), (150, 0, 10)])
+def test_a_copy_of_damaged_bytes_fails_and_leaves_nothing(place, start, index, at):
+    fs, target = place.fs, f"{place.root}/copy"
+    fs.truncate(place.path, start)
+    fs.cp_file(place.path, target)
+    assert fs.cat_file(target) == DATA[start:]
+    fs.rm(target)
+    bad = place.damage(index, at)  # also where truncation cuts it: the rest may be what is damaged, or else not
+    for copy in (fs.cp_file, fs.copy):
+        with pytest.raises(CorruptChunkError) as caught:
+            copy(place.path, target)
+        assert bad in str(caught.value)
+        assert not fs.exists(target)
+        try:
+            left = place.run(fs._backend.list(names.chunks_folder(target))).entries
+        except FileNotFoundError:
+            left = ()
+        assert [entry.path for entry in left if not entry.path.endswith("/lock")] == []
+
+
+def test_a_copy_over_something_leaves_that_as_it_is_if_the_source_is_damaged(place):
+    target = f"{place.root}/copy"
+    place.fs.pipe_file(target, b"what was there")
+    place.damage(3, 1)
+    with pytest.raises(CorruptChunkError):
+        place.fs.cp_file(place.path, target)
+    assert place.fs.cat_file(target) == b"what was there"
+
+
+def test_a_copy_of_what_is_truncated_meanwhile_fails(seen, monkeypatch):
+    monkeypatch.setattr(queries, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
+    seen.fs.truncate(seen.path, 150)
+    other = RollingFileSystem(backend=seen.fs._backend.inner)
+    complete = seen.fs._client.fetcher.complete
+
+    async def late(view: Any, checks: Any) -> None:
+        other.truncate(seen.path, 1000)
+        await complete(view, checks)
+
+    monkeypatch.setattr(seen.fs._client.fetcher, "complete", late)
+    with pytest.raises(FileNotFoundError, match="could not be verified"):
+        seen.fs.cp_file(seen.path, "/folder/copy")
+    assert not seen.fs.exists("/folder/copy")
+
+
+LOG = "/log"
+SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
+
+
+class Joins(BackendWrapper):
+    """Joins as an object store does, or not at all."""
+
+    def __init__(self, inner: Any, *, joins: bool) -> None:
+        super().__init__(inner)
+        self.can_join = joins
+
+
+@pytest.fixture(params=["join", "copy"])
+def world(request):
+    return World(Joins(private_store(), joins=request.param == "join"), SMALL)
+
+
+def flip(world: World, index: int, at: int, path: str = LOG) -> str:
+    file = names.resolve(path, world.header(path).entries[index].file)
+    data = bytearray(world.backend.fs.cat_file(file))
+    data[at] ^= 1
+    world.backend.fs.pipe_file(file, bytes(data))
+    return file
+
+
+def consolidate(world: World) -> Any:
+    return drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(LOG))
+
+
+def rows(world: World, path: str = LOG) -> Any:
+    return drive(Verifier(world.client.fetcher).verify(path))
+
+
+@pytest.mark.parametrize("at", [0, 39])
+def test_a_chunk_that_is_used_in_part_is_verified_before_it_is_joined_with_others(world, at):
+    """Its part has no checksum of its own: that of the joined chunk would cover up what is damaged."""
+    world.create(LOG, [bytes([number]) * 40 for number in range(10)])
+    world.truncate(LOG, 10)
+    bad = flip(world, 0, at)
+    with pytest.raises(CorruptChunkError) as caught:
+        consolidate(world)
+    assert bad in str(caught.value)
+    assert world.header(LOG).chunk_count == 10
+    flip(world, 0, at)
+    content = world.content(LOG)
+    assert consolidate(world).written == 1
+    assert world.content(LOG) == content
+    assert [(row.state, row.crc32c) for row in rows(world)] == [("ok", crc32c(content))]
+
+
+def test_neighbours_of_an_adopted_file_keep_their_checksums(world):
+    world.backend.fs.pipe_file(LOG, b"plain" * 5)
+    for number in range(5):
+        world.append(LOG, bytes([number]) * 40)
+    content = world.content(LOG)
+    assert rows(world)[0].crc32c is None
+    assert consolidate(world).written == 1
+    assert [(row.state, row.crc32c) for row in rows(world)] == [("ok", crc32c(content))]
+
+
+@pytest.mark.parametrize("how", ["concat", "rename"])
+def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
+    world = World(private_store(), SMALL)
+    world.create(LOG, [bytes([number]) * 40 for number in range(5)])
+    world.seal(LOG)
+    flip(world, 3, 3)
+    if how == "concat":
+        world.create("/target")
+        drive(world.client.concats.concat("/target", [LOG]))
+    else:
+        drive(world.client.concats.rename(LOG, "/target"))
+    assert [row.state for row in damaged(rows(world, "/target"))] == ["corrupt"]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_staged_chunk_that_is_copied_because_of_its_age_keeps_its_checksum(copies):
+    store = Joins(private_store(), joins=False)
+    store.can_copy = copies
+    world = World(store, SMALL)
+    world.create(LOG)
+    staged = drive(world.client.segments.stage(LOG, b"x" * 40))
+    [stored] = staged.chunks
+    store.fs.pipe_file(stored.path, b"y" * 40)
+    store.shift_s = AGE_S_MAX + 10
+    world.clock.now_s += AGE_S_MAX + 10
+    drive(world.client.segments.append(LOG, [staged]))
+    [row] = rows(world)
+    assert (row.file != stored.path, row.state) == (True, "corrupt")

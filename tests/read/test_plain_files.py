@@ -1,0 +1,371 @@
+"""Plain files that other programs replace while they are read: never old and new bytes in one answer."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs import RollingFileSystem
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.generic import GenericBackend
+from rollingfs.backend.local import held
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.s3 import backend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.fs import queries, read_file
+from rollingfs.read import prefetch
+from rollingfs.read import ranges as fetch
+from tests.support.hooks import AsyncMemory, private_memory
+from tests.support.servers import count_requests, new_bucket, shared_backend
+
+SIZE = 4000
+OLD = random.Random(1).randbytes(SIZE)
+NEW = random.Random(2).randbytes(SIZE)
+KINDS = ["memory", "async", "local", "generic", "s3"]
+
+
+class Between(BackendWrapper):
+    """Calls back before the read of a range that begins there, once."""
+
+    def __init__(self, inner: Backend) -> None:
+        super().__init__(inner)
+        self.before: dict[int, Callable[[], object]] = {}
+        self.ranges: list[tuple[int, int]] = []
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        if verb == "read_range":
+            self.ranges.append((args[1], args[2]))
+            self.before.pop(args[1], lambda: None)()
+        return await super().call(verb, *args)
+
+
+class Place:
+    """A filesystem, a plain file that is read by it in many ranges, and another program."""
+
+    def __init__(self, kind: str, request: Any, tmp_path: Any) -> None:
+        self.kind = kind
+        root = f"/{uuid.uuid4().hex}"
+        if kind == "local":
+            inner, root = LocalBackend(sync=False), str(tmp_path)
+        elif kind == "s3":
+            moto = request.getfixturevalue("moto")
+            inner, root = shared_backend(**moto), f"{new_bucket(moto)}/folder"
+            self.other: Any = fsspec.filesystem("s3", **moto, use_listings_cache=False)
+        elif kind == "generic":
+            inner = GenericBackend(MemoryFileSystem(), single_writer=True)
+            self.other = inner.fs
+        else:
+            memory = private_memory()
+            inner = AsyncMemory(memory) if kind == "async" else memory
+            self.other = memory.fs
+        self.backend = Between(inner)
+        self.fs = RollingFileSystem(backend=self.backend, header_cache_s=0)
+        self.path = f"{root}/plain"
+        self.target = f"{root}/copy"
+        self.put(OLD)
+
+    def put(self, data: bytes) -> None:
+        """Write the file anew, as other programs do it: on a disk, another file gets its name."""
+        if self.kind == "local":
+            with open(f"{self.path}.new", "wb") as file:
+                file.write(data)
+            os.replace(f"{self.path}.new", self.path)
+        else:
+            self.other.pipe_file(self.path, data)
+
+    def between(self, at: int, action: Callable[[], object]) -> None:
+        self.backend.before[at] = action
+
+
+@pytest.fixture(params=KINDS)
+def place(request, tmp_path, monkeypatch):
+    for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
+        monkeypatch.setattr(fetch, name, 300)
+    for module, name, size in (
+        (read_file, "SYNC_BUFFER_BYTES", 170),
+        (read_file, "LINE_BYTES", 170),
+        (queries, "PIECE_BYTES", 700),
+        (read_file, "PREFETCH_RANGE_BYTES", 300),
+        (prefetch, "PREFETCH_RANGE_BYTES", 300),
+    ):
+        monkeypatch.setattr(module, name, size)
+    return Place(request.param, request, tmp_path)
+
+
+HERE = [kind for kind in KINDS if kind != "s3"]
+"""Where the other program may be called from within a read: that of S3 would wait for the loop that reads."""
+
+
+# -- whole reads begin again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", HERE, indirect=True)
+def test_one_call_gives_the_bytes_of_one_moment(place):
+    for at in (0, 600, 3900):
+        place.put(OLD)
+        place.between(at, lambda: place.put(NEW))
+        assert place.fs.cat_file(place.path) in (OLD, NEW)
+        assert not place.backend.before
+        place.put(OLD)
+        starts = [0, 600, 3900]
+        place.between(at, lambda: place.put(NEW))
+        found = place.fs.cat_ranges([place.path] * 3, starts, [start + 50 for start in starts], on_error="raise")
+        assert found in [[data[start : start + 50] for start in starts] for data in (OLD, NEW)]
+
+
+@pytest.mark.parametrize("place", [kind for kind in HERE if kind != "local"], indirect=True)  # there it is held
+def test_a_file_that_is_replaced_all_the_time_is_given_up(place):
+    def again() -> None:
+        place.put(NEW)
+        place.between(300, again)
+
+    place.between(300, again)
+    with pytest.raises(FileNotFoundError, match="open it again"):
+        place.fs.cat_file(place.path)
+
+
+@pytest.mark.parametrize("how", ["read", "steps", "lines", "read_at"])
+def test_an_open_file_gives_no_bytes_of_another(place, how):
+    with place.fs.open(place.path) as file:
+        first = file.read(100)
+        place.put(NEW)
+        found, error = b"", None
+        try:
+            if how == "read":
+                found = file.read()
+            elif how == "steps":
+                for piece in iter(lambda: file.read(90), b""):
+                    found += piece
+            elif how == "lines":
+                for line in file:
+                    found += line
+            else:
+                found = file.read_at(SIZE, 100)
+        except FileNotFoundError as raised:
+            error = raised
+    assert first == OLD[:100]
+    if place.kind == "local":
+        assert (found, error) == (OLD[100:], None)
+    else:
+        assert found == OLD[100 : 100 + len(found)]
+        assert len(found) <= 100 + 300  # what was buffered
+        assert place.path in str(error)
+        assert f"a plain file of {SIZE} bytes" in str(error)
+        assert "open it again" in str(error)
+
+
+@pytest.mark.parametrize("verb", ["cp_file", "get_file"])
+@pytest.mark.parametrize("place", HERE, indirect=True)
+def test_a_copy_of_a_file_that_is_replaced_meanwhile_is_of_one_file_or_none(place, verb, tmp_path):
+    local = tmp_path / "got"
+    target = place.target if verb == "cp_file" else str(local)
+    place.between(2100, lambda: place.put(NEW))
+    if place.kind == "local":
+        getattr(place.fs, verb)(place.path, target)
+        assert (place.fs.cat_file(target) if verb == "cp_file" else local.read_bytes()) == OLD
+        return
+    with pytest.raises(FileNotFoundError, match="open it again"):
+        getattr(place.fs, verb)(place.path, target)
+    assert not local.exists()
+    assert not place.fs.exists(place.target)
+
+
+def test_a_file_opened_before_its_adoption_is_read_on_though_its_name_was_used_again(place):
+    with place.fs.open(place.path) as file:
+        assert file.read(100) == OLD[:100]
+        place.fs.append(place.path, b"more")  # adopts it
+        place.put(NEW)
+        assert file.read() == OLD[100:]
+    assert place.fs.cat_file(place.path) == OLD + b"more"
+
+
+def test_a_file_that_is_as_it_was_is_read_by_as_many_requests_as_before(place):
+    place.backend.ranges.clear()
+    with place.fs.open(place.path) as file:
+        assert file.read() == OLD
+    assert place.fs.cat_file(place.path) == OLD
+    ranges = [(start, min(start + 300, SIZE)) for start in range(0, SIZE, 300)]
+    if place.kind != "s3":  # where large ranges are asked for past the wrapper
+        assert sorted(place.backend.ranges) == sorted(ranges * 2)
+
+
+@pytest.mark.parametrize("place", HERE, indirect=True)
+def test_what_follows_a_file_goes_on_where_another_has_taken_its_place(place):
+    """A log that is written anew with more in it, as on an object store, between a look and the read."""
+    tail = place.fs.segment(place.path).tail(poll_s_min=0.001)
+    place.between(600, lambda: place.put(OLD + b"more"))
+    found = b""
+    while len(found) < SIZE + 4:
+        found += next(tail)
+    assert found == OLD + b"more"
+
+
+# -- on a disk -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(request, tmp_path):
+    return Place("local", request, tmp_path)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
+
+
+@needs_proc
+def test_a_file_is_held_while_it_is_open_and_no_longer(disk):
+    gc.collect()
+    before = descriptors()
+    files = [disk.fs.open(disk.path) for _ in range(3)]
+    assert descriptors() == before + 1  # one for all
+    assert disk.fs.cat_file(disk.path) == OLD
+    for file in files:
+        file.close()
+    assert descriptors() == before
+    disk.fs.open(disk.path)  # forgotten
+    assert descriptors() == before
+
+
+@needs_proc
+def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tokens(disk, monkeypatch):
+    monkeypatch.setattr(held, "HELD_MAX", 2)
+    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    paths = [f"{disk.path}-{number}" for number in range(4)]
+    for path in paths:
+        with open(path, "wb") as file:
+            file.write(OLD)
+    gc.collect()
+    before = descriptors()
+    files = [disk.fs.open(path) for path in paths]
+    assert descriptors() == before + 2
+    assert [file.read(100) for file in files] == [OLD[:100]] * 4
+    for path in paths:
+        os.unlink(path)
+        with open(path, "wb") as file:
+            file.write(NEW)
+    assert [file.read(100) for file in files[:2]] == [OLD[100:200]] * 2
+    for file in files[2:]:
+        with pytest.raises(FileNotFoundError, match="open it again"):
+            file.read(100)
+    for file in files:
+        file.close()
+
+
+def test_a_file_overwritten_in_place_is_another_one(disk, monkeypatch):
+    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    for data in (NEW, NEW[:2000], NEW * 2):
+        disk.put(OLD)
+        with disk.fs.open(disk.path) as file:
+            assert file.read(100) == OLD[:100]
+            with open(disk.path, "wb") as other:
+                other.write(data)
+            with pytest.raises(FileNotFoundError, match="open it again"):
+                file.read(100)
+        assert disk.fs.cat_file(disk.path) == data
+
+
+@pytest.mark.parametrize("kind", ["local", "memory"])
+def test_a_log_that_grows_is_read_up_to_where_it_ended(kind, request, tmp_path, monkeypatch):
+    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    place = Place(kind, request, tmp_path)
+    with place.fs.open(place.path) as file:
+        assert file.read(100) == OLD[:100]
+        with (open if kind == "local" else place.other.open)(place.path, "ab") as log:
+            log.write(b"one more line")
+        assert file.read() == OLD[100:]
+    assert place.fs.cat_file(place.path) == OLD + b"one more line"
+
+
+def test_a_file_replaced_while_it_is_opened_is_opened_as_it_is_then(disk, monkeypatch):
+    hold, times = disk.backend.inner.hold, []
+
+    def late(path: str, token: str) -> object:
+        if not times:
+            disk.put(NEW)
+        times.append(path)
+        return hold(path, token)
+
+    monkeypatch.setattr(disk.backend.inner, "hold", late)
+    with disk.fs.open(disk.path) as file:
+        assert file.read() == NEW
+    assert len(times) == 2
+
+
+def test_a_listing_that_knows_no_tokens_is_read_if_the_file_is_as_it_was_listed(disk):
+    client = disk.fs._client
+    scan = disk.fs._bridge.run(disk.fs._verbs.listings.scan(os.path.dirname(disk.path)))
+    view = scan.views[disk.path]
+    assert view.token is None
+    assert disk.fs._bridge.run(client.fetcher.read(view, 5, 700)) == OLD[5:700]
+    disk.put(NEW[:3999])
+    with pytest.raises(FileNotFoundError, match="now a plain file of 3999 bytes"):
+        disk.fs._bridge.run(client.fetcher.read(view, 5, 700))
+
+
+# -- on an object store ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_s3(moto):
+    fs = RollingFileSystem("s3", moto, skip_instance_cache=True, header_cache_s=0)
+    other = fsspec.filesystem("s3", **moto, use_listings_cache=False)
+    return fs, other, f"{new_bucket(moto)}/plain"
+
+
+@pytest.mark.parametrize("size", [4000, 5_000_000])
+@pytest.mark.parametrize("condition", ["If-Match", "ignored"])
+def test_on_s3_ranges_of_another_object_are_refused(on_s3, size, condition, monkeypatch):
+    fs, other, path = on_s3
+    if condition == "ignored":  # by a store that does not know it
+        monkeypatch.setattr(backend, "_range", lambda start, end, token: {"Range": f"bytes={start}-{end - 1}"})
+    old, new = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
+    other.pipe_file(path, old)
+    with fs.open(path) as file:
+        assert file.read(100) == old[:100]
+        other.pipe_file(path, new)
+        with pytest.raises(FileNotFoundError, match="open it again"):
+            file.read()
+        with pytest.raises(FileNotFoundError, match="open it again"):
+            file.read_at(10, 5)
+    assert fs.cat_file(path) == new
+
+
+@pytest.mark.parametrize("size", [4000, 5_000_000])
+def test_on_s3_a_whole_read_begins_again_from_what_is_there(on_s3, size, monkeypatch):
+    fs, other, path = on_s3
+    old, new = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
+    other.pipe_file(path, old)
+    view = fs._bridge.run(fs._verbs.view(path))
+    other.pipe_file(path, new)
+    looks = []
+
+    async def stale(asked: str) -> Any:
+        looks.append(asked)
+        return view if len(looks) == 1 else await type(fs._verbs).view(fs._verbs, asked)
+
+    monkeypatch.setattr(fs._verbs, "view", stale)
+    assert fs.cat_file(path) == new
+    assert len(looks) == 2
+
+
+def test_on_s3_a_plain_file_costs_the_requests_that_it_did(on_s3):
+    fs, other, path = on_s3
+    other.pipe_file(path, OLD)
+    with count_requests(fs._backend) as counts:
+        assert fs.cat_file(path) == OLD
+        assert counts == {"GetObject": 2, "HeadObject": 1}  # no header, what there is instead, its bytes
+        counts.clear()
+        with fs.open(path) as file:
+            assert file.read() == OLD
+        assert counts == {"GetObject": 2, "HeadObject": 1}

@@ -1,0 +1,216 @@
+"""How coroutines are reached: on which thread and loop, what Ctrl-C says, what a forked child does first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import uuid
+from typing import Any
+
+import pytest
+from fsspec.asyn import get_loop
+
+from rollingfs import AppendInterrupted, AppendOutcomeUnknown, SegmentSealedError
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.client import Client
+from rollingfs.runtime import bridge
+from rollingfs.runtime.bridge import Bridge
+
+needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="signals to a thread are POSIX")
+
+
+class AsyncMemory(BackendWrapper):
+    """Memory that suspends in every verb, on fsspec's loop."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryBackend())
+        self.is_async = True
+        self.loop: asyncio.AbstractEventLoop | None = get_loop()
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        await asyncio.sleep(0)
+        assert self.loop is None or asyncio.get_running_loop() is self.loop
+        return await super().call(verb, *args)
+
+
+async def here() -> int:
+    return threading.get_ident()
+
+
+async def there() -> int:
+    await asyncio.sleep(0)
+    return threading.get_ident()
+
+
+def press_ctrl_c() -> None:
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+async def interrupted(ending: str) -> str:
+    press_ctrl_c()
+    await asyncio.sleep(0.05)
+    if ending == "refused":
+        raise SegmentSealedError("it is sealed")
+    if ending == "unknown":
+        raise AppendOutcomeUnknown("who knows")
+    if ending == "broken":
+        raise OSError("the clean-up after the commit failed")
+    return ending
+
+
+def test_a_sync_backend_runs_in_the_callers_thread_and_an_async_one_on_its_loop():
+    assert Bridge(MemoryBackend()).run(here()) == threading.get_ident()
+    assert Bridge(AsyncMemory()).run(there()) not in (threading.get_ident(), None)
+
+
+def test_start_does_not_wait_and_is_refused_over_a_sync_backend():
+    gate = threading.Event()
+
+    async def wait_for_gate() -> str:
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+        return "through"
+
+    future = Bridge(AsyncMemory()).start(wait_for_gate())
+    assert not future.done()
+    gate.set()
+    assert bridge.wait(future) == "through"
+    with pytest.raises(RuntimeError, match="sync backend"):
+        Bridge(MemoryBackend()).start(here())
+
+
+def test_an_async_caller_reaches_every_backend_from_any_loop_without_blocking_it():
+    async def both() -> tuple[int, int]:
+        return await Bridge(MemoryBackend()).arun(here()), await Bridge(AsyncMemory()).arun(there())
+
+    of_sync, of_async = asyncio.run(both())
+    assert threading.get_ident() not in (of_sync, of_async)
+    on_its_loop = Bridge(AsyncMemory())
+    assert on_its_loop.run(on_its_loop.arun(there())) == of_async
+
+
+def test_a_backend_on_the_callers_loop_is_awaited_there_and_cannot_block():
+    backend = AsyncMemory()
+    backend.loop = None
+    assert asyncio.run(Bridge(backend).arun(there())) == threading.get_ident()
+    with pytest.raises(RuntimeError, match="asynchronous"):
+        Bridge(backend).run(there())
+
+
+def test_blocking_on_the_backends_own_loop_is_refused_instead_of_hanging():
+    reached = Bridge(AsyncMemory())
+
+    async def block() -> int:
+        return reached.run(there())
+
+    with pytest.raises(RuntimeError, match="wait for itself"):
+        reached.run(block())
+
+
+@needs_signals
+@pytest.mark.parametrize(
+    ("ending", "outcome"),
+    [("done", "committed"), ("refused", "not committed"), ("unknown", "unknown"), ("broken", "unknown")],
+)
+def test_ctrl_c_during_a_commit_waits_for_its_verdict(ending, outcome):
+    with pytest.raises(AppendInterrupted) as caught:
+        Bridge(AsyncMemory()).run(interrupted(ending), commits="events/clicks")
+    assert caught.value.outcome == outcome
+    assert "events/clicks" in str(caught.value)
+
+
+@needs_signals
+def test_ctrl_c_does_not_wait_for_ever_and_leaves_the_commit_to_its_end(monkeypatch):
+    monkeypatch.setattr(bridge, "INTERRUPT_WAIT_S_MAX", 0.02)
+    ended = threading.Event()
+
+    async def slow() -> None:
+        press_ctrl_c()
+        await asyncio.sleep(0.2)
+        ended.set()
+
+    with pytest.raises(AppendInterrupted) as caught:
+        Bridge(AsyncMemory()).run(slow(), commits="clicks")
+    assert caught.value.outcome == "unknown"
+    assert ended.wait(5)
+
+
+@needs_signals
+def test_ctrl_c_cancels_what_commits_nothing():
+    cancelled = threading.Event()
+
+    async def endless() -> None:
+        press_ctrl_c()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        Bridge(AsyncMemory()).run(endless())
+    assert not isinstance(caught.value, AppendInterrupted)
+    assert cancelled.wait(5)
+
+
+def test_an_interrupt_that_a_sync_commit_did_not_judge_is_unknown_and_one_it_judged_stays():
+    async def interrupt(error: KeyboardInterrupt) -> None:
+        raise error
+
+    reached = Bridge(MemoryBackend())
+    with pytest.raises(AppendInterrupted) as caught:
+        reached.run(interrupt(KeyboardInterrupt()), commits="clicks")
+    assert caught.value.outcome == "unknown"
+    judged = AppendInterrupted("clicks: interrupted", "committed")
+    with pytest.raises(AppendInterrupted) as caught:
+        reached.run(interrupt(judged), commits="clicks")
+    assert caught.value is judged
+    with pytest.raises(KeyboardInterrupt) as plain:
+        reached.run(interrupt(KeyboardInterrupt()))
+    assert not isinstance(plain.value, AppendInterrupted)
+
+
+@needs_signals
+def test_an_append_that_ctrl_c_calls_committed_is_there():
+    class Interrupted(AsyncMemory):
+        async def call(self, verb: str, *args: Any) -> Any:
+            if verb == "replace" and args[0].endswith("clicks$header"):
+                press_ctrl_c()
+            return await super().call(verb, *args)
+
+    backend = Interrupted()
+    client, reached, path = Client(backend), Bridge(backend), f"/{uuid.uuid4().hex}/clicks"
+    reached.run(client.segments.create(path))
+    with pytest.raises(AppendInterrupted) as caught:
+        reached.run(client.segments.append(path, [b"once"]), commits=path)
+    assert caught.value.outcome == "committed"
+    view = reached.run(client.lookup.view(path, fresh=True))
+    assert reached.run(client.fetcher.read(view, 0, view.length)) == b"once"
+
+
+def _in_child(reached: Bridge, answers: Any) -> None:
+    with contextlib.suppress(AttributeError):
+        reached.backend.loop = get_loop()
+    answers.put([reached.run(here()) != 0, reached.run(here()) != 0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("kind", [MemoryBackend, AsyncMemory])
+def test_a_forked_child_is_told_once_before_its_first_call(kind):
+    context = multiprocessing.get_context("fork")
+    told, answers = context.SimpleQueue(), context.SimpleQueue()
+    reached = Bridge(kind(), on_fork=lambda: told.put(os.getpid()))
+    reached.run(here())
+    assert told.empty()
+    child = context.Process(target=_in_child, args=(reached, answers))
+    child.start()
+    assert answers.get() == [True, True]
+    child.join(30)
+    assert told.get() == child.pid
+    assert told.empty()

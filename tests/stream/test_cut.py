@@ -1,0 +1,138 @@
+"""Stream cuts: a value with a text, and where they lie."""
+
+import base64
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs.format.header import OFFSET_MAX
+from rollingfs.policy import RollingPolicy
+from rollingfs.stream.cut import StreamCut
+from tests.support.life import CHUNKS, NOON_S, World
+
+paths = st.text(min_size=1, max_size=3)
+offsets = st.dictionaries(paths, st.integers(0, OFFSET_MAX), max_size=5)
+incarnations = st.none() | st.dictionaries(paths, st.text(min_size=1), max_size=5)
+cuts = st.builds(StreamCut, offsets, st.floats(0, 4e9), st.integers(0, OFFSET_MAX), incarnations)
+
+
+@settings(max_examples=50, deadline=None)
+@given(cuts)
+def test_a_cut_is_the_same_after_text_and_pickle(cut):
+    assert StreamCut.parse(str(cut)) == cut
+    assert pickle.loads(pickle.dumps(cut)) == cut
+    assert "\n" not in str(cut)
+    assert hash(StreamCut.parse(str(cut))) == hash(cut)
+
+
+def test_a_cut_is_a_mapping_that_cannot_be_changed():
+    cut = StreamCut({"/s/b": 2, "/s/a": 1}, 5.0, 3)
+    assert dict(cut) == {"/s/a": 1, "/s/b": 2}
+    assert cut == {"/s/a": 1, "/s/b": 2}
+    assert cut != StreamCut(cut, 6.0, 3)
+    assert cut != StreamCut(cut, 5.0, 3, {"/s/a": "one"})
+    with pytest.raises(TypeError):
+        cut.incarnations["/s/a"] = "another"
+    with pytest.raises(TypeError):
+        cut["/s/a"] = 7
+    with pytest.raises(AttributeError):
+        cut.at = 6.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"rollingfs-cut": 2, "at": 1, "size": 0, "segments": {}}',
+        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {"a": -1}}',
+        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {"a": 1.5}}',
+        '{"rollingfs-cut": 1, "at": NaN, "size": 0, "segments": {}}',
+        '{"rollingfs-cut": 1, "at": 1, "size": true, "segments": {}}',
+        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}, "more": 1}',
+        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}, "incarnations": {}}',
+        '{"rollingfs-cut": 2, "at": 1, "size": 0, "segments": {}, "incarnations": []}',
+        '{"rollingfs-cut": 2, "at": 1, "size": 0, "segments": {"a": 1}, "incarnations": {"a": 7}}',
+        '{"rollingfs-cut": 3, "at": 1, "size": 0, "segments": {}, "incarnations": {}}',
+    ],
+)
+def test_what_is_no_cut_is_refused(text):
+    with pytest.raises(ValueError, match=r"stream cut|offset|size|incarnation"):
+        StreamCut.parse(text)
+
+
+def test_the_text_of_a_cut_of_an_older_release_is_read_and_says_no_incarnations():
+    cut = StreamCut.parse('{"rollingfs-cut": 1, "at": 5.5, "size": 7, "segments": {"/s/a": 3}}')
+    assert (dict(cut), cut.at, cut.size, dict(cut.incarnations)) == ({"/s/a": 3}, 5.5, 7, {})
+    assert str(cut) == '{"rollingfs-cut": 1, "at": 5.5, "size": 7, "segments": {"/s/a": 3}}'
+
+
+def test_a_cut_of_some_of_its_segments_or_under_other_names_keeps_their_incarnations():
+    cut = StreamCut({"a": 1, "b": 2}, 5.0, 3, {"a": "one", "b": "two", "c": "three"})
+    assert dict(cut.incarnations) == {"a": "one", "b": "two"}
+    assert cut.only(["b", "c"]) == StreamCut({"b": 2}, 5.0, 3, {"b": "two"})
+    assert cut.renamed(str.upper) == StreamCut({"A": 1, "B": 2}, 5.0, 3, {"A": "one", "B": "two"})
+
+
+def test_a_cut_has_every_segment_its_time_and_the_stream_size():
+    world = World(policy=CHUNKS)
+    world.create("/stream/a", [b"x" * 10])
+    world.create("/stream/b", [b"y" * 5])
+    world.truncate("/stream/a", 4)
+    world.client.backend.fs.pipe_file("/stream/plain", b"12345")
+    cut = world.stream().cut()
+    assert dict(cut) == {"/stream/a": 10, "/stream/b": 5, "/stream/plain": 5}
+    assert (cut.at, cut.size) == (NOON_S, 16)
+    assert world.stream().size() == 16
+
+
+@pytest.mark.parametrize("policy", [CHUNKS, RollingPolicy(max_bytes=1, inline_bytes=0), RollingPolicy(64)])
+def test_a_cut_at_a_time_keeps_everything_written_later(policy):
+    world = World(policy=policy)
+    path = world.create("/stream/a")
+    lengths = {}
+    for minute in range(12):
+        world.clock.now_s = NOON_S + 60 * minute
+        world.append(path, b"0123456789" * 2)
+        lengths[world.clock.now_s] = world.header(path).length
+    for at, length in lengths.items():
+        offset = world.stream().cut(at=at)[path]
+        assert offset <= length
+        if policy.inline_bytes == 0 or at == max(lengths):
+            assert offset == length
+    assert world.stream().cut(at=NOON_S - 1)[path] == 0
+
+
+def test_a_cut_between_records_lies_behind_the_last_whole_one():
+    world = World(policy=CHUNKS)
+    path = world.create("/stream/a", [b"one\ntwo\nthr", b"ee\nfou"])
+    assert world.stream().cut(align=b"\n")[path] == len(b"one\ntwo\nthree\n")
+    assert world.stream().cut(align=b"o\nth")[path] == len(b"one\ntwo\nth")
+    assert world.stream().cut(align=b"\r\n")[path] == 0
+    world.append(path, b"x" * 200_000)
+    assert world.stream().cut(align=b"\n")[path] == len(b"one\ntwo\nthree\n")
+    world.append(path, b"\n")
+    assert world.stream().cut(align=b"\n")[path] == world.header(path).length
+    world.truncate(path, 20)
+    assert world.stream().cut(at=NOON_S - 1, align=b"\n")[path] == 20
+
+
+def test_rolling_by_age_turns_the_tail_into_a_chunk_with_the_next_append():
+    world = World(policy=RollingPolicy(max_age="1h"))
+    path = world.create("/stream/a", [b"old"])
+    world.clock.now_s += 3601
+    world.append(path, b"new")
+    assert world.header(path).chunk_count == 1
+    assert world.content(path) == b"oldnew"
+
+
+def test_a_pickle_that_the_first_release_made_is_read():
+    data = base64.b64decode(
+        "gASVQgAAAAAAAACMDnJvbGxpbmdmcy5jdXRzlIwJU3RyZWFtQ3V0lJOUKYGUXZQofZSMBy9sb2dzL2GUSwVzR0HawI4/b7QTSwVlYi4="
+    )
+    cut = pickle.loads(data)
+    assert (dict(cut), cut.size, dict(cut.incarnations)) == ({"/logs/a": 5}, 5, {})
+    assert StreamCut.parse(str(cut)) == pickle.loads(pickle.dumps(cut)) == cut

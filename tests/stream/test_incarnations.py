@@ -1,0 +1,545 @@
+"""Names that are used again: a stream drops nothing of what only has the name of what was read.
+
+By chance against a model first, on a store as S3 is (a token is a hash of the bytes, dates are whole seconds), with
+clients that crash; then every interleaving of a trim with what replaces a segment; then single cases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
+from rollingfs.stream.retention import RetentionPolicy
+from tests.support.faults import CLOCK, CRASHES, Crashed, FaultBackend, HashingStore, hurry
+from tests.support.life import CHUNKS, World
+
+A, B, C = "/stream/a", "/stream/b", "/stream/c"
+NAMES = (A, B, C)
+ASIDE = "/aside/x"
+SMALL = RollingPolicy(max_bytes=4, inline_bytes=2)
+CALLS_MAX = 80
+STEPS = 120
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+def client(store: HashingStore, policy: RollingPolicy = SMALL) -> World:
+    return World(FaultBackend(store), policy, CLOCK.time)
+
+
+def put(store: HashingStore, path: str, data: bytes) -> None:
+    """Another tool writes a plain file."""
+    CLOCK.sleep(1.0)
+    drive(store.delete([path]))
+    drive(store.write(path, [data]))
+
+
+# -- by chance -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Thing:
+    """What somebody wrote, whatever its name: all of its bytes, and how far it was dropped."""
+
+    data: bytes = b""
+    start: int = 0
+    sealed: bool = False
+    allowed: dict[str, int] = field(default_factory=dict)
+    """By name: how far somebody, who has read it under this name, has allowed to drop it."""
+
+
+Taken = dict[str, tuple[Thing, int]]
+"""What a cut really is of."""
+
+
+class Model:
+    """A stream whose names are used again and again; every byte that goes was allowed to."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.store = HashingStore()
+        self.now: dict[str, Thing] = {}
+        self.cuts: list[tuple[StreamCut, Taken]] = []
+        self.read: dict[str, Taken] = {}
+        self.dropped = 0
+        self.create()
+
+    @property
+    def world(self) -> World:
+        return client(self.store)
+
+    def some(self, want: Callable[[Thing], bool] = lambda thing: True) -> str | None:
+        found = [name for name in self.now if name in NAMES and want(self.now[name])]
+        return self.chance.choice(found) if found else None
+
+    # -- what others do
+
+    def create(self) -> None:
+        free = [name for name in NAMES if name not in self.now]
+        if free:
+            name = self.chance.choice(free)
+            self.world.create(name)
+            self.now[name] = Thing()
+
+    def put(self) -> None:
+        name = self.chance.choice(NAMES)
+        if not drive(self.world.client.headers.load(name)).live:  # else it would be hidden
+            data = b"as ever " * self.chance.randrange(1, 3)
+            put(self.store, name, data)
+            self.now[name] = Thing(data)
+
+    def append(self) -> None:
+        name = self.some(lambda thing: not thing.sealed)
+        if name is not None:
+            data = bytes(self.chance.choices(b"abc", k=self.chance.randrange(1, 9)))
+            self.world.append(name, data)
+            self.now[name].data += data
+
+    def overwrite(self) -> None:
+        name = self.some()
+        if name is not None:
+            data = bytes(self.chance.choices(b"abc", k=self.chance.randrange(20)))
+            drive(self.world.client.segments.overwrite(name, data))
+            self.now[name] = Thing(data)
+
+    def seal(self) -> None:
+        name = self.some()
+        if name is not None:
+            self.world.seal(name)
+            self.now[name].sealed = True
+
+    def delete(self) -> None:
+        name = self.some()
+        if name is not None:
+            drive(self.world.client.segments.delete(name))
+            del self.now[name]
+
+    def move(self) -> None:
+        name = self.some()
+        if name is not None:
+            target = self.chance.choice([one for one in (*NAMES, ASIDE) if one != name])
+            self._move(name, target)
+
+    def move_back(self) -> None:
+        if ASIDE in self.now:
+            self._move(ASIDE, self.chance.choice(NAMES))
+
+    def _move(self, name: str, target: str) -> None:
+        drive(self.world.client.concats.rename(name, target))
+        self.now[target] = self.now.pop(name)
+
+    def wait(self) -> None:
+        self.store.lapse(self.chance.choice([1.0, 100.0, 7200.0]))
+
+    # -- what the stream does
+
+    def cut(self) -> None:
+        at = CLOCK.time() if self.chance.random() < 0.8 else CLOCK.time() - 50
+        cut = self.world.stream().cut(at=at)
+        taken = {name: (self.now[name], offset) for name, offset in cut.items()}
+        self.cuts.append((StreamCut.parse(str(cut)), taken))
+
+    def publish(self) -> None:
+        if self.cuts:
+            cut, taken = self.chance.choice(self.cuts[-4:])
+            reader = self.chance.choice(["one", "two"])
+            self.world.stream().publish(reader, cut)
+            self.read[reader] = taken
+
+    def trim(self) -> None:
+        if self.cuts:
+            cut, taken = self.chance.choice(self.cuts[-4:])
+            for name, (thing, offset) in taken.items():
+                thing.allowed[name] = max(offset, thing.allowed.get(name, 0))
+            self.run(lambda world: world.stream().trim(cut))
+
+    def retain(self) -> None:
+        stream = self.world.stream()
+        if stream.retention is None:
+            stream.retention = RetentionPolicy.by_size(0, every=0)
+        for name, thing in self.now.items():
+            offsets = [self._offset_read(taken, name, thing) for taken in self.read.values()]
+            thing.allowed[name] = max(min([len(thing.data), *offsets]), thing.allowed.get(name, 0))
+        self.run(lambda world: world.stream().retain())
+
+    @staticmethod
+    def _offset_read(taken: Taken, name: str, thing: Thing) -> int:
+        known, offset = taken.get(name, (None, 0))
+        return offset if known is thing else 0
+
+    def run(self, verb: Callable[[World], object]) -> None:
+        """Do it, perhaps by a client that crashes in the middle; one that goes backwards is refused."""
+        world = self.world
+        if self.chance.random() < 0.4:
+            world.backend.prepare({self.chance.randrange(30): self.chance.choice(CRASHES)})
+        with contextlib.suppress(Crashed, ValueError):
+            verb(world)
+        self.store.lapse(20.0)  # whoever meets a mark or a claim takes its owner for dead
+        self.look()
+
+    # -- looking
+
+    def look(self) -> None:
+        """Take note of what is dropped; all of it was allowed, and what is left is what was written."""
+        world = self.world
+        infos = world.stream().infos()
+        assert set(infos) <= set(self.now)
+        for name, thing in list(self.now.items()):
+            if name == ASIDE:
+                continue
+            if name not in infos:
+                assert thing.sealed, name
+                start = len(thing.data)
+                del self.now[name]
+            else:
+                start = infos[name]["start_offset"]
+                assert world.content(name) == thing.data[start:], name
+            assert thing.start <= start <= max(thing.start, thing.allowed.get(name, 0)), (name, thing, start)
+            self.dropped += start - thing.start
+            thing.start = start
+
+
+DEEDS = {
+    Model.create: 3,
+    Model.put: 4,
+    Model.append: 12,
+    Model.overwrite: 4,
+    Model.seal: 2,
+    Model.delete: 3,
+    Model.move: 4,
+    Model.move_back: 4,
+    Model.wait: 4,
+    Model.cut: 8,
+    Model.publish: 6,
+    Model.trim: 6,
+    Model.retain: 6,
+}
+
+
+def life(seed: int) -> int:
+    """How many bytes went in the life of one stream, all of which were allowed to."""
+    model = Model(seed)
+    for deed in model.chance.choices(list(DEEDS), list(DEEDS.values()), k=STEPS):
+        deed(model)
+    model.look()
+    return model.dropped
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)])
+def test_nothing_is_dropped_that_was_not_read_under_its_name(seeds: range) -> None:
+    dropped = 0
+    for seed in seeds:
+        try:
+            dropped += life(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+    assert dropped > 10 * len(seeds)
+
+
+# -- at every call -------------------------------------------------------------------------------------------
+
+NEW = b"what nobody has read"
+
+
+def overwrite(world: World) -> None:
+    drive(world.client.segments.overwrite(A, NEW))
+
+
+def make_again(world: World) -> None:
+    drive(world.client.segments.delete(A))
+    drive(world.client.segments.overwrite(A, NEW))
+
+
+def move_there(world: World) -> None:
+    drive(world.client.concats.rename(B, A))
+
+
+def put_the_same(world: World) -> None:
+    """Other records that happen to be the same bytes."""
+    drive(world.client.segments.delete(A))
+    put(_store(world), A, b"0123456789")
+
+
+def put_another(world: World) -> None:
+    drive(world.client.segments.delete(A))
+    put(_store(world), A, NEW)
+
+
+def _store(world: World) -> HashingStore:
+    store = world.backend.inner
+    assert isinstance(store, HashingStore)
+    return store
+
+
+REPLACING = [overwrite, make_again, move_there, put_the_same, put_another]
+
+
+def segment(store: HashingStore) -> None:
+    client(store).create(A, [b"0123456789"])
+
+
+def plain(store: HashingStore) -> None:
+    put(store, A, b"0123456789")
+
+
+def sealed(store: HashingStore) -> None:
+    segment(store)
+    client(store).seal(A)
+
+
+def setting(kind: Callable[[HashingStore], None]) -> tuple[HashingStore, StreamCut]:
+    """A stream with something to be replaced and something that may replace it; a cut of the first."""
+    store = HashingStore()
+    kind(store)
+    cut = client(store).stream().cut()
+    client(store).create(B, [NEW])
+    return store, cut
+
+
+def calls_of_a_trim(kind: Callable[[HashingStore], None]) -> range:
+    store, cut = setting(kind)
+    world = client(store)
+    world.backend.prepare()
+    world.stream().trim(cut)
+    assert len(world.backend.trace) <= CALLS_MAX
+    return range(len(world.backend.trace))
+
+
+def content(store: HashingStore) -> bytes | None:
+    try:
+        return client(store).content(A)
+    except FileNotFoundError:
+        return None
+
+
+@pytest.mark.parametrize("replace", REPLACING)
+@pytest.mark.parametrize("kind", [segment, plain, sealed])
+def test_what_replaces_a_segment_within_a_trim_is_not_trimmed(
+    kind: Callable[[HashingStore], None], replace: Callable[[World], None]
+) -> None:
+    expected = b"0123456789" if replace is put_the_same else NEW
+    for index in calls_of_a_trim(kind):
+        store, cut = setting(kind)
+        world = client(store)
+        gone = []
+
+        def meanwhile(store: HashingStore = store, gone: list[bool] = gone) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                replace(client(store))
+                return
+            gone.append(True)  # the trim has deleted it already: there is nothing to be deleted
+
+        world.backend.prepare(between={index: meanwhile})
+        with contextlib.suppress(FileNotFoundError):
+            world.stream().trim(cut)
+        store.lapse(20.0)
+        client(store).stream().trim(cut)
+        if not gone:
+            assert content(store) == expected, index
+
+
+@pytest.mark.parametrize("replace", REPLACING)
+@pytest.mark.parametrize("kind", [segment, plain, sealed])
+def test_what_replaces_a_segment_after_a_trim_died_is_not_trimmed_by_the_next_run(
+    kind: Callable[[HashingStore], None], replace: Callable[[World], None]
+) -> None:
+    expected = b"0123456789" if replace is put_the_same else NEW
+    for index, crash in itertools.product(calls_of_a_trim(kind), CRASHES):
+        store, cut = setting(kind)
+        broken = client(store)
+        broken.backend.prepare({index: crash})
+        with contextlib.suppress(Crashed):
+            broken.stream().trim(cut)
+        store.lapse(20.0)
+        if content(store) is None:
+            continue  # it was sealed, and is gone
+        replace(client(store))
+        client(store).stream().retention = RetentionPolicy.by_size(100)
+        client(store).stream().retain()
+        client(store).stream().trim(cut)
+        assert content(store) == expected, (index, crash)
+
+
+# -- single cases --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replace", REPLACING)
+@pytest.mark.parametrize("kind", [segment, plain])
+def test_a_subscriber_has_not_read_what_got_the_name_of_what_it_read(
+    kind: Callable[[HashingStore], None], replace: Callable[[World], None]
+) -> None:
+    """`mv` keeps the time of creation, so that time says nothing about who has a name."""
+    store, cut = setting(kind)
+    stream = client(store).stream()
+    stream.publish("reader", cut)
+    replace(client(store))
+    stream.retention = RetentionPolicy.by_size(0, every=0)
+    store.lapse(10.0)
+    for _ in range(2):
+        assert stream.retain().bytes == 0
+    stream.publish("reader", stream.cut())
+    assert stream.retain().bytes > 0
+    assert content(store) == b""
+
+
+def test_a_cut_of_a_plain_file_is_one_of_the_segment_that_it_becomes() -> None:
+    store = HashingStore()
+    plain(store)
+    stream = client(store).stream()
+    early, late = stream.cut(), stream.cut()
+    stream.publish("reader", early)
+    client(store).append(A, b"more")
+    stream.retention = RetentionPolicy.by_size(0, every=0)
+    assert stream.retain().bytes == 10
+    assert content(store) == b"more"
+    assert stream.trim(late).bytes == 0
+    client(store).seal(A)
+    drive(client(store).client.plain_copies.write(A))  # takes the place of the line that names the plain file
+    assert stream.trim(stream.cut()).deleted == (A,)
+
+
+def without_incarnations(cut: StreamCut) -> StreamCut:
+    """The cut as an older release wrote it."""
+    return StreamCut(dict(cut), cut.at, cut.size)
+
+
+def test_a_cut_that_says_no_incarnations_trims_nothing_and_says_so() -> None:
+    store, cut = setting(segment)
+    with pytest.raises(ValueError, match=rf"{A}: .*incarnation.*nothing was trimmed"):
+        client(store).stream().trim(without_incarnations(cut))
+    assert content(store) == b"0123456789"
+    assert not [path for path in store.files() if names.LEDGER_NAME in path]
+    nothing = StreamCut({A: 0, "/stream/gone": 5}, 0.0, 0)
+    assert client(store).stream().trim(nothing).bytes == 0
+
+
+def test_a_publication_that_says_no_incarnations_has_read_nothing() -> None:
+    store, cut = setting(segment)
+    stream = client(store).stream()
+    stream.publish("reader", without_incarnations(cut))
+    stream.retention = RetentionPolicy.by_size(0, every=0)
+    assert stream.retain().bytes == 0
+    stream.publish("reader", cut)
+    assert stream.retain().bytes == 10
+
+
+# -- what is written -----------------------------------------------------------------------------------------
+
+
+def old_ledger(store: HashingStore, segment: str) -> bytes:
+    """As version 1 wrote it: a goal of a plain file, an offset for every column, a cut without incarnations."""
+    cut = '{"rollingfs-cut": 1, "at": 5.0, "size": 10, "segments": {"a": 9, "b": 9}}'
+    fields = {
+        "rollingfs-stream": 1,
+        "retention": {"by": "size", "min": 0, "max": None, "every": 0.0},
+        "trim": {"done": False, "goals": {"a": [7, None], "b": [3, segment]}},
+        "subscribers": {"reader": [6.0, cut]},
+        "segments": [["a", 'plain file "etag"'], ["b", segment], ["c", "gone"]],
+        "cuts": [[5.0, 10, 8, 2, -1], [6.0, 20, 9, 4, 1]],
+    }
+    return json.dumps(fields).encode()
+
+
+def test_a_ledger_of_an_older_release_is_read_and_what_names_no_incarnation_trims_nothing() -> None:
+    store = HashingStore()
+    plain(store)
+    client(store).create(B, [b"0123456789"])
+    data = old_ledger(store, client(store).header(B).segment)
+    drive(client(store).client.segments.overwrite(names.ledger_path("/stream"), data))
+    stream = client(store).stream()
+    assert stream.retention == RetentionPolicy.by_size(0, every=0)
+    assert [dict(cut) for cut in stream.cuts()] == [{A: 8, B: 2}, {A: 9, B: 4, C: 1}]
+    assert dict(stream.subscribers()["reader"]) == {A: 9, B: 9}
+    stream.retain()  # finishes the trim of /stream/b, which says its incarnation; of all else nothing is known
+    assert {path: info["start_offset"] for path, info in stream.infos().items()} == {A: 0, B: 3}
+    stream.unsubscribe("reader")
+    stream.retain()
+    assert {path: info["size"] for path, info in stream.infos().items()} == {A: 0, B: 0}
+
+
+def test_an_older_release_does_not_take_a_new_ledger_for_its_own() -> None:
+    assert json.loads(format_ledger(Ledger()))["rollingfs-stream"] == 2
+    with pytest.raises(OSError, match="too new"):
+        parse_ledger(b'{"rollingfs-stream": 3}', "x")
+
+
+def ledgers(seed: int) -> Iterator[Ledger]:
+    chance = random.Random(seed)
+    for _ in range(50):
+        known = {name: chance.choice("xyz") for name in "abcd"}
+        cuts = []
+        for at in range(chance.randrange(6)):
+            known |= {chance.choice("abcd"): chance.choice("xyz")}
+            offsets = {name: chance.randrange(3) for name in "abcd" if chance.random() < 0.6}
+            said = {name: known[name] for name in offsets if chance.random() < 0.8}
+            cuts.append(StreamCut(offsets, float(at), at, said))
+        goals = {name: Goal(chance.randrange(9), chance.choice(["x", None])) for name in "ab"}
+        readers = {name: Published(cut, 7.0) for name, cut in zip("rs", cuts, strict=False)}
+        yield Ledger(RetentionPolicy.by_size(1), tuple(cuts), readers, Trim(goals, chance.random() < 0.5))
+
+
+def test_a_ledger_is_read_as_it_was_written() -> None:
+    for ledger in ledgers(1):
+        assert parse_ledger(format_ledger(ledger), "x") == ledger
+
+
+def test_a_ledger_grows_with_what_changes_and_not_with_all_names_ever_used() -> None:
+    """A new segment for each cut, and those before stay as they are: eight times as many are eight times as long."""
+
+    def size(count: int) -> int:
+        offsets: dict[str, int] = {}
+        cuts = []
+        for at in range(count):
+            offsets[f"segment-{at:04d}"] = 100
+            cuts.append(StreamCut(offsets, float(at), 100 * at, dict.fromkeys(offsets, "7b0c2f6e-4d11-4c53-9b0e")))
+        return len(format_ledger(Ledger(cuts=tuple(cuts))))
+
+    assert size(400) < 9 * size(50)
+
+
+def test_names_that_are_gone_leave_the_ledger() -> None:
+    store = HashingStore()
+    world = client(store, CHUNKS)
+    stream = world.stream()
+    world.create(A)
+    stream.retention = RetentionPolicy.by_size(10, every=0)
+    sizes = []
+    for day in range(40):
+        world.create(f"/stream/day-{day:03d}", [b"0123456789"])
+        world.seal(f"/stream/day-{day:03d}")
+        store.lapse(3600.0)
+        stream.retain()
+        sizes.append(world.header(names.ledger_path("/stream")).size)
+    assert len(stream.segments()) <= 3
+    assert max(sizes) < 2 * sizes[4]
+    assert len(drive(Ledgers(world.client).load("/stream")).cuts) <= 3
+
+
+def test_what_a_moved_stream_remembers_says_nothing_about_the_segments_in_their_new_place() -> None:
+    """A move makes new incarnations: each subscriber has to publish again, and until then nothing is dropped."""
+    store, cut = setting(segment)
+    stream = client(store).stream()
+    stream.publish("reader", cut)
+    stream.retention = RetentionPolicy.by_size(0, every=0)
+    for path in (A, B, names.ledger_path("/stream")):
+        drive(client(store).client.concats.rename(path, path.replace("/stream/", "/moved/")))
+    moved = client(store).stream("/moved")
+    assert moved.retain().bytes == 0
+    moved.publish("reader", moved.cut())
+    assert moved.retain().bytes == 10 + len(NEW)

@@ -1,0 +1,102 @@
+"""What the tests of a segment's life share: a client in memory whose clock the test turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.client import Client
+from rollingfs.folders.listing import Listings
+from rollingfs.format import names
+from rollingfs.format.header import Header
+from rollingfs.fs.stream_handle import Stream
+from rollingfs.maintenance.consolidate import Consolidated, Consolidator
+from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.cut import StreamCut
+
+NOON_S = 1_800_000_000.0
+CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
+"""Every append becomes a chunk."""
+
+
+class Turned:
+    """A clock that stands still until it is turned."""
+
+    def __init__(self, now_s: float = NOON_S) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class World:
+    """A client, its clock, and the shortest way to its verbs."""
+
+    def __init__(
+        self, backend: Backend | None = None, policy: RollingPolicy | None = None, clock: Turned | None = None
+    ) -> None:
+        self.backend = backend or private_store()
+        self.clock = clock or Turned()
+        self.client = Client(self.backend, policy, header_cache_s=0.0, clock=self.clock)
+        self.bridge = Bridge(self.backend, on_fork=self.client.after_fork)
+
+    def stream(self, path: str = "/stream") -> Stream:
+        return Stream(self.client, Listings(self.client), self.bridge, path)
+
+    def create(self, path: str, pieces: Iterable[bytes] = (), policy: RollingPolicy | None = None) -> str:
+        drive(self.client.segments.create(path, policy))
+        for piece in pieces:
+            self.append(path, piece)
+        return path
+
+    def append(self, path: str, data: bytes) -> int:
+        return drive(self.client.segments.append(path, [data]))
+
+    def seal(self, path: str) -> None:
+        drive(self.client.segments.seal(path))
+
+    def truncate(self, path: str, offset: int) -> None:
+        drive(self.client.segments.truncate(path, offset))
+
+    def consolidate(self, path: str) -> Consolidated:
+        return drive(Consolidator(self.client.committer, self.client.fetcher).consolidate(path))
+
+    def header(self, path: str) -> Header:
+        header = drive(self.client.headers.load(path)).header
+        assert header is not None
+        return header
+
+    def content(self, path: str) -> bytes:
+        view = drive(self.client.lookup.view(path, fresh=True))
+        return drive(self.client.fetcher.read(view, view.start, view.length))
+
+    def files(self, path: str) -> list[str]:
+        """The names in a segment's chunk folder."""
+        try:
+            listing = drive(self.backend.list(names.chunks_folder(path)))
+        except FileNotFoundError:
+            return []
+        return [entry.path.rpartition("/")[2] for entry in listing.entries]
+
+
+def cut_of(stream: Stream, offsets: Mapping[str, int]) -> StreamCut:
+    """A cut at these offsets, of the segments that have these names now."""
+    return StreamCut(offsets, NOON_S, 0, stream.cut().incarnations)
+
+
+def private_store() -> MemoryBackend:
+    return MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True))
+
+
+def pieces_of(data: bytes, sizes: Sequence[int]) -> list[bytes]:
+    """Data in pieces of these sizes."""
+    found, start = [], 0
+    for size in sizes:
+        found.append(data[start : start + size])
+        start += size
+    return found

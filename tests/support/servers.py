@@ -1,0 +1,207 @@
+"""Object stores to test against: moto and MinIO, on loopback, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+MINIO_MODULE = "github.com/minio/minio"
+MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
+MINIO_BUILD_S_MAX = 1500
+READY_S_MAX = 60
+READY_POLL_S = 0.05
+STARTS_MAX = 3
+USER = "rollingfs"
+PASSWORD = "rollingfs-secret"
+
+
+def required() -> bool:
+    """Whether a test that cannot run for lack of a server is a failure."""
+    return os.environ.get("ROLLINGFS_REQUIRE") == "all"
+
+
+def require(reason: str) -> NoReturn:
+    """Skip the test for `reason`; fail it if ``ROLLINGFS_REQUIRE=all``."""
+    if required():
+        pytest.fail(f"ROLLINGFS_REQUIRE=all, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def require_module(name: str) -> None:
+    """Skip the whole test module where an optional dependency is absent, or fail it likewise."""
+    if importlib.util.find_spec(name) is None:
+        if required():
+            pytest.fail(f"ROLLINGFS_REQUIRE=all, but {name} is not installed", pytrace=False)
+        pytest.skip(f"{name} is not installed", allow_module_level=True)
+
+
+def cache_dir() -> Path:
+    """Where built servers are kept: ``ROLLINGFS_CACHE``, by default a folder in the user's cache."""
+    return Path(os.environ.get("ROLLINGFS_CACHE") or Path.home() / ".cache" / "rollingfs")
+
+
+def minio_binary(cache: Path, build: bool) -> Path | None:
+    """The MinIO server, built into `cache` once; None if it is not there and not to be, or cannot be, built."""
+    binary = cache / f"minio-{MINIO_VERSION}"
+    if binary.exists():
+        return binary
+    go = shutil.which("go")
+    if not build or go is None:
+        return None
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        command = [go, "install", "-ldflags=-s -w", f"{MINIO_MODULE}@{MINIO_VERSION}"]
+        subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=MINIO_BUILD_S_MAX, cwd=folder)
+        os.replace(Path(folder) / "minio", binary)
+    return binary
+
+
+@contextlib.contextmanager
+def moto_server() -> Iterator[dict[str, Any]]:
+    """A moto server; gives the storage options of s3fs for it."""
+    # Not the `moto_server` command: it need not be on the PATH of whoever runs this interpreter.
+    code = "import sys; from moto.server import main; main(sys.argv[1:])"
+
+    def command(port: int) -> list[str]:
+        return [sys.executable, "-c", code, "-H", "127.0.0.1", "-p", str(port)]
+
+    with _server("moto", command, "/moto-api/", os.environ.copy()) as url:
+        yield _options(url)
+
+
+@contextlib.contextmanager
+def minio_server(binary: Path, certificate: Path | None = None) -> Iterator[dict[str, Any]]:
+    """A MinIO server with an empty folder; gives the storage options of s3fs for it.
+
+    With a `certificate` (a file ``public.crt`` beside its ``private.key``) it speaks https only.
+    """
+    with tempfile.TemporaryDirectory(prefix="rollingfs-minio-") as data:
+
+        def command(port: int) -> list[str]:
+            return [str(binary), "server", data, "--address", f"127.0.0.1:{port}", "--quiet", *secure]
+
+        secure = [] if certificate is None else ["--certs-dir", str(certificate.parent)]
+        settings = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
+        with _server("MinIO", command, "/minio/health/ready", os.environ | settings, certificate) as url:
+            yield _options(url)
+
+
+def _options(url: str) -> dict[str, Any]:
+    return {"endpoint_url": url, "key": USER, "secret": PASSWORD}
+
+
+@contextlib.contextmanager
+def _server(
+    name: str, command: Any, ready_path: str, environment: dict[str, str], certificate: Path | None = None
+) -> Iterator[str]:
+    trust = None if certificate is None else ssl.create_default_context(cafile=certificate)
+    with tempfile.TemporaryFile() as log:
+        for _ in range(STARTS_MAX):  # somebody may take the free port before the server does
+            port = free_port()
+            process = subprocess.Popen(command(port), env=environment, stdout=log, stderr=log)
+            url = f"{'http' if trust is None else 'https'}://127.0.0.1:{port}"
+            if _is_ready(process, url + ready_path, trust):
+                break
+            _stop(process)
+        else:
+            log.seek(0)
+            raise RuntimeError(f"{name} did not start in {STARTS_MAX} tries:\n{log.read().decode(errors='replace')}")
+        try:
+            yield url
+        finally:
+            _stop(process)
+
+
+def free_port() -> int:
+    """A port of loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _is_ready(process: subprocess.Popen[bytes], url: str, trust: ssl.SSLContext | None) -> bool:
+    deadline = time.monotonic() + READY_S_MAX
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=1, context=trust) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(READY_POLL_S)
+    return False
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def new_bucket(options: dict[str, Any]) -> str:
+    """Make a bucket of a name never used before."""
+    from fsspec.asyn import sync
+
+    name = f"rollingfs-{uuid.uuid4().hex[:12]}"
+    backend = shared_backend(**options)
+    sync(backend.loop, backend.make_folder, name)
+    return name
+
+
+@functools.cache
+def shared_backend(**options: str) -> Any:
+    """An `S3Backend` for tests that only use it: to make and connect one takes 0.3 s."""
+    from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
+
+    from rollingfs.backend.s3.backend import S3Backend
+
+    return S3Backend(S3FileSystem(**options))
+
+
+@contextlib.contextmanager
+def count_requests(backend: Any) -> Iterator[Counter[str]]:
+    """Count what an `S3Backend` sends, by operation: ``{"PutObject": 1}``.
+
+    What botocore or we send again is counted again; what aiohttp resends is not (see the tests with a proxy).
+    """
+    from fsspec.asyn import sync
+
+    counts: Counter[str] = Counter()
+
+    def count(event_name: str, **_: object) -> None:
+        counts[event_name.rpartition(".")[2]] += 1
+
+    client = sync(backend.loop, backend.fs.set_session)
+    client.meta.events.register("before-send.s3", count)
+    try:
+        yield counts
+        assert sync(backend.loop, backend.fs.set_session) is client, (
+            "another client was made: the counts miss its requests"
+        )
+    finally:
+        client.meta.events.unregister("before-send.s3", count)
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    print(f"MinIO: {minio_binary(cache_dir(), build=True)} ({time.monotonic() - started:.0f} s)")

@@ -1,0 +1,212 @@
+"""What the tests of the Hadoop path share: places where segments lie, and the JVM that looks at them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import google_crc32c
+
+from rollingfs.client import Client
+from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.bridge import Bridge
+from tests.support.servers import require, required
+
+T = TypeVar("T")
+
+JAVA_TESTS = Path(__file__).parents[1] / "spark" / "java"
+JVM_S_MAX = 120
+SMALL = RollingPolicy(max_bytes=100, inline_bytes=60)
+"""Records straddle its chunks, and there is a tail."""
+
+
+def require_java() -> None:
+    """Skip, or fail, where there is no JDK or no PySpark."""
+    if shutil.which("javac") is None:
+        require("there is no JDK on the PATH")
+    if importlib.util.find_spec("pyspark") is None:
+        require("pyspark is not installed")
+
+
+def wants_s3a() -> bool:
+    """Whether the session gets the S3 connector: it is fetched, unless it was before."""
+    cached = Path.home().glob(".ivy2*/cache/org.apache.hadoop/hadoop-aws")
+    return required() or any(cached)
+
+
+@contextlib.contextmanager
+def spark_session(folder: Path) -> Iterator[Any]:
+    """A Spark session configured as users do, with the S3 connector if that is to be had."""
+    from pyspark.sql import SparkSession
+
+    from rollingfs.spark import configure
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").appName("rollingfs tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": f"rolling+file://{folder}/warehouse",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.showConsoleProgress": "false",
+    }
+    for key, value in settings.items():
+        builder.config(key, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = configure(builder, {} if wants_s3a() else None).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def java_command(main: str, classes: Path, *more: str) -> list[str]:
+    """How to run a class of `tests/spark/java`, compiled into `classes`, with our own jar and `more` on its path.
+
+    `main` is its name below the package `rollingfs.hadoop`.
+    """
+    from rollingfs.spark import jar
+
+    path = os.pathsep.join([str(jar.own_jar()), f"{jar.spark_jars()}/*", *more])
+    source = JAVA_TESTS / f"{main.rpartition('.')[2]}.java"
+    compile_it = ["javac", "-proc:none", "-nowarn", "-Xlint:none", "-d", str(classes), "-cp", path, str(source)]
+    subprocess.run(compile_it, check=True, timeout=JVM_S_MAX, capture_output=True)
+    return ["java", "-cp", f"{classes}{os.pathsep}{path}", f"rollingfs.hadoop.{main}"]
+
+
+def run_java(main: str, *arguments: str, classes: Path) -> str:
+    """Run a class of `tests/spark/java`; its output."""
+    command = [*java_command(main, classes), *arguments]
+    done = subprocess.run(command, timeout=JVM_S_MAX, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@dataclass
+class Place:
+    """A folder or bucket, as Python and as the JVM see it."""
+
+    spark: Any
+    client: Client
+    path: str
+    """On the backend."""
+    url: str
+    """In Spark."""
+
+    def __post_init__(self) -> None:
+        self.bridge = Bridge(self.client.backend)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.bridge.run(coroutine)
+
+    # -- as Python sees it ---------------------------------------------------------------------------------
+
+    def segment(
+        self, name: str, data: bytes, policy: RollingPolicy = SMALL, *, piece: int = 70, head: bytes = b""
+    ) -> str:
+        """A segment of this content, appended in pieces; a `head` was before it and is truncated away. Its URL."""
+        path = f"{self.path}/{name}"
+        self.run(self.client.segments.create(path, policy))
+        whole = head + data
+        for start in range(0, len(whole), piece):
+            self.run(self.client.segments.append(path, whole[start : start + piece]))
+        if head:
+            self.run(self.client.segments.truncate(path, len(head)))
+        return f"{self.url}/{name}"
+
+    def plain(self, name: str, data: bytes) -> str:
+        """A plain file; its URL."""
+        self.run(self.client.backend.write(f"{self.path}/{name}", [data]))
+        return f"{self.url}/{name}"
+
+    def rewrite(self, name: str, old: bytes, new: bytes, *, sealed: bool = True) -> None:
+        """Put other words into the text of a header, under its old checksum if it is not `sealed` again."""
+        path = f"{self.path}/{name}$header"
+        text, end, rest = self.run(self.client.backend.read(path)).data.partition(b"\nend crc32c=")
+        assert old in text + b"\n"
+        text = (text + b"\n").replace(old, new, 1)
+        crc = b"%08x" % google_crc32c.value(text) if sealed else rest[:8]
+        self.run(self.client.backend.delete([path]))
+        self.run(self.client.backend.write(path, [text + end[1:] + crc + rest[8:]]))
+
+    def header(self, name: str) -> Any:
+        """What Python finds now."""
+        return self.run(self.client.headers.load(f"{self.path}/{name}")).header
+
+    def chunk_files(self, name: str) -> list[str]:
+        """What lies in the chunk folder, the lock apart."""
+        try:
+            listing = self.run(self.client.backend.list(f"{self.path}/{name}$chunks"))
+        except FileNotFoundError:
+            return []
+        found = [entry.path.rpartition("/")[2] for entry in listing.entries]
+        return [file for file in found if file != "lock"]
+
+    def tree(self, name: str = "") -> dict[str, bytes]:
+        """Every file below a folder, by its path from the place, with its bytes; empty folders end in a slash."""
+        folder = f"{self.path}/{name}".rstrip("/")
+        try:
+            entries = self.run(self.client.backend.list(folder)).entries
+        except FileNotFoundError:
+            return {}
+        found = {} if entries or not name else {f"{name}/": b""}
+        for entry in entries:
+            own = entry.path.removeprefix(f"{self.path}/")
+            if entry.is_folder:
+                found |= self.tree(own)
+            else:
+                found[own] = self.run(self.client.backend.read(entry.path)).data
+        return found
+
+    def held(self, name: str = "") -> list[tuple[str, bytes]]:
+        """What rollingfs keeps below a folder, the marks of removed folders apart: headers, chunks, pins, pages."""
+        found = sorted(self.tree(name).items())
+        return [(path, data) for path, data in found if "$header" in path or "$chunks" in path]
+
+    def content(self, name: str) -> bytes:
+        """The retained bytes, as Python reads them."""
+        view = self.run(self.client.lookup.view(f"{self.path}/{name}", fresh=True))
+        return self.run(self.client.fetcher.read(view, view.start, view.length))
+
+    # -- as the JVM sees it --------------------------------------------------------------------------------
+
+    def hadoop_path(self, name: str = "") -> Any:
+        return self.spark._jvm.org.apache.hadoop.fs.Path(f"{self.url}/{name}".rstrip("/") + ("/" if not name else ""))
+
+    @property
+    def fs(self) -> Any:
+        """The Hadoop filesystem."""
+        return self.hadoop_path().getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
+
+    def listed(self, name: str = "") -> dict[str, int]:
+        """Names and sizes of what a folder shows."""
+        return {found.getPath().getName(): found.getLen() for found in self.fs.listStatus(self.hadoop_path(name))}
+
+    def append(self, name: str, data: bytes) -> None:
+        stream = self.fs.append(self.hadoop_path(name))
+        stream.write(data)
+        stream.close()
+
+    def create(self, name: str, data: bytes) -> None:
+        stream = self.fs.create(self.hadoop_path(name), True)
+        stream.write(data)
+        stream.close()
+
+    def read(self, name: str) -> bytes:
+        stream = self.fs.open(self.hadoop_path(name))
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()

@@ -1,0 +1,186 @@
+"""Hypothesis strategies for everything that a header can say."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+
+from hypothesis import strategies as st
+
+from rollingfs.format import names
+from rollingfs.format.header import (
+    COMMITS_MAX,
+    OFFSET_MAX,
+    Adopted,
+    Chunk,
+    Commit,
+    Drop,
+    Entry,
+    Header,
+    Mark,
+    Merge,
+    Page,
+    Phase,
+    PlainCopy,
+)
+from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
+
+TIMES_MS = st.integers(-(10**12), 10**14)
+CRCS = st.integers(0, 2**32 - 1)
+UUIDS = st.uuids().map(str)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+WORDS = TEXTS.filter(bool)
+UNKNOWN_LINES = st.sampled_from(["colour blue", "hint  two blanks", "x", "mirror-of a=1 %zz", "zeit später"])
+
+
+def _is_part(text: str) -> bool:
+    return text not in ("", ".", "..") and "$" not in text and "/" not in text
+
+
+PARTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/$"), min_size=1, max_size=8).filter(
+    _is_part
+)
+
+
+@st.composite
+def references(draw: st.DrawFn) -> str:
+    """A file in the own chunk folder, a neighbour's, or one further away."""
+    number = draw(st.integers(0, 2**48 - 1))
+    name = draw(st.sampled_from([f"{number:020d}-{number:012x}", f"stage-{number:032x}", f"index-{number:012x}"]))
+    if draw(st.booleans()):
+        return name
+    climb = [".."] * draw(st.integers(0, 3))
+    folders = draw(st.lists(PARTS, max_size=2))
+    return "/".join([*climb, *folders, draw(PARTS) + names.CHUNKS_SUFFIX, name])
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> RollingPolicy:
+    age_ms = draw(st.none() | st.integers(1, 10**12))
+    return RollingPolicy(
+        draw(st.integers(1, OFFSET_MAX)),
+        None if age_ms is None else age_ms / 1000,
+        draw(st.integers(0, INLINE_BYTES_MAX)),
+    )
+
+
+@st.composite
+def chunks(draw: st.DrawFn, start: int, length: int) -> Chunk:
+    offset = draw(st.just(0) | st.integers(0, 2**40))
+    size = offset + length + draw(st.just(0) | st.integers(0, 2**40))
+    return Chunk(start, length, draw(references()), draw(st.none() | CRCS), draw(TIMES_MS), offset, size)
+
+
+@st.composite
+def pages(draw: st.DrawFn, start: int, length: int) -> Page:
+    count = draw(st.integers(1, 4096))
+    return Page(
+        start,
+        length,
+        draw(references()),
+        count,
+        draw(CRCS),
+        draw(st.integers(1, 10**7)),
+        draw(st.just(0) | st.integers(0, 2**40)),
+        draw(st.just(0) | st.integers(0, count)),
+    )
+
+
+@st.composite
+def entry_maps(draw: st.DrawFn, at: int, *, count_max: int = 5) -> tuple[Entry, ...]:
+    """Contiguous entries, pages and chunks mixed, from `at` on."""
+    found: list[Entry] = []
+    for length in draw(st.lists(st.integers(1, 2**40), max_size=count_max)):
+        found.append(draw(st.one_of(chunks(at, length), pages(at, length))))
+        at += length
+    return tuple(found)
+
+
+@st.composite
+def drops(draw: st.DrawFn) -> Drop:
+    """One of each kind: a file, part of a page, a whole page, a hint."""
+    file, at_ms = draw(references()), draw(TIMES_MS)
+    after_ms = draw(st.just(0) | st.integers(1, 10**13))
+    kind = draw(st.sampled_from(["file", "page", "hint"]))
+    if kind == "file":
+        return Drop(file, at_ms, after_ms=after_ms)
+    if kind == "page":
+        first = draw(st.integers(0, 2**40))
+        return Drop(file, at_ms, first, first + draw(st.integers(0, 2**40)), draw(st.booleans()), 0, after_ms)
+    folder = draw(st.just("./") | st.just("../other$chunks/") | PARTS.map(lambda part: f"{part}$chunks/"))
+    return Drop(folder, at_ms, size=draw(st.integers(0, 2**50)), after_ms=after_ms)
+
+
+@st.composite
+def commits(draw: st.DrawFn, version: int) -> tuple[Commit, ...]:
+    writers = draw(st.lists(st.uuids().map(lambda found: found.hex), unique=True, max_size=4))
+    return tuple(Commit(writer, draw(st.integers(1, 10**6)), draw(st.integers(1, version))) for writer in writers)
+
+
+@st.composite
+def marks(draw: st.DrawFn) -> tuple[Mark, ...]:
+    return tuple(Mark(draw(UUIDS), draw(WORDS)) for _ in range(draw(st.integers(0, 2))))
+
+
+@st.composite
+def merges(draw: st.DrawFn) -> Merge:
+    prior = draw(st.sampled_from([Phase.OPEN, Phase.SEALED]))
+    return Merge(draw(UUIDS), draw(WORDS), draw(UUIDS), prior, draw(TIMES_MS))
+
+
+@st.composite
+def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
+    """Any valid header: of every state, with every kind of line.
+
+    Parameters
+    ----------
+    live
+        True for open and sealed ones only.
+    """
+    phase = draw(st.sampled_from([Phase.OPEN, Phase.SEALED] if live else list(Phase)))
+    version = draw(st.integers(1, 2**40))
+    common = Header(
+        draw(UUIDS),
+        version,
+        phase=phase,
+        merge=draw(merges()) if phase is Phase.MERGING else None,
+        epoch=draw(st.integers(0, 2**40)),
+        policy=draw(policies()),
+        commits=draw(commits(version)),
+        evicted=draw(st.just(0) | st.integers(0, version)),
+        turn=draw(st.none() | WORDS),
+        drops=tuple(draw(st.lists(drops(), max_size=4))),
+        adopted=draw(st.none() | st.builds(Adopted, TEXTS, TIMES_MS)),
+        plain_copy=draw(st.none() | st.builds(PlainCopy, UUIDS, st.integers(0, 2**40), st.none() | TIMES_MS)),
+        created_ms=draw(TIMES_MS),
+        modified_ms=draw(TIMES_MS),
+        unknown=tuple(draw(st.lists(UNKNOWN_LINES, max_size=2))),
+    )
+    if phase is Phase.DELETED:
+        return replace_header(common, merged=draw(st.none() | UUIDS))
+    at = draw(st.just(0) | st.integers(0, 2**50))
+    entries = draw(entry_maps(at))
+    tail = draw(st.binary(max_size=64))
+    return replace_header(
+        common,
+        start=at + draw(st.integers(0, entries[0].length - 1)) if entries else at,
+        entries=entries,
+        tail=tail,
+        tail_at_ms=draw(TIMES_MS) if tail else 0,
+        owner=draw(st.none() | WORDS),
+        attrs=draw(st.dictionaries(WORDS, TEXTS, max_size=4)),
+        merges=draw(marks()),
+        aborts=draw(marks()),
+    )
+
+
+def replace_header(header: Header, **fields: object) -> Header:
+    """`dataclasses.replace`, checked: a strategy must not make what the format forbids."""
+    found = dataclasses.replace(header, **fields)  # type: ignore[arg-type]
+    found.check()
+    return found
+
+
+def full_commits(version: int) -> tuple[Commit, ...]:
+    """As many commit lines as a header can hold."""
+    return tuple(Commit(uuid.UUID(int=index + 1).hex, 1, version - index) for index in range(COMMITS_MAX))

@@ -1,0 +1,267 @@
+"""Several clients on one failing store, held against the reference model: what the state machines drive."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rollingfs.client import Client
+from rollingfs.commit.chunk_files import Staged
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
+from rollingfs.format import names, transitions
+from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
+from rollingfs.format.pin_codec import parse_pin
+from rollingfs.format.tokens import crc32c
+from rollingfs.format.transitions import Guard
+from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.concurrency import drive
+from tests.support import model
+from tests.support.faults import CLOCK, Crashed, Fault, FaultBackend, Store
+from tests.support.model import Call, Outcome, Possible, Seg
+
+logger = logging.getLogger("tests")
+
+COMMIT_TIMEOUT_S = 20.0
+ROUNDS_MAX = 8
+"""Garbage of segments that hold each other's chunks goes folder by folder."""
+PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f")
+NEW = "/new/name"
+"""A path for what is only passing through."""
+COMMIT_IS_LAST = {
+    model.create,
+    model.append,
+    model.overwrite,
+    model.seal,
+    model.acquire,
+    model.release,
+    model.concat,
+    model.rename,
+}
+"""Verbs that do nothing after their commit: an error of the store means that it did not take place."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation: for the model, and for a client."""
+
+    call: Call
+    start: Callable[[Client], Coroutine[Any, Any, Any]]
+    done: Callable[[Any], None] | None = None
+    """Told the value, if it succeeded."""
+
+
+@dataclass(frozen=True)
+class Handle:
+    """An exclusive writer's."""
+
+    path: str
+    owner: str
+    epoch: int
+
+    @property
+    def guard(self) -> Guard:
+        """What its operations insist on."""
+        return Guard(epoch=self.epoch)
+
+
+class World:
+    """A store, its clients, and the states that the model holds possible."""
+
+    def __init__(self, policy: RollingPolicy, clients: int = 3, store: Store | None = None) -> None:
+        self.policy = policy
+        self.store = store or Store()
+        self.possible = Possible()
+        self.counts: Counter[str] = Counter(worlds=1)
+        self.faults: Counter[Fault] = Counter()
+        self.clients = [self.new_client() for _ in range(clients)]
+        self.checker = Client(self.store, policy, header_cache_s=0.0, clock=CLOCK.time)
+        self.handles: list[Handle] = []
+        self.opened: list[tuple[str, str, int]] = []
+        self.receipts: list[tuple[Staged, bytes, float]] = []
+
+    def new_client(self) -> Client:
+        return Client(
+            FaultBackend(self.store),
+            self.policy,
+            header_cache_s=1.0,
+            commit_timeout_s=COMMIT_TIMEOUT_S,
+            clock=CLOCK.time,
+        )
+
+    def backend(self, index: int) -> FaultBackend:
+        """A client's way to the store."""
+        backend = self.clients[index].backend
+        assert isinstance(backend, FaultBackend)
+        return backend
+
+    # -- operations ----------------------------------------------------------------------------------------
+
+    def step(
+        self,
+        op: Op,
+        index: int = 0,
+        faults: Mapping[int, Fault] | None = None,
+        always: Fault | None = None,
+        others: Mapping[int, tuple[Op, int]] | None = None,
+        *,
+        answers_reads: bool = False,
+    ) -> Outcome:
+        """Run an operation by one client among faults, others by other clients within it; hold it to the model."""
+        within: list[tuple[Call, Outcome]] = []
+
+        def other(op: Op, index: int) -> Callable[[], None]:
+            return lambda: within.append((op.call, self.run(op, index)))
+
+        before = self.possible.states[0]
+        backend = self.backend(index)
+        backend.prepare(faults, {at: other(*others[at]) for at in others or {}}, always, answers_reads=answers_reads)
+        outcome = self.run(op, index)
+        backend.prepare()
+        met = backend.met
+        if outcome.kind in ("unknown", "not done"):
+            self.store.land()
+        logger.debug("%d: %s faults %s always %s -> %s, within %s", index, op.call, faults, always, outcome, within)
+        self.possible.happened(within, (op.call, outcome))
+        self.look([path for call in [op.call, *(call for call, _ in within)] for path in _touched(call)])
+        self._count(op.call.verb.__name__, outcome, before, met, len(within))
+        return outcome
+
+    def _count(self, verb: str, outcome: Outcome, before: model.State, met: Counter[Fault], others: int) -> None:
+        self.faults += met
+        self.counts["operations"] += 1 + others
+        self.counts["met a fault"] += bool(met)
+        self.counts["overlapped"] += others
+        self.counts[outcome.kind] += 1
+        self.counts[f"{verb} {outcome.kind} {outcome.value.__name__ if outcome.kind == 'error' else ''}"] += 1
+        self.counts["changed something"] += self.possible.states[0] != before
+        met.clear()
+
+    def run(self, op: Op, index: int) -> Outcome:
+        """Run an operation; what its caller is told."""
+        try:
+            value = drive(op.start(self.clients[index]))
+        except Crashed as crash:
+            self.faults += self.backend(index).met
+            self.clients[index] = self.new_client()
+            return Outcome("unknown", error=crash)
+        except AppendOutcomeUnknown as error:
+            return Outcome("unknown", error=error)
+        except CommitTimeoutError as error:
+            return Outcome("not done", error=error)
+        except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
+            return Outcome("error", type(error), error)
+        except (OSError, TimeoutError) as error:
+            if "injected" not in str(error):
+                raise
+            return Outcome("not done" if op.call.verb in COMMIT_IS_LAST else "unknown", error=error)
+        if op.done is not None:
+            op.done(value)
+        return Outcome("ok", value)
+
+    # -- looking -------------------------------------------------------------------------------------------
+
+    def look(self, paths: Sequence[str] = PATHS) -> None:
+        """Hold what an undisturbed client sees against the model."""
+        for path in dict.fromkeys(paths):
+            self.possible.seen(path, self.observe(path))
+        if len(self.possible.states) > 1:
+            blurred = self.possible.join()
+            self.opened = [opened for opened in self.opened if opened[0] not in blurred]
+
+    def header(self, path: str) -> Header | None:
+        """The header that lies at a path."""
+        return drive(self.checker.headers.load(path)).header
+
+    def observe(self, path: str) -> Seg | None:
+        """What is at a path; a source whose content another segment has taken is gone, if only logically."""
+        header = self.header(path)
+        if header is None or header.deleted:
+            plain = drive(self.checker.lookup.plain(path, Loaded(header, None)))
+            if plain is None:
+                return None
+            return Seg(None, data=drive(self.store.read(path)).data, plain=True)
+        if header.merge is not None:
+            target = self.header(names.climb(names.parent(path), header.merge.target))
+            if target is not None and transitions.has_merged(target, header.merge.txn):
+                return None
+        data = self.content(path, header)
+        assert len(header.tail) <= header.policy.tail_bytes_max
+        return Seg(header.policy, header.start, data, header.sealed, dict(header.attrs), header.owner)
+
+    def content(self, path: str, header: Header) -> bytes:
+        """The bytes that a header says are retained, read from the files themselves."""
+        pieces = []
+        for chunk in self._chunks(path, header):
+            whole = self.store.fs.store[names.resolve(path, chunk.file)].getvalue()
+            assert len(whole) == chunk.size, (path, chunk)
+            assert chunk.crc32c in (None, crc32c(whole)), (path, chunk)
+            pieces.append(whole[chunk.offset + max(header.start - chunk.start, 0) : chunk.offset + chunk.length])
+        return b"".join([*pieces, header.tail]) if pieces else header.tail
+
+    def _chunks(self, path: str, header: Header) -> list[Chunk]:
+        """The chunks with retained bytes."""
+        chunks = drive(self.checker.pages.unfold(path, header.entries))
+        return [chunk for chunk in chunks if chunk.end > header.start]
+
+    def owned(self) -> set[str]:
+        """The paths of segments that somebody holds exclusively."""
+        return {path for path in PATHS if (header := self.header(path)) is not None and header.owner is not None}
+
+    def leftovers(self, path: str) -> bool:
+        """Whether a tombstone names files that are still there."""
+        header = self.header(path)
+        if header is None or not header.deleted:
+            return False
+        return any(names.resolve(path, drop.file) in self.store.fs.store for drop in header.drops)
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Let somebody come later, resolve all marks and collect all garbage: what is left is what is needed."""
+        self.store.lapse(2 * GRACE_S)
+        self.look()
+        for _ in range(ROUNDS_MAX):
+            self.store.lapse(1.0)
+            before = self.store.snapshot()
+            for path in (*PATHS, NEW):
+                try:
+                    drive(self.checker.collector.collect(path, grace_s=0))
+                except FileNotFoundError:
+                    assert self.observe(path) is None
+            if self.store.snapshot() == before:
+                break
+        self.look()
+        orphans = self.store.files() - self._needed()
+        assert not orphans, f"nobody needs {sorted(orphans)}"
+
+    def _needed(self) -> set[str]:
+        """The files that what can be seen consists of."""
+        needed = set()
+        for path in PATHS:
+            header = self.header(path)
+            if header is None or header.deleted:
+                needed |= {path} if self.observe(path) is not None else set()
+                continue
+            assert header.phase is not Phase.MERGING, path
+            files = [names.resolve(path, entry.file) for entry in [*self._chunks(path, header), *header.entries]]
+            needed |= {names.header_path(path), *files, *self._pins_needed(files, path)}
+        return needed
+
+    def _pins_needed(self, files: list[str], path: str) -> set[str]:
+        """What holds a segment's chunks in others' folders: pins, the headers of the folders, tombstones of sources."""
+        folders = {names.parent(file) for file in files} - {names.chunks_folder(path)}
+        needed = {names.header_path(names.segment_of_folder(folder)) for folder in folders}
+        for file in self.store.files():
+            if names.parent(file) in folders and f"/{names.PIN_PREFIX}" in file:
+                pin = parse_pin(self.store.fs.store[file].getvalue(), names.parent(file), file)
+                needed |= {file, names.header_path(pin.source)} if pin.target == path else set()
+        return needed
+
+
+def _touched(call: Call) -> list[str]:
+    paths = [call.path, *call.args.get("sources", ())]
+    return [*paths, call.args["target"]] if "target" in call.args else paths

@@ -1,0 +1,193 @@
+"""Clocks that differ: ages are the store's own, and an age that cannot be is not believed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time as real_time
+from dataclasses import replace
+
+import pytest
+
+from rollingfs.backend.local import backend as local
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.commit.chunk_files import SKEW_S_MAX
+from rollingfs.format import names
+from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from rollingfs.runtime.concurrency import drive
+from rollingfs.write import ingest
+from tests.support.life import CHUNKS, NOON_S, Turned, World, private_store
+
+DAY_S = 86_400.0
+HOUR_S = 3_600.0
+
+
+class Ahead:
+    """A machine whose clock is wrong, in the place of the module `time`."""
+
+    def __init__(self, by_s):
+        self.by_s = by_s
+
+    def time(self):
+        return real_time.time() + self.by_s
+
+    def time_ns(self):
+        return real_time.time_ns() + int(self.by_s * 1e9)
+
+    sleep = staticmethod(real_time.sleep)
+
+
+@pytest.fixture
+def on_machine(monkeypatch):
+    """Makes a client on the disk, on a machine whose clock is so many seconds ahead."""
+
+    def make(by_s=0.0):
+        clock = Ahead(by_s)
+        monkeypatch.setattr(local, "time", clock)
+        return World(LocalBackend(sync=False), CHUNKS, clock.time)
+
+    return make
+
+
+def collect(world, path, **options):
+    return drive(world.client.collector.collect(path, **options))
+
+
+def stage(world, path, data=b"staged"):
+    return drive(world.client.segments.stage(path, data))
+
+
+def commit(world, path, receipt):
+    drive(world.client.segments.append(path, [receipt]))
+    return [names.resolve(path, entry.file) for entry in world.header(path).entries]
+
+
+# -- a disk that machines share ---------------------------------------------------------------------------------
+
+
+def test_a_collector_whose_clock_is_a_day_ahead_spares_a_fresh_upload(on_machine, tmp_path):
+    path = f"{tmp_path}/log"
+    on_machine().create(path)
+    receipt = stage(on_machine(), path)
+    collected = collect(on_machine(25 * HOUR_S), path)
+    assert (collected.files, collected.young) == ((), 1)
+    world = on_machine()
+    commit(world, path, receipt)
+    assert world.content(path) == b"staged"
+
+
+def test_a_collector_whose_clock_is_years_behind_collects(on_machine, tmp_path):
+    path = f"{tmp_path}/log"
+    on_machine().create(path)
+    (chunk,) = stage(on_machine(), path).chunks
+    assert collect(on_machine(-1000 * DAY_S), path, grace_s=0.0).files == (chunk.path,)
+
+
+def test_a_tombstone_of_a_machine_whose_clock_is_days_behind_is_young(on_machine, tmp_path):
+    path = f"{tmp_path}/log"
+    behind = on_machine(-3 * DAY_S)
+    behind.create(path)
+    drive(behind.client.segments.delete(path))
+    assert collect(on_machine(), path).files == ()
+    assert os.path.exists(names.header_path(path))
+
+
+def test_a_receipt_is_as_old_as_the_disk_says_whatever_the_machines_say(on_machine, tmp_path):
+    path = f"{tmp_path}/log"
+    on_machine().create(path)
+    receipt = stage(on_machine(-10 * DAY_S), path)
+    assert commit(on_machine(10 * DAY_S), path, receipt) == [chunk.path for chunk in receipt.chunks]
+
+
+@pytest.mark.parametrize("name", ["log", "log$header", "log$chunks", "log$chunks/chunk"])
+@pytest.mark.parametrize("has_chunks", [True, False])
+def test_the_disks_time_is_that_of_its_files_and_leaves_nothing(on_machine, tmp_path, name, has_chunks):
+    if has_chunks:
+        (tmp_path / "log$chunks").mkdir()
+    before = sorted(os.listdir(tmp_path))
+    now = drive(on_machine(25 * HOUR_S).backend.now(f"{tmp_path}/{name}"))
+    (tmp_path / "new").touch()
+    assert abs(now - (tmp_path / "new").stat().st_mtime) < HOUR_S
+    assert sorted(os.listdir(tmp_path)) == sorted([*before, "new"])
+
+
+def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_path, monkeypatch):
+    backend = on_machine(25 * HOUR_S).backend
+
+    def refuse(*_args, **_options):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    (tmp_path / "log$chunks").mkdir()
+    monkeypatch.setattr(os, "open", refuse)
+    assert abs(drive(backend.now(f"{tmp_path}/log")) - real_time.time() - 25 * HOUR_S) < HOUR_S
+
+
+def test_reading_and_listing_write_nothing_on_the_disk(on_machine, tmp_path, monkeypatch):
+    path = f"{tmp_path}/log"
+    on_machine().create(path, [b"some bytes"])
+    world = on_machine()
+    monkeypatch.setattr(LocalBackend, "now", None)
+    assert drive(world.backend.list(str(tmp_path))).entries
+    assert world.content(path) == b"some bytes"
+    collect(world, path)  # nothing is unreferenced, so no age is asked for
+
+
+# -- dates from the future --------------------------------------------------------------------------------------
+
+
+def test_a_file_from_the_future_is_not_collected_but_by_who_says_that_nobody_writes(on_machine, tmp_path):
+    path = f"{tmp_path}/log"
+    world = on_machine()
+    world.create(path)
+    (chunk,) = stage(world, path).chunks
+    os.utime(chunk.path, (real_time.time() + 2 * DAY_S,) * 2)
+    assert collect(world, path, grace_s=1e-9).files == ()
+    assert collect(world, path, grace_s=0.0).files == (chunk.path,)
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "is_copied"), [(2 * HOUR_S, True), (2 * SKEW_S_MAX, True), (SKEW_S_MAX / 2, False), (-60.0, False)]
+)
+def test_a_receipt_from_the_future_is_written_again_before_it_is_committed(ahead_s, is_copied):
+    world = World(policy=CHUNKS)
+    world.create("/log")
+    receipt = stage(world, "/log")
+    chunks = tuple(replace(chunk, stored_at=chunk.stored_at + ahead_s) for chunk in receipt.chunks)
+    files = commit(world, "/log", replace(receipt, chunks=chunks))
+    assert (files != [chunk.path for chunk in chunks]) == is_copied
+    assert world.content("/log") == b"staged"
+
+
+def test_a_clock_that_is_set_back_while_staging_makes_no_receipt_young(monkeypatch):
+    monkeypatch.setattr(ingest, "PIECE_BYTES", 4)  # so that the first bytes are written before the others come
+    store = BackendWrapper(private_store(), shift_s=2 * AGE_S_MAX)
+    world = World(store, CHUNKS, Turned(NOON_S + 2 * AGE_S_MAX))
+    world.create("/log")
+
+    def data():
+        yield b"before, "
+        store.shift_s = 0.0  # the store is a disk of this machine
+        world.clock.now_s = NOON_S
+        yield b"after"
+
+    receipt = stage(world, "/log", data())
+    store.shift_s = 2.5 * AGE_S_MAX  # since then; half an hour after the first reading of the clock
+    files = commit(world, "/log", receipt)
+    assert world.content("/log") == b"before, after"
+    assert not {chunk.path for chunk in receipt.chunks} & set(files)
+
+
+def test_a_store_without_dates_collects_nothing_by_age():
+    class Undated(BackendWrapper):
+        async def call(self, verb, *args):
+            answer = await super().call(verb, *args)
+            if verb == "list":
+                return replace(answer, now=None, entries=tuple(replace(e, modified=0.0) for e in answer.entries))
+            return 0.0 if verb == "now" else answer
+
+    world = World(Undated(private_store()), CHUNKS)
+    world.create("/log")
+    (chunk,) = stage(world, "/log").chunks
+    assert collect(world, "/log", grace_s=GRACE_S).files == ()
+    assert collect(world, "/log", grace_s=0.0).files == (chunk.path,)

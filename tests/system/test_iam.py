@@ -1,0 +1,208 @@
+"""The policies of `docs/performance.md` suffice for what the page says, and nothing in them can be left out."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.servers import new_bucket, require_module
+
+require_module("s3fs")
+
+import botocore.session
+import fsspec
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.s3 import backend as s3_module
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+MIB = 2**20
+PART_BYTES = 5 * MIB
+CHUNKS = RollingPolicy(max_bytes=PART_BYTES, inline_bytes=100)
+
+Policy = dict[str, Any]
+
+pytestmark = [pytest.mark.slow, pytest.mark.s3]
+
+
+def policy_of(sid: str) -> Policy:
+    """The policy of the page that has a statement of this name."""
+    blocks = re.findall(r"^```json\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    policies = [policy for policy in map(json.loads, blocks) if "Statement" in policy]
+    [found] = [policy for policy in policies if sid in {statement["Sid"] for statement in policy["Statement"]}]
+    return dict(found)
+
+
+def without(policy: Policy, action: str) -> Policy:
+    """A policy that does not allow one of its actions."""
+    less = copy.deepcopy(policy)
+    for statement in less["Statement"]:
+        statement["Action"] = [each for each in statement["Action"] if each != action]
+    less["Statement"] = [statement for statement in less["Statement"] if statement["Action"]]
+    assert less != policy
+    return less
+
+
+@pytest.fixture
+def bucket(minio: dict[str, Any]) -> str:
+    return new_bucket(minio)
+
+
+@pytest.fixture
+def root(minio: dict[str, Any]) -> Any:
+    """A filesystem that may do everything."""
+    return fsspec.filesystem("rolling", target_protocol="s3", target_options=minio, skip_instance_cache=True)
+
+
+@pytest.fixture
+def allowed(minio: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[Policy], Any]:
+    """Makes a filesystem that may do on the test's bucket what a policy of the page allows on its own."""
+    monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(s3_module, "PUT_OBJECT_BYTES_MAX", PART_BYTES)
+
+    def connect(policy: Policy) -> Any:
+        sts = botocore.session.get_session().create_client(
+            "sts",
+            endpoint_url=minio["endpoint_url"],
+            aws_access_key_id=minio["key"],
+            aws_secret_access_key=minio["secret"],
+            region_name="us-east-1",
+        )
+        text = json.dumps(policy).replace("arn:aws:s3:::logs", f"arn:aws:s3:::{bucket}")
+        role = {"RoleArn": "arn:minio:iam:::role/any", "RoleSessionName": "test"}  # MinIO looks at neither
+        given = sts.assume_role(**role, Policy=text)["Credentials"]
+        sts.close()
+        options = {
+            "endpoint_url": minio["endpoint_url"],
+            "key": given["AccessKeyId"],
+            "secret": given["SecretAccessKey"],
+            "token": given["SessionToken"],
+        }
+        return fsspec.filesystem(
+            "rolling", target_protocol="s3", target_options=options, skip_instance_cache=True, header_cache_s=0
+        )
+
+    return connect
+
+
+def read_all(fs: Any, folder: str) -> None:
+    """Everything that the page calls reading."""
+    assert fs.ls(folder, detail=False) == [f"{folder}/log", f"{folder}/plain"]
+    assert fs.find(folder) == [f"{folder}/log", f"{folder}/plain"]
+    assert fs.exists(folder)
+    assert not fs.exists(f"{folder}/absent")
+    assert fs.info(f"{folder}/log")["size"] == 6 * MIB
+    assert fs.cat_file(f"{folder}/plain") == b"plain"
+    assert fs.cat_file(f"{folder}/log", 5 * MIB, 5 * MIB + 3) == b"xxx"
+    with fs.open(f"{folder}/log", "rb") as file:
+        assert len(file.read()) == 6 * MIB
+    assert sum(map(len, fs.segment(f"{folder}/log").tail())) == 6 * MIB
+    assert all(row.ok for row in fs.segment(f"{folder}/log").verify())
+
+
+def write_all(fs: Any, folder: str) -> None:
+    """Everything that the page calls writing."""
+    fs.create(f"{folder}/log", CHUNKS)
+    fs.append(f"{folder}/log", b"small")
+    for _ in range(3):
+        fs.append(f"{folder}/log", b"x" * PART_BYTES)
+    fs.create(f"{folder}/other")
+    with fs.open(f"{folder}/other", "ab") as file:
+        file.write(bytes(PART_BYTES + 1))
+    unwanted = fs.open(f"{folder}/other", "ab")
+    unwanted.write(bytes(2 * PART_BYTES))
+    unwanted.discard()
+    fs.seal(f"{folder}/other")
+    fs.concat(f"{folder}/log", [f"{folder}/other"])
+    fs.truncate(f"{folder}/log", PART_BYTES + 10)
+    fs.mv(f"{folder}/log", f"{folder}/moved")
+    fs.segment(f"{folder}/moved").seal()
+    fs.segment(f"{folder}/moved").consolidate(grace=0)
+    assert fs.size(f"{folder}/moved") == 3 * PART_BYTES + 5 + 1 - 10
+    fs.collect(folder, recursive=True, grace=0)
+    fs.rm(f"{folder}/moved")
+    assert fs.find(folder) == []
+
+
+@pytest.fixture
+def folder(root: Any, bucket: str) -> str:
+    """A folder with a segment and a plain file."""
+    folder = f"{bucket}/events"
+    root.create(f"{folder}/log", CHUNKS)
+    root.append(f"{folder}/log", b"x" * 6 * MIB)
+    root.seal(f"{folder}/log")
+    root._backend.fs.pipe_file(f"{folder}/plain", b"plain")
+    root._backend.fs.pipe_file(f"{folder}/log$chunks/00000000000000000000-00000000000a", b"left by a crash")
+    return folder
+
+
+def test_a_reader_reads_everything_and_changes_nothing(allowed, root, folder):
+    fs = allowed(policy_of("ReadFiles"))
+    read_all(fs, folder)
+    before = root._backend.fs.find(folder, detail=True)
+    changes = [
+        lambda: fs.create(f"{folder}/new"),
+        lambda: fs.append(f"{folder}/plain", b"more"),
+        lambda: fs.truncate(f"{folder}/log", 1),
+        lambda: fs.rm(f"{folder}/log"),
+        lambda: fs.mv(f"{folder}/log", f"{folder}/elsewhere"),
+        lambda: fs.collect(f"{folder}/log", grace=0),
+        lambda: fs.pipe_file(f"{folder}/new", bytes(2 * PART_BYTES)),
+    ]
+    for change in changes:
+        with pytest.raises(PermissionError, match=folder):
+            change()
+    root._backend.fs.invalidate_cache()
+    assert root._backend.fs.find(folder, detail=True) == before
+
+
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:ListBucket"])
+def test_a_reader_needs_each_action(allowed, folder, action):
+    with pytest.raises(PermissionError):
+        read_all(allowed(without(policy_of("ReadFiles"), action)), folder)
+
+
+def test_a_writer_writes_everything_and_reads_it(allowed, folder, bucket):
+    fs = allowed(policy_of("WriteFiles"))
+    write_all(fs, f"{bucket}/written")
+    read_all(fs, folder)
+
+
+@pytest.mark.parametrize("action", ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"])
+def test_a_writer_needs_each_action(allowed, bucket, action):
+    with pytest.raises(PermissionError):
+        write_all(allowed(without(policy_of("WriteFiles"), action)), f"{bucket}/written")
+
+
+@pytest.mark.parametrize(
+    ("action", "told"),
+    [
+        ("s3:AbortMultipartUpload", "uploads that were not committed are left to collect"),
+        ("s3:ListBucketMultipartUploads", "whether there are unfinished uploads is not known"),
+    ],
+)
+def test_without_the_actions_for_unfinished_uploads_only_those_stay(
+    allowed, bucket, action, told, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "rollingfs")
+    write_all(allowed(policy_of("WriteFiles")), f"{bucket}/first")
+    assert told not in caplog.text
+    write_all(allowed(without(policy_of("WriteFiles"), action)), f"{bucket}/second")
+    assert told in caplog.text
+
+
+def test_nothing_else_is_in_the_policies():
+    def actions(sid: str) -> set[str]:
+        return {action for statement in policy_of(sid)["Statement"] for action in statement["Action"]}
+
+    needed = {"s3:GetObject", "s3:ListBucket"}
+    assert actions("ReadFiles") == needed
+    uploads = {"s3:AbortMultipartUpload", "s3:ListBucketMultipartUploads"}
+    assert actions("WriteFiles") == needed | {"s3:PutObject", "s3:DeleteObject"} | uploads

@@ -1,0 +1,352 @@
+"""Ctrl-C anywhere: what it is told is true, nothing that was committed is deleted, and no lock is kept."""
+
+import asyncio
+import gc
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from rollingfs import AppendInterrupted, RollingPolicy
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.client import Client
+from rollingfs.runtime.concurrency import drive
+from rollingfs.write import ingest
+from tests.support.hooks import AsyncMemory, Hooked, Site, private_memory
+from tests.support.schedules import Caller, at_line
+
+# what is interrupted between a call and its `await` leaves a coroutine that was never awaited
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+
+HEADER = "$header"
+WAIT_S = 20.0
+CORE = ("/contextlib.py", *(f"rollingfs/{name}.py" for name in ("append", "commit", "attempt", "uploads", "runtime")))
+DISK = ("/contextlib.py", *(f"rollingfs/backend/{name}.py" for name in ("local", "record_lock", "disk")))
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def site(monkeypatch):
+    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
+    site = Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
+    yield site
+    gc.collect()  # coroutines that were never awaited, while their warning is ignored
+
+
+@pytest.fixture
+def plain(site):
+    drive(site.backend.inner.write(site.path, [b"plain"]))
+    return site
+
+
+def run(site, call, path=None):
+    return site.bridge.run(call, commits=path or site.path)
+
+
+# -- commits that serve others -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["append", "seal", "truncate"])
+@pytest.mark.parametrize("nth", [0, 1])
+def test_ctrl_c_in_an_adoption_says_that_nothing_is_committed(plain, verb, nth):
+    args = {"append": [b"never"], "seal": [], "truncate": [3]}[verb]
+    plain.backend.plan(["create", "replace"][nth], plain.path + HEADER, after=interrupt)
+    with pytest.raises(AppendInterrupted) as caught:
+        run(plain, getattr(plain.client.segments, verb)(plain.path, *args))
+    assert caught.value.outcome == "not committed"
+    assert plain.content() == b"plain"
+    plain.append(b"!")
+    assert plain.content() == b"plain!"
+
+
+def sealed_source(site):
+    site.create()
+    site.append(b"target;")
+    source = site.path + "-source"
+    drive(site.other().segments.overwrite(source, [b"source"]))
+    drive(site.other().segments.seal(source))
+    return source
+
+
+@pytest.mark.parametrize(("nth", "outcome"), [(0, "not committed"), (1, "committed"), (2, "committed")])
+def test_ctrl_c_in_a_concat_says_what_became_of_the_target(site, nth, outcome):
+    source = sealed_source(site)
+    # its mark, the target, its tombstone
+    site.backend.plan("replace", [source, site.path, source][nth] + HEADER, after=interrupt)
+    if nth == 2:
+        site.backend.plans.insert(0, type(site.backend.plans[0])("replace", source + HEADER))
+    with pytest.raises(AppendInterrupted) as caught:
+        run(site, site.client.concats.concat(site.path, [source]))
+    assert caught.value.outcome == outcome
+    assert site.content() == (b"target;source" if outcome == "committed" else b"target;")
+
+
+@pytest.mark.parametrize(("batch", "outcome"), [(0, "unknown"), (1, "committed")])
+def test_ctrl_c_in_a_concat_of_several_commits_speaks_of_all_of_them(site, monkeypatch, batch, outcome):
+    monkeypatch.setattr("rollingfs.write.concat.BATCH_PATH_BYTES_MAX", 1)  # a commit for each source
+    sources = [sealed_source(site), site.path + "-second"]
+    drive(site.other().segments.overwrite(sources[1], [b"+"]))
+    drive(site.other().segments.seal(sources[1]))
+    for _ in range(batch):
+        site.backend.plan("replace", site.path + HEADER)
+    site.backend.plan("replace", site.path + HEADER, after=interrupt)
+    with pytest.raises(AppendInterrupted) as caught:
+        run(site, site.client.concats.concat(site.path, sources))
+    assert caught.value.outcome == outcome
+    assert site.content() == b"target;source" + b"+" * batch
+
+
+@pytest.mark.parametrize(("nth", "outcome"), [(0, "not committed"), (1, "committed"), (2, "committed")])
+def test_ctrl_c_in_a_rename_says_what_became_of_it(site, nth, outcome):
+    site.create()
+    site.append(b"moved")
+    source, site.path = site.path, site.path + "-target"
+    verb, path = [("replace", source), ("create", site.path), ("replace", source)][nth]
+    site.backend.plan(verb, path + HEADER, after=interrupt)
+    if nth == 2:
+        site.backend.plans.insert(0, type(site.backend.plans[0])("replace", source + HEADER))
+    with pytest.raises(AppendInterrupted) as caught:
+        run(site, site.client.concats.rename(source, site.path))
+    assert caught.value.outcome == outcome
+    assert site.is_there() == (outcome == "committed")
+
+
+def test_ctrl_c_while_the_mark_of_another_is_resolved_says_that_nothing_is_committed(site):
+    source = sealed_source(site)
+    site.backend.plan("replace", site.path + HEADER, before=interrupt)  # leaves a mark in the source
+    with pytest.raises(AppendInterrupted):
+        run(site, site.client.concats.concat(site.path, [source]))
+    later = Client(site.backend, clock=lambda: time.time() + 60)
+    site.backend.plan("replace", site.path + HEADER, after=interrupt)  # the line that aborts the concat
+    with pytest.raises(AppendInterrupted) as caught:
+        run(site, later.segments.delete(source), source)
+    assert caught.value.outcome == "not committed"
+    site.path = source
+    assert site.is_there()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_ctrl_c_as_an_owner_gives_the_segment_back_says_that_what_was_written_is_committed(site, moment):
+    site.create()
+    file = site.open("ab", owner="me")
+    file.write(b"there")
+    site.backend.plan("replace", HEADER)
+    site.backend.plan("replace", HEADER, **{moment: interrupt})
+    with pytest.raises(AppendInterrupted) as caught:
+        file.close()
+    assert caught.value.outcome == "committed"
+    assert site.content() == b"there"
+
+
+def test_an_owner_whose_release_fails_is_told_that_what_was_written_is_committed(site):
+    site.create()
+    site.client.committer.timeout_s = 0.2
+    file = site.open("ab", owner="me")
+    file.write(b"there")
+    site.backend.plan("replace", HEADER)
+
+    def refuse():
+        raise PermissionError(13, "so says the store")
+
+    for _ in range(2):
+        site.backend.plan("replace", HEADER, before=refuse)
+    with pytest.raises(PermissionError) as caught:
+        file.close()
+    assert any("is committed" in note for note in caught.value.__notes__)
+    assert site.content() == b"there"
+
+
+def test_ctrl_c_as_a_file_is_opened_for_an_owner_speaks_of_no_commit(site):
+    site.create()
+    site.backend.plan("replace", HEADER, after=interrupt)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        site.open("ab", owner="me")
+    assert not isinstance(caught.value, AppendInterrupted)
+
+
+def test_ctrl_c_after_a_truncation_says_that_it_is_committed(site):
+    site.create()
+    site.append(b"x" * 40)
+    site.backend.plan("delete", before=interrupt)
+    with pytest.raises(AppendInterrupted) as caught:
+        run(site, site.client.segments.truncate(site.path, 33))
+    assert caught.value.outcome == "committed"
+
+
+# -- every line ----------------------------------------------------------------------------------------------
+
+
+def interrupted_at(nth, call, files):
+    """What Ctrl-C at the nth line of a call comes out as, and whether there was such a line."""
+    is_under_way = [True]
+    with at_line(nth, interrupt, *files, when=lambda: is_under_way) as met:
+        try:
+            call()
+        except KeyboardInterrupt as outcome:
+            return outcome, met
+        finally:
+            is_under_way.clear()
+    return None, met
+
+
+def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted(site):
+    """The ``with`` block then discards the file."""
+    data = b"more than what stays in memory"
+
+    def write():
+        with site.open("ab") as file:
+            file.write(data)
+            file.commit()
+
+    for nth in range(1, 1000):
+        site.path = f"/{nth}/clicks"
+        site.create()
+        outcome, met = interrupted_at(
+            nth, write, (*CORE, "rollingfs/write/segment_operations.py", "rollingfs/write/ingest.py")
+        )
+        count = site.content().count(data)
+        if isinstance(outcome, AppendInterrupted):
+            assert count in {"committed": [1], "not committed": [0], "unknown": [0, 1]}[outcome.outcome], met
+        else:
+            assert count == 1 or outcome is not None, met
+        if not met:
+            break
+    assert nth > 100
+
+
+def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_gap(site, monkeypatch):
+    monkeypatch.setattr("rollingfs.fs.write_file.PIECE_BYTES", 8)
+
+    def write(file, data):
+        file.write(data)
+
+    files = []  # kept, so that garbage collection closes none of them under the trace
+    for nth in range(1, 1000):
+        site.path = f"/{nth}/clicks"
+        file = site.open("ab")
+        files.append(file)
+        file.write(b"first;")
+        outcome, met = interrupted_at(nth, partial(write, file, b"second;"), ("rollingfs/fs/write_file.py", *CORE))
+        if file._is_broken:
+            with pytest.raises(OSError, match="an earlier write"):
+                file.write(b"third;")
+            assert outcome is not None
+            file.discard()
+        else:
+            file.write(b"third;")
+            file.close()
+            assert site.content() in (b"first;second;third;", b"first;third;"), met
+        if not met:
+            break
+    assert nth > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [DISK, CORE], ids=["disk", "core"])
+def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_lives(tmp_path, files):
+    site = Site(LocalBackend(sync=False), str(tmp_path), RollingPolicy(max_bytes=32, inline_bytes=8))
+    other = site.other()
+    for nth in range(1, 2000):
+        site.path = f"{tmp_path}/{nth}/clicks"
+        site.create()
+        site.append(b"1")
+        outcome, met = interrupted_at(nth, partial(site.append, b"2"), files)
+        for data, client in ((b"3", site.client), (b"4", other)):
+            caller = Caller(partial(drive, client.segments.append(site.path, data)))
+            caller.start()
+            caller.join(WAIT_S)
+            assert not caller.is_alive(), ("a lock is kept", met)
+            assert not isinstance(caller.outcome, BaseException), (met, caller.outcome)
+        count = site.content().count(b"2")
+        if isinstance(outcome, AppendInterrupted):
+            assert count in {"committed": [1], "not committed": [0], "unknown": [0, 1]}[outcome.outcome], met
+        if not met:
+            break
+    assert nth > 50
+
+
+# -- cancelled and forgotten ---------------------------------------------------------------------------------
+
+
+class Paused(AsyncMemory):
+    """Pauses the next reads of a header, until it may go on."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.pauses = False
+        self.paused, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self.written: list[str] = []
+        self.on_written = lambda: None
+
+    async def call(self, verb, *args):
+        if self.pauses and verb in ("read", "read_if_changed") and self.written:
+            self.paused.set()
+            await self.may_go_on.wait()
+        answer = await super().call(verb, *args)
+        if self.pauses and verb in ("copy", "join", "upload.finish"):
+            self.written.append(verb)
+            self.on_written()
+        return answer
+
+
+def cancelled(site, call):
+    """Cancel a call once it has written its copy and its commit looks at the header; then let the commit go on."""
+
+    async def course():
+        task = asyncio.ensure_future(call)
+        await asyncio.wait_for(site.backend.paused.wait(), WAIT_S)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        site.backend.may_go_on.set()
+        await asyncio.wait(others, timeout=WAIT_S)
+
+    site.backend.pauses = True
+    site.run(course())
+    site.backend.pauses = False
+
+
+def test_an_adoption_whose_caller_is_cancelled_keeps_the_copy_that_its_commit_names():
+    site = Site(Paused(private_memory()), "")
+    drive(site.backend.inner.write(site.path, [b"plain"]))
+    cancelled(site, site.client.segments.seal(site.path))
+    assert site.content() == b"plain"
+
+
+def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_commit_names():
+    site = Site(Paused(private_memory()), "", RollingPolicy(max_bytes=100, inline_bytes=0))
+    site.create()
+    for _ in range(10):
+        site.append(b"0123456789")
+    site.backend.on_written = site.client.headers.forget  # as a full cache does: the commit has to look first
+    cancelled(site, site.segment()._to_consolidate(0, False, None))
+    assert site.content() == b"0123456789" * 10
+
+
+def test_a_file_that_is_forgotten_on_the_loops_own_thread_leaves_no_upload(monkeypatch):
+    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
+    monkeypatch.setattr("rollingfs.fs.write_file.PIECE_BYTES", 16)
+    site = Site(AsyncMemory(private_memory()), "", RollingPolicy(max_bytes=32))
+    site.create()
+    files = [site.open("ab")]
+    files[0].write(b"x" * 100)
+    wait_until(lambda: len(site.chunk_files()) == 3)
+
+    def forget() -> None:
+        site.backend.loop.call_soon_threadsafe(files.clear)
+        wait_until(lambda: not site.chunk_files())
+
+    with pytest.warns(ResourceWarning, match="100 bytes"):
+        forget()
+
+
+def wait_until(holds):
+    until_s = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < until_s
+        threading.Event().wait(0.001)

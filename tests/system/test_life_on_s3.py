@@ -1,0 +1,259 @@
+"""The life of a segment on an object store: joined by the server, trimmed, followed, collected."""
+
+import asyncio
+import dataclasses
+import re
+import time
+
+import fsspec
+import pytest
+
+from rollingfs import RetentionPolicy, RollingPolicy
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S
+
+MIB = 2**20
+
+
+class Counting(BackendWrapper):
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.verbs = []
+        self.bytes = 0
+        self.began = 0.0
+
+    async def call(self, verb, *args):
+        self.verbs.append(verb)
+        answer = await super().call(verb, *args)
+        if verb == "list_uploads":  # moto dates all of them to 2010
+            return [dataclasses.replace(upload, began=self.began) for upload in answer]
+        if verb == "read_range":
+            self.bytes += len(answer)
+        elif verb in ("write", "upload.write"):
+            self.bytes += sum(map(len, args[1] if verb == "write" else args[2:]))
+        return answer
+
+
+@pytest.fixture
+def fs(s3_options):
+    below = fsspec.filesystem("rolling", target_protocol="s3", target_options=s3_options, skip_instance_cache=True)
+    return fsspec.filesystem(
+        "rolling", backend=Counting(below._backend), max_bytes=16 * MIB, inline_bytes=0, skip_instance_cache=True
+    )
+
+
+@pytest.mark.parametrize(
+    "s3_options",
+    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)],
+    indirect=True,
+)
+def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, bucket):
+    path = f"{bucket}/log"
+    fs.create(path)
+    for letter in b"abcd":
+        fs.append(path, bytes([letter]) * (5 * MIB))
+    fs._backend.bytes = 0
+    segment = fs.segment(path)
+    done = segment.consolidate(grace=0)
+    assert (done.joined_bytes, done.copied_bytes, fs._backend.bytes) == (15 * MIB, 0, 0)
+    for letter in b"efgh":
+        fs.append(path, bytes([letter]) * 1000)
+    segment.seal()
+    fs._backend.bytes = 0
+    done = segment.consolidate(grace=0)
+    assert (done.joined_bytes, done.copied_bytes) == (0, 5 * MIB + 4000)
+    assert fs._backend.bytes == 2 * done.copied_bytes
+    assert len(segment.chunks) == 2
+    assert all(row.ok and row.crc32c is not None for row in segment.verify())
+    assert fs.cat_file(path) == b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd") + b"".join(
+        bytes([letter]) * 1000 for letter in b"efgh"
+    )
+
+
+@pytest.mark.parametrize(
+    "s3_options",
+    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)],
+    indirect=True,
+)
+def test_any_s3_tool_reads_the_plain_copy_which_the_store_made_of_the_chunks(fs, bucket, s3_options):
+    path, content = f"{bucket}/log", b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd")
+    fs.create(path, policy=RollingPolicy(max_bytes=5 * MIB, inline_bytes=1000))
+    fs.append(path, content)
+    fs.append(path, b"tail")
+    fs.truncate(path, MIB)
+    fs.seal(path)
+    fs._bridge.run(fs._client.plain_copies.files.replaces(path))  # the probe writes a few bytes
+    fs._backend.bytes = 0
+    done = fs.segment(path).consolidate(grace=0, plain=True)
+    # 4 MiB and the first of the next chunk are no part by themselves, nor is the tail
+    assert (done.plain_bytes, done.joined_bytes, done.copied_bytes) == (19 * MIB + 4, 10 * MIB, 9 * MIB + 4)
+    assert fs._backend.bytes == 2 * 5 * MIB + 2 * 4 * MIB + 4
+    s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
+    assert s3.cat_file(path) == content[MIB:] + b"tail"
+    fs._backend.bytes = 0
+    assert fs.segment(path).consolidate(plain=True).plain_bytes == 0
+    fs.mv(path, f"{path}-moved")
+    assert (s3.exists(path), fs.exists(path)) == (not _can_delete_if(fs, path), False)
+    fs.truncate(f"{path}-moved", 6 * MIB)
+    assert fs.segment(f"{path}-moved").consolidate(plain=True).copied_bytes == 9 * MIB + 4
+    assert s3.cat_file(f"{path}-moved") == content[6 * MIB :] + b"tail"
+    fs.rm(f"{path}-moved")
+    assert (s3.exists(f"{path}-moved"), fs.exists(f"{path}-moved")) == (not _can_delete_if(fs, path), False)
+
+
+def _can_delete_if(fs, path):
+    return fs._bridge.run(fs._client.committer.abilities(path)).delete_if
+
+
+@pytest.mark.parametrize("s3_options", ["moto"], indirect=True)  # MinIO tells of uploads by their exact key only
+def test_a_plain_copy_that_somebody_died_at_never_comes_to_life_after_a_delete(fs, bucket):
+    path = f"{bucket}/log"
+    fs.create(path)
+    fs.append(path, b"x" * 1000)
+    fs.seal(path)
+    copies = fs._client.plain_copies
+    fs._bridge.run(copies._begin(path, None))
+    upload = fs._bridge.run(fs._backend.open_write(path))
+    fs._bridge.run(upload.write(bytes(17 * MIB)))
+    fs.rm(path)
+    with pytest.raises(OSError, match=re.escape(path)):
+        fs._bridge.run(upload.finish())
+    fs._bridge.run(upload.abort())
+    assert not fs.exists(path)
+
+
+def test_a_stream_is_looked_at_in_one_batch_and_retained(fs, bucket):
+    for name in "abc":
+        fs.create(f"{bucket}/stream/{name}")
+        fs.append(f"{bucket}/stream/{name}", b"x" * 100)
+    stream = fs.stream(f"{bucket}/stream")
+    fs._backend.verbs.clear()
+    assert stream.size() == 300
+    assert fs._backend.verbs == ["list"]  # the listing's tokens say that the headers seen are those that are there
+    stream.retention = RetentionPolicy.by_size(10, every=0)
+    stream.publish("reader", stream.cut())
+    assert stream.retain().bytes == 0
+    fs.append(f"{bucket}/stream/a", b"y" * 50)
+    assert asyncio.run(stream._retain()).bytes == 300
+    assert stream.size() == 50
+    assert stream.retain(dry_run=True).bytes == 0
+    fs.rm(f"{bucket}/stream", recursive=True)
+    assert not fs.exists(f"{bucket}/stream")
+    assert fs.collect(bucket, recursive=True, grace=0).failures == ()
+
+
+def write_later(fs, path, data):
+    """As another tool does; not before the second of the store's clock has passed in which the file was written."""
+    before = fs.info(path)["mtime"] if fs.exists(path) else 0.0
+    fs._bridge.run(fs._backend.delete([path]))
+    while fs._bridge.run(fs._backend.now(path)) <= before:
+        time.sleep(0.05)
+    fs._bridge.run(fs._backend.write(path, [data]))
+
+
+@pytest.mark.parametrize("end", ["mv", "rm"])
+def test_a_marker_file_that_another_tool_writes_again_is_not_taken_for_the_one_that_was_adopted(fs, bucket, end):
+    path = f"{bucket}/job/_SUCCESS"
+    write_later(fs, path, b"")
+    seen = fs._bridge.run(fs._backend.stat(path))
+    fs.seal(path)
+    fs.mv(path, f"{bucket}/moved") if end == "mv" else fs.rm(path)
+    assert not fs.exists(path)
+    while fs._bridge.run(fs._backend.now(path)) <= seen.modified + 1:
+        time.sleep(0.05)
+    fs._bridge.run(fs._backend.write(path, [b""]))
+    again = fs._bridge.run(fs._backend.stat(path))
+    assert again.token == seen.token
+    assert again.modified > seen.modified
+    fs.collect(path, grace=0)
+    assert fs.exists(path)
+
+
+def test_a_plain_file_of_a_stream_is_cut_trimmed_and_known_again(fs, bucket):
+    """A listing of some stores tells milliseconds, a look at the file does not."""
+    path = f"{bucket}/stream/plain"
+    write_later(fs, path, b"0123456789")
+    stream = fs.stream(f"{bucket}/stream")
+    early, late = stream.cut(), stream.cut()
+    fs.append(path, b"more")
+    assert stream.trim(early).bytes == 10
+    assert fs.cat_file(path) == b"more"
+    assert stream.trim(late).bytes == 0
+    fs.rm(path)
+    write_later(fs, path, b"0123456789")
+    assert stream.trim(late).bytes == 0
+    assert fs.cat_file(path) == b"0123456789"
+
+
+def test_what_is_no_prefix_is_no_stream_and_nothing_is_written(fs, bucket):
+    fs.create(f"{bucket}/segment")
+    for name, error in (("nothing", FileNotFoundError), ("segment", NotADirectoryError)):
+        stream = fs.stream(f"{bucket}/{name}")
+        for write in (stream.cut, stream.retain, lambda stream=stream: stream.unsubscribe("reader")):
+            with pytest.raises(error, match="stream"):
+                write()
+        with pytest.raises(error, match="stream"):
+            stream.retention = RetentionPolicy.by_size(1)
+    assert fs.find(bucket) == [f"{bucket}/segment"]
+    assert not fs.isdir(f"{bucket}/nothing")
+
+
+def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
+    path = f"{bucket}/log"
+    fs.create(path)
+    fs.append(path, b"first")
+    follower = fs.segment(path).tail(poll_s_max=0.06)
+    assert next(follower) == b"first"
+    fs.append(path, b"second")
+    assert next(follower) == b"second"
+    fs.seal(path)
+    fs._backend.verbs.clear()
+    assert list(follower) == []
+    assert fs._backend.verbs == ["read_if_changed"]
+
+
+@pytest.mark.parametrize("s3_options", ["moto"], indirect=True)  # MinIO tells of uploads by their exact key only
+def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs, bucket):
+    path = f"{bucket}/log"
+    fs.create(path)
+    chunk, beside = f"{path}$chunks/{names.new_chunk_name(0)}", f"{bucket}/not-ours"
+    uploads = [fs._bridge.run(fs._backend.open_write(name)) for name in (chunk, beside)]
+    for upload in uploads:
+        fs._bridge.run(upload.write(bytes(17 * MIB)))
+    fs._backend.began = time.time()
+    assert fs.collect(path).young == 1
+    fs._backend.began -= GRACE_S + 1
+    assert fs.collect(path, dry_run=True).reasons == {chunk: "unfinished upload"}
+    assert fs.collect(path).reasons == {chunk: "unfinished upload"}
+    with pytest.raises(OSError, match=re.escape(chunk)):
+        fs._bridge.run(uploads[0].finish())
+    fs._bridge.run(uploads[1].finish())
+    assert fs.size(beside) == 17 * MIB
+
+
+@pytest.mark.slow
+@pytest.mark.s3
+@pytest.mark.parametrize("s3_options", ["minio"], indirect=True)
+@pytest.mark.parametrize(("count", "size", "passes"), [(20, 5 * MIB, 0), (800, 64 * 1024, 1)])
+def test_consolidation_moves_each_byte_on_the_server_or_reads_and_writes_it_once(fs, bucket, count, size, passes):
+    total, path = count * size, f"{bucket}/log"
+    data = b"".join(number.to_bytes(4, "big") * (size // 4) for number in range(count))
+    fs.create(path, policy=RollingPolicy(max_bytes=40 * MIB, inline_bytes=0))
+    fs.create(f"{path}-source", policy=RollingPolicy(max_bytes=size, inline_bytes=0))
+    fs.append(f"{path}-source", data)
+    fs.seal(f"{path}-source")
+    fs.concat(path, [f"{path}-source"])
+    segment = fs.segment(path)
+    assert len(segment.chunks) == count
+    with fs.open(path, "rb") as reader:
+        assert reader.read(total // 2) == data[: total // 2]
+        fs._backend.bytes = 0
+        done = segment.consolidate(grace=0)
+        assert fs._backend.bytes == 2 * passes * total  # read, and written
+        assert (done.joined_bytes, done.copied_bytes) == ((0, total) if passes else (total, 0))
+        collected = fs.collect(f"{path}-source", grace=0)
+        assert collected.bytes > total  # the reader's chunks are gone, and it goes on with the new ones
+        assert reader.read() == data[total // 2 :]
+    assert len(segment.chunks) == -(-total // (40 * MIB))
+    assert fs.cat_file(path) == data

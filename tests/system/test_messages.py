@@ -1,0 +1,370 @@
+"""Every message that a user can meet: it names the path, says whether anything was written, and no internal name."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import shutil
+import subprocess
+import uuid
+
+import fsspec
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy, SegmentNotSealedError, SegmentSealedError, UnsafeBackendError
+from tests.support.cli import Run
+from tests.support.messages import check_message, check_text, internal_classes
+from tests.support.servers import new_bucket
+
+CHUNK_BYTES = 4 << 20
+"""More than stays in memory: it is uploaded before the commit."""
+
+
+@pytest.fixture(params=["memory", "local", "s3", "generic"])
+def site(request, tmp_path):
+    """A filesystem and a folder with a segment ``a``, a sealed one ``sealed``, and a folder ``folder``."""
+    if request.param == "memory":
+        fs, root = RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
+    elif request.param == "local":
+        fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path}/root"
+    elif request.param == "generic":
+        below = fsspec.filesystem("dir", path=f"/{uuid.uuid4().hex}", fs=fsspec.filesystem("memory"))
+        fs, root = RollingFileSystem(fs=below, single_writer=True, header_cache_s=0), "root"
+    else:
+        moto = request.getfixturevalue("moto")
+        fs, root = RollingFileSystem("s3", moto, header_cache_s=0), f"{new_bucket(moto)}/root"
+    for name in ("a", "sealed", "folder/x"):
+        fs.pipe_file(f"{root}/{name}", b"12345")
+    fs.seal(f"{root}/sealed")
+    return fs, root
+
+
+def test_the_list_of_internal_names_is_not_empty():
+    assert {"GenericBackend", "LocalBackend", "S3Backend", "Verbs", "Methods", "MergeFoundError"} <= internal_classes()
+    with pytest.raises(AssertionError):
+        check_text("/x: GenericBackend failed; nothing was written", "/x")
+    with pytest.raises(AssertionError):
+        check_text("/x$chunks/probe-12 failed; nothing was written", "/x")
+
+
+def opened(fs, path, mode, **options):
+    with fs.open(path, mode, **options) as file:
+        file.write(b"more")
+
+
+CHANGES = {
+    "append to what is not there": ("none", FileNotFoundError, lambda fs, path: fs.append(path, b"x")),
+    "append much to what is not there": (
+        "none",
+        FileNotFoundError,
+        lambda fs, path: fs.append(path, bytes(CHUNK_BYTES)),
+    ),
+    "append to sealed": ("sealed", SegmentSealedError, lambda fs, path: fs.append(path, b"x")),
+    "open sealed to append": ("sealed", SegmentSealedError, lambda fs, path: opened(fs, path, "ab")),
+    "append at another offset": ("a", ValueError, lambda fs, path: fs.append(path, b"x", expected_offset=77)),
+    "append at no offset": ("a", TypeError, lambda fs, path: fs.append(path, b"x", expected_offset="5")),
+    "append text": ("a", TypeError, lambda fs, path: fs.append(path, "text")),
+    "append a number": ("a", TypeError, lambda fs, path: fs.append(path, 5)),
+    "append numbers": ("a", TypeError, lambda fs, path: fs.append(path, [b"x", 5])),
+    "attributes that are numbers": ("a", TypeError, lambda fs, path: fs.append(path, b"x", attrs={"a": 1})),
+    "keys that are numbers": ("a", TypeError, lambda fs, path: fs.append(path, b"x", attrs={1: "a"})),
+    "attributes of a handle": ("a", TypeError, lambda fs, path: fs.segment(path).append(b"x", attrs={"a": 1})),
+    "attributes of a file": ("a", TypeError, lambda fs, path: opened(fs, path, "ab", attrs={"a": 1})),
+    "attributes of an overwrite": ("a", TypeError, lambda fs, path: fs.overwrite(path, b"x", attrs={"a": 1})),
+    "attributes of a concat": ("a", TypeError, lambda fs, path: fs.concat(path, [path + "b"], attrs={"a": 1})),
+    "attributes that are expected": (
+        "a",
+        TypeError,
+        lambda fs, path: fs.append(path, b"x", expected_attrs={"a": 1}),
+    ),
+    "too many attributes": (
+        "a",
+        ValueError,
+        lambda fs, path: fs.append(path, b"x", attrs={str(number): "" for number in range(65)}),
+    ),
+    "too many attributes in all": (
+        "a",
+        ValueError,
+        lambda fs, path: [fs.append(path, b"x", attrs={str(number): ""}) for number in range(65)],
+    ),
+    "attributes beyond Unicode": ("a", ValueError, lambda fs, path: fs.append(path, b"x", attrs={"a": "\ud800"})),
+    "create what is there": ("a", FileExistsError, lambda fs, path: fs.create(path)),
+    "create with no policy": ("none", TypeError, lambda fs, path: fs.create(path, 5)),
+    "pipe what is there": ("a", FileExistsError, lambda fs, path: fs.pipe_file(path, b"x", mode="create")),
+    "pipe in no mode": ("a", ValueError, lambda fs, path: fs.pipe_file(path, b"x", mode="creat")),
+    "put in no mode": ("a", ValueError, lambda fs, path: fs.put_file(__file__, path, mode="creat")),
+    "open what is there": ("a", FileExistsError, lambda fs, path: opened(fs, path, "xb")),
+    "truncate beyond the end": ("a", ValueError, lambda fs, path: fs.truncate(path, 77)),
+    "truncate at no offset": ("a", TypeError, lambda fs, path: fs.truncate(path, "5")),
+    "concat of one path": ("a", TypeError, lambda fs, path: fs.concat(path, path)),
+    "concat to itself": ("a", ValueError, lambda fs, path: fs.concat(path, [path])),
+    "concat of open ones": ("a", SegmentNotSealedError, lambda fs, path: fs.concat(f"{path}/../sealed", [path])),
+    "consolidate of open ones": ("a", SegmentNotSealedError, lambda fs, path: fs.segment(path).consolidate(plain=True)),
+    "remove a folder": ("folder", IsADirectoryError, lambda fs, path: fs.rm(path)),
+}
+
+
+@pytest.mark.parametrize("site", ["local", "s3"], indirect=True)
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_change_that_is_refused_says_where_and_that_nothing_was_written(site, case):
+    fs, root = site
+    name, kind, change = CHANGES[case]
+    if case == "concat of open ones":
+        change = functools.partial(lambda fs, path: fs.concat(f"{root}/folder/x", [path]))
+    before = {path: fs.info(path)["size"] for path in fs.find(root)}
+    with pytest.raises(kind) as caught:
+        change(fs, f"{root}/{name}")
+    check_message(caught.value, f"{root}/{name}")
+    if case != "too many attributes in all":
+        assert {path: fs.info(path)["size"] for path in fs.find(root)} == before
+
+
+def test_whoever_appends_to_nothing_is_told_how_there_comes_to_be_something(site):
+    fs, root = site
+    with pytest.raises(FileNotFoundError, match="create it first, or open it with mode 'ab'") as caught:
+        fs.append(f"{root}/none", b"x")
+    assert caught.value.filename == f"{root}/none"
+
+
+@pytest.mark.parametrize("value", [1, 1.5, b"x", ["x"]])
+def test_an_attribute_that_is_no_text_is_named_by_its_key(value, tmp_path):
+    fs = RollingFileSystem("file", sync=False)
+    fs.create(f"{tmp_path}/x")
+    with pytest.raises(TypeError, match=r"the value of 'count' in attrs must be str, not (int|float|bytes|list)"):
+        fs.append(f"{tmp_path}/x", b"", attrs={"count": value})
+
+
+LOOKS = {
+    "open": lambda fs, path: fs.open(path),
+    "cat": lambda fs, path: fs.cat_file(path),
+    "info": lambda fs, path: fs.info(path),
+    "ls": lambda fs, path: fs.ls(path),
+    "segment": lambda fs, path: fs.segment(path),
+    "move": lambda fs, path: fs.mv(path, path + "2"),
+    "remove": lambda fs, path: fs.rm(path),
+    "copy": lambda fs, path: fs.cp_file(path, path + "2"),
+    "seal": lambda fs, path: fs.seal(path),
+    "cut": lambda fs, path: fs.stream(path).cut(),
+    "remove a pattern": lambda fs, path: fs.rm(path + "*"),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_is_not_there_is_named(site, look):
+    fs, root = site
+    with pytest.raises(FileNotFoundError) as caught:
+        LOOKS[look](fs, f"{root}/none")
+    check_message(caught.value, f"{root}/none", changes=False)
+    assert caught.value.errno == errno.ENOENT
+
+
+WRONG_CALLS = {
+    "nothing": lambda fs: fs.create(),
+    "too much": lambda fs: fs.create("a", None, 3),
+    "a name that is wrong": lambda fs: fs.seal("a", atrs={}),
+    "a method of more paths": lambda fs: fs.append("a"),
+    "a handle": lambda fs: fs.segment("/wrong/a").consolidate(atrs=1),
+}
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS)
+def test_a_wrong_call_names_the_class_that_users_know(call):
+    fs = RollingFileSystem("memory")
+    fs.pipe_file("/wrong/a", b"")
+    with pytest.raises(TypeError) as caught:
+        WRONG_CALLS[call](fs)
+    check_message(caught.value, "Segment." if call == "a handle" else "RollingFileSystem.", changes=False)
+
+
+# -- stores that fail ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full(request, tmp_path, monkeypatch):
+    """A folder on a disk without room for more than a small file, and a way to fill it up."""
+    if request.param == "tmpfs":
+        mount = shutil.which("mount")
+        if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=256k", "tmpfs", tmp_path]).returncode:
+            pytest.skip("a small disk can be mounted by root only")
+
+        def fill():
+            with open(f"{tmp_path}/filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+
+        try:
+            yield str(tmp_path), fill
+        finally:
+            subprocess.run(["umount", tmp_path], check=True)
+        return
+    write = os.write
+
+    def refuse(descriptor, data):
+        if not tmp_path.joinpath("full").exists() and len(data) < CHUNK_BYTES // 16:
+            return write(descriptor, data)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", refuse)
+        yield str(tmp_path), tmp_path.joinpath("full").touch
+
+
+@pytest.mark.parametrize("full", ["tmpfs", "refused writes"], indirect=True)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_full_disk_names_the_segment_and_says_that_nothing_was_committed(full):
+    root, fill = full
+    fs = RollingFileSystem("file", header_cache_s=0, commit_timeout_s=2, skip_instance_cache=True)
+    path = f"{root}/log"
+    fs.pipe_file(path, b"12345", policy=None)
+    much = bytes(CHUNK_BYTES)
+    changes = [
+        lambda: fs.append(path, much),
+        lambda: fs.segment(path).append([much, much]),
+        lambda: fs.stage(path, much),
+        lambda: fs.pipe_file(path, much),
+        lambda: opened_with(fs, path, much * 3),
+        fill,
+        lambda: fs.append(path, b"x"),
+        lambda: fs.seal(path),
+        lambda: fs.truncate(path, 1),
+        lambda: opened_with(fs, path, b"x"),
+        lambda: fs.segment(path).acquire("me"),
+    ]
+    for change in changes:
+        if change is fill:
+            fill()
+            continue
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            change()
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, path)
+        check_message(caught.value, path)
+        assert fs.cat_file(path) == b"12345"
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        fs.create(f"{root}/new")
+    check_message(caught.value, f"{root}/new")
+
+
+def opened_with(fs, path, data):
+    with fs.open(path, "ab") as file:
+        file.write(data)
+
+
+S3_CHANGES = {
+    "append": lambda fs, path: fs.append(path, b"x"),
+    "append much": lambda fs, path: fs.append(path, bytes(CHUNK_BYTES)),
+    "create": lambda fs, path: fs.create(path),
+    "pipe": lambda fs, path: fs.pipe_file(path, b"x"),
+    "pipe much": lambda fs, path: fs.pipe_file(path, bytes(CHUNK_BYTES)),
+    "stage": lambda fs, path: fs.stage(path, bytes(CHUNK_BYTES)),
+    "touch": lambda fs, path: fs.touch(path),
+    "open to append": lambda fs, path: opened(fs, path, "ab"),
+    "open to write": lambda fs, path: opened(fs, path, "wb"),
+    "open to create": lambda fs, path: opened(fs, path, "xb"),
+}
+
+
+@pytest.mark.parametrize("change", S3_CHANGES)
+def test_a_bucket_that_is_missing_is_named_and_nothing_else(moto, change):
+    fs = RollingFileSystem("s3", moto, header_cache_s=0)
+    bucket = f"absent-{uuid.uuid4().hex[:12]}"
+    with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist.*make it first") as caught:
+        S3_CHANGES[change](fs, f"s3://{bucket}/logs/x")
+    assert caught.value.filename == f"{bucket}/logs/x"
+    check_message(caught.value, f"{bucket}/logs/x")
+
+
+@pytest.mark.parametrize("change", S3_CHANGES)
+def test_a_bucket_is_no_segment(moto, change):
+    fs = RollingFileSystem("s3", moto, header_cache_s=0)
+    bucket = new_bucket(moto)
+    with pytest.raises(IsADirectoryError, match=f"bucket, not a segment: name a key in it, as in {bucket}/") as caught:
+        S3_CHANGES[change](fs, f"s3://{bucket}")
+    assert caught.value.filename == bucket
+    check_message(caught.value, bucket)
+    assert fs.ls(bucket) == []
+
+
+@pytest.mark.parametrize("change", S3_CHANGES)
+def test_without_credentials_the_error_says_so_and_what_to_give(moto, change):
+    fs = RollingFileSystem("s3", endpoint_url=moto["endpoint_url"])
+    path = f"{new_bucket(moto)}/x"
+    with pytest.raises(PermissionError, match="Unable to locate credentials; give key and secret") as caught:
+        S3_CHANGES[change](fs, path)
+    check_message(caught.value, path, changes=not change.startswith("open"))  # which looks first
+
+
+@pytest.mark.parametrize("change", S3_CHANGES)
+def test_a_store_without_atomic_writes_is_refused_with_the_way_out(change):
+    below = fsspec.filesystem("dir", path=f"/{uuid.uuid4().hex}", fs=fsspec.filesystem("memory"))
+    below.pipe_file("x", b"plain")
+    fs = RollingFileSystem(fs=below, skip_instance_cache=True)
+    with pytest.raises((UnsafeBackendError, FileExistsError), match=r"single_writer=True|there already") as caught:
+        S3_CHANGES[change](fs, "x")
+    check_message(caught.value, "x")
+    assert below.cat_file("x") == b"plain"
+
+
+# -- the command line --------------------------------------------------------------------------------------------
+
+COMMANDS = [
+    (["append", "{}/sealed"], "{}/sealed", True),
+    (["append", "--no-create", "{}/none"], "{}/none", True),
+    (["append", "--expected-offset", "77", "{}/a"], "{}/a", True),
+    (["truncate", "{}/a", "77"], "{}/a", True),
+    (["seal", "{}/none"], "{}/none", False),
+    (["concat", "{}/a", "{}/folder/x"], "{}/folder/x", True),
+    (["concat", "--create", "{}/new", "{}/a"], "{}/a", True),
+    (["concat", "{}/a", "{}/a"], "{}/a", True),
+    (["mv", "{}/none", "{}/b"], "{}/none", False),
+    (["rm", "{}/folder"], "{}/folder", False),
+    (["rm", "{}/none[1]*"], "{}/none[1]*", False),
+    (["cat", "{}/none"], "{}/none", False),
+    (["head", "{}/none"], "{}/none", False),
+    (["tail", "{}/a", "--offset", "77"], "{}/a", False),
+    (["ls", "{}/none"], "{}/none", False),
+    (["info", "{}/none"], "{}/none", False),
+    (["map", "{}/none"], "{}/none", False),
+    (["cut", "{}/none"], "{}/none", False),
+    (["consolidate", "{}/none"], "{}/none", False),
+    (["consolidate", "--plain", "{}/a"], "{}/a", True),
+    (["verify", "{}/none"], "{}/none", False),
+]
+
+
+@pytest.mark.parametrize("site", ["local", "s3"], indirect=True)
+@pytest.mark.parametrize(("words", "path", "changes"), COMMANDS, ids=[" ".join(words) for words, *_ in COMMANDS])
+def test_the_command_line_says_the_same_in_one_line(site, words, path, changes, moto, monkeypatch):
+    fs, root = site
+    url = root
+    if fs._backend.is_async:
+        url = f"s3://{root}"
+        for name, value in moto.items():
+            monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
+    found = Run(*[word.format(url) for word in words], stdin=b"data")
+    assert found.code == 1, found.err
+    assert found.err.startswith("rollingfs: ")
+    assert found.err.count("\n") == 1
+    assert "[Errno" not in found.err
+    check_text(found.err, path.format(root), changes=changes)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [("s3://{}", "It is a bucket, not a segment"), ("s3://{}-absent/x", "the bucket '{}-absent' does not exist")],
+)
+def test_the_command_line_names_the_bucket(moto, monkeypatch, url, why):
+    for name, value in moto.items():
+        monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
+    bucket = new_bucket(moto)
+    found = Run("append", url.format(bucket), stdin=b"data")
+    assert found.code == 1
+    assert why.format(bucket) in found.err
+    check_text(found.err, bucket)
+
+
+def test_a_policy_is_no_number():
+    with pytest.raises(TypeError, match="policy is 5: it must be a RollingPolicy"):
+        RollingFileSystem("memory", policy=5)
+    assert RollingFileSystem("memory", policy=RollingPolicy(100))._client.segments.policy.max_bytes == 100

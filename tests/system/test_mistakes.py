@@ -1,0 +1,189 @@
+"""Mistakes of a newcomer that passed in silence, or left something behind: each is refused, and says what was meant."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import fsspec
+import pytest
+
+from rollingfs import AttributeMismatchError, BadOffsetError, RetentionPolicy, RollingFileSystem
+from tests.support.cli import Run
+from tests.support.servers import new_bucket, require_module
+
+require_module("s3fs")
+
+LARGE = b"0123456789abcdef" * (1 << 16)
+
+
+@pytest.fixture
+def fs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return fsspec.filesystem("rolling", target_protocol="file", skip_instance_cache=True)
+
+
+def files_below(folder):
+    return sorted(os.path.join(above, name) for above, folders, files in os.walk(folder) for name in folders + files)
+
+
+# -- conditions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [b"", b"data", LARGE], ids=["nothing", "small", "large"])
+def test_an_expected_offset_is_not_met_by_a_segment_that_is_not_there(tmp_path, data):
+    path = tmp_path / "log"
+    found = Run("append", path, "--expected-offset", 4, stdin=data)
+    assert (found.code, found.out) == (1, b"")
+    assert f"{path} is not there, but its length was expected to be 4; nothing was written" in found.err
+    assert not (tmp_path / "log$header").exists()
+    assert Run("append", path, "--expected-offset", 0, stdin=data).code == 0
+
+
+def test_what_is_expected_of_a_segment_that_is_to_be_made_is_looked_at(fs):
+    from rollingfs.format.transitions import Guard
+
+    extend, run = fs._client.segments.extend, fs._bridge.run
+    path = fs._strip("log")
+    with pytest.raises(BadOffsetError, match="is not there"):
+        run(extend(path, b"data", guard=Guard(expected_offset=1), create=True))
+    with pytest.raises(AttributeMismatchError, match="is not there"):
+        run(extend(path, b"data", guard=Guard(expected_attrs={"batch": "1"}), create=True))
+    assert not fs.exists("log")
+    run(extend(path, b"data", guard=Guard(expected_offset=0, expected_attrs={"batch": None}), create=True))
+    assert fs.cat_file("log") == b"data"
+
+
+# -- options ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "said"),
+    [
+        ("ab", {"expected_offset": 9}, "no option 'expected_offset'; append.. takes it"),
+        ("ab", {"expected_attrs": {"a": "1"}}, "no option 'expected_attrs'; append.. takes it"),
+        ("a", {"attr": {"a": "1"}}, r"no option 'attr' \(did you mean 'attrs'"),
+        ("wb", {"nonsense": 1}, "no option 'nonsense'; nothing was written"),
+        ("rb", {"verfy": True}, r"no option 'verfy' \(did you mean 'verify'"),
+        ("r", {"folow": True}, r"no option 'folow' \(did you mean 'follow'"),
+    ],
+)
+def test_open_refuses_an_option_that_there_is_not(fs, mode, given, said):
+    fs.pipe_file("log", b"data")
+    with pytest.raises(TypeError, match=f"log: open has .*{said}"):
+        fs.open("log", mode, **given)
+    assert fs.cat_file("log") == b"data"
+
+
+@pytest.mark.parametrize(
+    ("mode", "given"),
+    [
+        ("rb", {"attrs": {"a": "1"}}),
+        ("rb", {"owner": "me"}),
+        ("ab", {"absolute": True}),
+        ("ab", {"follow": True}),
+        ("wb", {"verify": True}),
+    ],
+)
+def test_open_refuses_options_of_another_mode(fs, mode, given):
+    fs.pipe_file("log", b"data")
+    with pytest.raises(ValueError, match=rf"log: .*{next(iter(given))}.* for mode '{mode}'"):
+        fs.open("log", mode, **given)
+
+
+@pytest.mark.parametrize("given", [{"size": 4}, {"fill_cache": False}, {"encoding": "utf-8"}, {"cache_type": "bytes"}])
+def test_open_passes_over_what_users_of_fsspec_give_to_any_filesystem(fs, given):
+    fs.pipe_file("log", b"data")
+    with fs.open("log", "rb", **given) as file:
+        assert file.read() == b"data"
+
+
+@pytest.mark.parametrize("name", ["single_writer", "sync"])
+@pytest.mark.parametrize("value", ["False", "no", 0])
+def test_a_switch_that_is_no_switch_does_not_count_as_true(tmp_path, name, value):
+    with pytest.raises(TypeError, match=f"{name} is {value!r}: it must be True or False"):
+        fsspec.filesystem("rolling", target_protocol="file", **{name: value})
+    if value:
+        found = Run("append", tmp_path / "log", "--option", f"{name}={value}", stdin=b"data")
+        assert found.code != 0
+        assert f"{name} is {value!r}: it must be True or False" in found.err
+        assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["header_cache_s", "commit_timeout_s"])
+@pytest.mark.parametrize("value", ["soon", -1, float("nan"), None])
+def test_a_time_that_is_none_is_refused_when_the_filesystem_is_made(name, value):
+    with pytest.raises((TypeError, ValueError), match=f"{name} is {value!r}: it must be "):
+        fsspec.filesystem("rolling", target_protocol="file", **{name: value})
+
+
+def test_what_is_no_cut_no_policy_and_no_attributes_is_named_with_the_path(fs):
+    fs.pipe_file("logs/one", b"data")
+    stream, before = fs.stream("logs"), files_below(".")
+    for wrong in ("text", None, {"logs/one": 3}):
+        with pytest.raises(TypeError, match=r"logs: the cut is .*it must be a StreamCut"):
+            stream.trim(wrong)
+        with pytest.raises(TypeError, match=r"logs: the cut is .*it must be a StreamCut"):
+            stream.publish("billing", wrong)
+    with pytest.raises(TypeError, match="logs: the subscriber is 5: it must be a str"):
+        stream.publish(5, stream.cut())
+    with pytest.raises(TypeError, match="logs: the retention is '1GiB': it must be a RetentionPolicy"):
+        stream.retention = "1GiB"
+    with pytest.raises(TypeError, match=r"logs/one: attrs is .*it must be a dictionary"):
+        fs.append("logs/one", b"x", attrs=[("a", "1")])
+    with pytest.raises(TypeError, match="logs/one: expected_attrs is 'a': it must be a dictionary"):
+        fs.append("logs/one", b"x", expected_attrs="a")
+    assert files_below(".") == before
+    stream.retention = RetentionPolicy.by_size("1GiB")
+    stream.retention = None
+
+
+# -- what is not there -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda fs: fs.append("typo/log", b"x"),
+        lambda fs: fs.seal("typo/log"),
+        lambda fs: fs.truncate("typo/log", 1),
+        lambda fs: fs.rm("typo/log"),
+        lambda fs: fs.rm_file("typo/log"),
+        lambda fs: fs.mv("typo/log", "other/log"),
+        lambda fs: fs.concat("typo/log", ["other/log"]),
+    ],
+    ids=["append", "seal", "truncate", "rm", "rm_file", "mv", "concat"],
+)
+def test_a_mistyped_path_makes_no_folder(fs, tmp_path, verb):
+    with pytest.raises(FileNotFoundError):
+        verb(fs)
+    assert files_below(tmp_path) == []
+
+
+def test_a_file_that_is_written_says_that_it_cannot_be_read(fs):
+    with fs.open("log", "ab") as file:
+        file.write(b"data")
+        for read in (file.read, file.readline, lambda: list(file)):
+            with pytest.raises(io.UnsupportedOperation, match="read"):
+                read()
+
+
+# -- on S3 -----------------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_is_emptied_as_a_folder_is(moto):
+    fs, bucket = RollingFileSystem("s3", moto), new_bucket(moto)
+    fs.pipe_file(f"{bucket}/d/one", b"data")
+    with pytest.raises(IsADirectoryError, match="remove it with recursive=True"):
+        fs.rm(bucket)
+    fs.rm(bucket, recursive=True)
+    assert fs.ls(bucket) == []
+
+
+def test_a_store_that_cannot_be_reached_is_named_by_the_segment():
+    options = {"endpoint_url": "http://127.0.0.1:1", "key": "key", "secret": "secret"}
+    fs = RollingFileSystem("s3", options, commit_timeout_s=1)
+    with pytest.raises(OSError, match=r"Could not connect.*127\.0\.0\.1:1/bucket/log") as caught:
+        fs.append("bucket/log", b"data")
+    assert "chunks" not in str(caught.value)
+    assert "header" not in str(caught.value)

@@ -1,0 +1,298 @@
+"""A disk that loses what was not flushed, and whose flushes fail: what was acknowledged is there afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.local import disk
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.errors import RollingError
+from rollingfs.folders.folders import Folders
+from rollingfs.folders.listing import Listings
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CLOCK, hurry
+from tests.support.life import World
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at open files by /proc")
+
+OLD, NEW = b"acknowledged before. ", b"and this is new"
+FLUSHES_MAX = 60
+POLICY = RollingPolicy(max_bytes=60, inline_bytes=40)
+
+
+class Volatile:
+    """What of a tree survives a loss of power: the entries of a folder, and the bytes of a file, as last flushed."""
+
+    def __init__(self, top, aside):
+        self.top = top
+        self.aside = aside
+        self.entries = {}
+        self.content = {}
+        self.held = {}  # so that no folder's inode comes twice; files have a second name aside
+        self.count = 0
+        self.fails = range(0)
+        self._lock = threading.Lock()  # chunks are finished in threads
+
+    def fsync(self, descriptor):
+        with self._lock:
+            self.count += 1
+            if self.count - 1 in self.fails:
+                raise OSError(errno.EIO, "injected: the flush failed")
+            self.keep(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def keep(self, path):
+        inode = self._held(path)
+        if os.path.isdir(path):
+            self.entries[inode] = {name: self._held(f"{path}/{name}") for name in os.listdir(path)}
+        else:
+            self.content[inode] = Path(path).read_bytes()
+
+    def _held(self, path):
+        inode = os.stat(path).st_ino
+        if os.path.isdir(path):
+            if inode not in self.held:
+                self.held[inode] = os.open(path, os.O_RDONLY)
+                self.entries[inode] = {}
+        elif not os.path.exists(f"{self.aside}/{inode}"):
+            os.link(path, f"{self.aside}/{inode}")
+        return inode
+
+    def keep_all(self):
+        """Flush everything, as the system does in time."""
+        for folder, _, files in os.walk(self.top):
+            for path in [folder, *(os.path.join(folder, name) for name in files)]:
+                self.keep(path)
+
+    def lose_power(self):
+        """Go back to what was flushed."""
+        inode = os.stat(self.top).st_ino
+        shutil.rmtree(self.top)
+        self._restore(self.top, inode)
+
+    def _restore(self, path, inode):
+        if inode in self.entries:
+            os.mkdir(path)
+            for name, child in self.entries[inode].items():
+                self._restore(f"{path}/{name}", child)
+            return
+        os.link(f"{self.aside}/{inode}", path)
+        content = self.content.get(inode, b"")
+        if Path(path).read_bytes() != content:
+            Path(path).write_bytes(content)
+
+    def close(self):
+        while self.held:
+            os.close(self.held.popitem()[1])
+
+
+@pytest.fixture
+def new_disk(tmp_path, monkeypatch):
+    """Makes a disk with nothing on it."""
+    hurry(monkeypatch)
+    disks = []
+
+    def make():
+        top, aside = tmp_path / f"disk-{len(disks)}", tmp_path / f"aside-{len(disks)}"
+        top.mkdir()
+        aside.mkdir()
+        for old in disks:
+            old.close()
+        disks.append(Volatile(str(top), str(aside)))
+        monkeypatch.setattr(disk, "_flushed", set(), raising=False)
+        monkeypatch.setattr(os, "fsync", disks[-1].fsync)
+        return disks[-1]
+
+    yield make
+    for old in disks:
+        old.close()
+
+
+def client():
+    return World(LocalBackend(), POLICY, CLOCK.time)
+
+
+def content(path):
+    """What a new process finds; None for nothing."""
+    try:
+        return client().content(path)
+    except FileNotFoundError:
+        return None
+
+
+# -- what is done, and what is true once it is acknowledged -----------------------------------------------------
+
+
+def append(world, top):
+    world.append(f"{top}/a/log", NEW)
+
+
+def append_chunks(world, top):
+    world.append(f"{top}/a/log", NEW * 9)
+
+
+def overwrite(world, top):
+    drive(world.client.segments.overwrite(f"{top}/a/log", [NEW]))
+
+
+def create(world, top):
+    world.create(f"{top}/b/c/d/log")
+
+
+def make_folder(world, top):
+    drive(Folders(world.client, Listings(world.client)).make_all(f"{top}/b/c/d", exist_ok=True))
+
+
+def seal(world, top):
+    world.seal(f"{top}/a/log")
+
+
+def truncate(world, top):
+    world.truncate(f"{top}/a/log", 5)
+
+
+def delete(world, top):
+    drive(world.client.segments.delete(f"{top}/a/log"))
+
+
+def move(world, top):
+    drive(world.client.concats.rename(f"{top}/a/log", f"{top}/b/log"))
+
+
+def concat(world, top):
+    drive(world.client.concats.concat(f"{top}/b/log", [f"{top}/a/log"]))
+
+
+def is_sealed(top):
+    return client().header(f"{top}/a/log").sealed
+
+
+def is_one_of(*allowed):
+    return lambda top: content(f"{top}/a/log") in allowed
+
+
+def is_there(before=b""):
+    """Wherever the mark in the source says that it is, there it is."""
+
+    def check(top):
+        return content(f"{top}/b/log") == before + OLD or (
+            (content(f"{top}/a/log"), content(f"{top}/b/log")) == (OLD, before or None)
+        )
+
+    return check
+
+
+def came(before=b""):
+    def check(top):
+        world = client()
+        header = drive(world.client.headers.load(f"{top}/a/log")).header
+        if header.merge is not None:  # it took place: whoever meets the mark makes an end of the source
+            drive(world.client.merges.resolve(f"{top}/a/log", header))
+        return (content(f"{top}/a/log"), content(f"{top}/b/log")) == (None, before + OLD)
+
+    return check
+
+
+def segment(world, top):
+    world.create(f"{top}/a/log", [OLD])
+
+
+def plain(world, top):
+    os.makedirs(f"{top}/a")
+    with open(f"{top}/a/log", "wb") as file:
+        file.write(OLD)
+
+
+def two(world, top):
+    segment(world, top)
+    seal(world, top)
+    world.create(f"{top}/b/log", [NEW])
+
+
+def nothing(world, top):
+    pass
+
+
+def anything(top):
+    return True
+
+
+CASES = {
+    "append": (segment, append, is_one_of(OLD + NEW, OLD + NEW + NEW), is_one_of(OLD, OLD + NEW)),
+    "append chunks": (segment, append_chunks, is_one_of(OLD + NEW * 9, OLD + NEW * 18), is_one_of(OLD, OLD + NEW * 9)),
+    "append to a plain file": (plain, append, is_one_of(OLD + NEW, OLD + NEW + NEW), is_one_of(OLD, OLD + NEW)),
+    "overwrite": (segment, overwrite, is_one_of(NEW), is_one_of(OLD, NEW)),
+    "create": (nothing, create, lambda top: content(f"{top}/b/c/d/log") == b"", anything),
+    "make a folder": (nothing, make_folder, lambda top: os.path.isdir(f"{top}/b/c/d"), anything),
+    "seal": (segment, seal, is_sealed, is_one_of(OLD)),
+    "seal a plain file": (plain, seal, is_sealed, is_one_of(OLD)),
+    "truncate": (segment, truncate, is_one_of(OLD[5:]), is_one_of(OLD, OLD[5:])),
+    "delete": (segment, delete, is_one_of(None), is_one_of(OLD, None)),
+    "delete a plain file": (plain, delete, is_one_of(None), is_one_of(OLD, None)),
+    "move": (segment, move, came(), is_there()),
+    "move a plain file": (plain, move, came(), is_there()),
+    "concat": (two, concat, came(NEW), is_there(NEW)),
+}
+"""What is there before, what is done, what holds once it is acknowledged, and what holds in any case."""
+
+DONE_BEFORE = (FileExistsError, FileNotFoundError, RollingError)
+"""What a repetition of something that was done raises; then it is as good as acknowledged."""
+
+
+def attempt(verb, top):
+    """Whether it is acknowledged; if not, it may have taken place."""
+    try:
+        verb(client(), top)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["one flush fails", "all fail from then on"])
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new_disk, case, for_ever):
+    begin, verb, done, otherwise = CASES[case]
+    for first in range(FLUSHES_MAX):
+        store = new_disk()
+        begin(client(), store.top)
+        store.keep_all()
+        store.count = 0
+        store.fails = range(first, FLUSHES_MAX**2 if for_ever else first + 1)
+        acknowledged = attempt(verb, store.top)
+        was_reached = store.count > first
+        store.fails = range(0)
+        store.lose_power()
+        assert (done if acknowledged else otherwise)(store.top), first
+        if not was_reached:
+            assert acknowledged
+            return
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_acknowledged_upon_what_another_did_not_flush_survives_a_loss_of_power(new_disk, case):
+    begin, verb, done, _ = CASES[case]
+    for first in range(FLUSHES_MAX):
+        store = new_disk()
+        begin(client(), store.top)
+        store.keep_all()
+        store.count = 0
+        store.fails = range(first, FLUSHES_MAX**2)
+        attempt(verb, store.top)
+        was_reached = store.count > first
+        store.fails = range(0)
+        with contextlib.suppress(*DONE_BEFORE):
+            verb(client(), store.top)  # again, by another process
+        store.lose_power()
+        assert done(store.top), first
+        if not was_reached:
+            return
+    raise AssertionError("it never ends")

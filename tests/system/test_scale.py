@@ -1,0 +1,136 @@
+"""What an operation asks of the store does not grow with the segment; what a header holds stays within its limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.fabricate import chunk_data, fabricate, page_counts
+from rollingfs import RollingPolicy
+from rollingfs.client import Client
+from rollingfs.format import line_codec, names
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, TEXT_BYTES_MAX, Page
+from rollingfs.runtime.concurrency import drive
+from tests.support.hooks import Hooked, private_memory
+from tests.support.strategies import chunks, pages
+
+CHUNK_BYTES = 1000
+POLICY = RollingPolicy(CHUNK_BYTES, None, CHUNK_BYTES)
+PATH = "/logs/clicks"
+COUNTS = [10, 1_000, *(pytest.param(count, marks=pytest.mark.slow) for count in (100_000, 1_000_000))]
+
+
+class Segment:
+    """A segment of so many chunks, and a client that has seen nothing of it."""
+
+    def __init__(self, count: int) -> None:
+        self.backend = Hooked(private_memory())
+        self.count = count
+        self.present = {0, 1, count // 2, count // 2 + 1, count - 1}
+        self.header_bytes = asyncio.run(fabricate(self.backend.inner, [PATH], count, POLICY, self.present))
+        self.client = Client(self.backend)
+
+    def asked(self, coroutine):
+        """What a call asks of the store, by verb; probing aside."""
+        self.backend.calls.clear()
+        drive(coroutine)
+        return Counter(verb for verb, path in self.backend.calls if names.PROBE_PREFIX not in path)
+
+    async def read(self, chunk, at):
+        view = await self.client.lookup.view(PATH)
+        data = await self.client.fetcher.read(view, chunk * CHUNK_BYTES + at, chunk * CHUNK_BYTES + at + 10)
+        assert data == chunk_data(chunk, CHUNK_BYTES)[at : at + 10]
+
+
+@pytest.fixture(params=COUNTS, scope="module")
+def segment(request):
+    return Segment(request.param)
+
+
+def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
+    client, middle = segment.client, segment.count // 2
+    in_page = middle < sum(page_counts(segment.count))
+    assert segment.header_bytes <= TEXT_BYTES_MAX
+    assert segment.asked(client.lookup.view(PATH)) == {"read": 1}
+    assert segment.asked(segment.read(middle, 0)) == Counter(read=in_page, read_range=1)
+    assert segment.asked(segment.read(middle + 1, 0)) == {"read_range": 1}
+    drive(client.committer.abilities(PATH))  # the store is probed by then
+    for _ in range(3):
+        assert segment.asked(client.segments.append(PATH, b"x" * 100)) == {"replace": 1}
+    first_in_page = segment.count > LOOSE_CHUNKS_MAX
+    asked = segment.asked(client.segments.truncate(PATH, CHUNK_BYTES))
+    assert asked == Counter(replace=1, read=first_in_page, delete=1)
+    assert segment.asked(client.segments.truncate(PATH, 2 * CHUNK_BYTES)) == {"replace": 1, "delete": 1}
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_segment_of_any_size_is_opened_read_and_appended_to_with_a_header_within_the_limits(count):
+    segment = Segment(count)
+    drive(segment.client.segments.append(PATH, b"y" * CHUNK_BYTES * 2))
+    header = drive(segment.client.headers.load(PATH)).header
+    assert header.length == (count + 2) * CHUNK_BYTES
+    assert header.loose_count <= LOOSE_CHUNKS_MAX
+    assert header.chunk_count == count + 1
+    blob = drive(segment.backend.read(names.header_path(PATH)))
+    assert len(blob.data) - len(header.tail) <= TEXT_BYTES_MAX
+
+
+@pytest.mark.slow
+def test_the_map_grows_into_pages_written_from_memory_and_each_append_is_one_commit():
+    backend = Hooked(private_memory())
+    client = Client(backend, RollingPolicy(1, None, 0))
+    count = LARGE_PAGE_CHUNKS + 3 * PAGE_CHUNKS
+    drive(client.segments.create(PATH))
+    backend.calls.clear()
+    for _ in range(count):
+        drive(client.segments.append(PATH, b"x"))
+    header = drive(client.headers.load(PATH)).header
+    pages_there = [entry.count for entry in header.entries if isinstance(entry, Page)]
+    assert sorted(pages_there, reverse=True) == sorted(page_counts(count), reverse=True)
+    folded = sum(page_counts(count)) // PAGE_CHUNKS
+    assert Counter(verb for verb, _ in backend.calls) == {
+        "write": count + folded + folded // PAGES_JOINED,
+        "replace": count,
+        "read_if_changed": 1,  # the load above
+    }
+    assert header.length == count
+
+
+def test_beyond_the_loose_chunks_the_pages_are_written_beside_the_chunk_that_makes_them_due():
+    backend = Hooked(private_memory())
+    client = Client(backend, RollingPolicy(1, None, 0))
+    drive(client.segments.create(PATH))
+    for _ in range(LOOSE_CHUNKS_MAX):
+        drive(client.segments.append(PATH, b"x"))
+    backend.calls.clear()
+    drive(client.segments.append(PATH, b"x"))
+    *before, last = backend.calls
+    assert [verb for verb, _ in before] == ["write", "write"]
+    assert last == ("replace", names.header_path(PATH))
+
+
+@given(st.data())
+def test_the_quick_parse_of_an_entry_says_what_the_thorough_one_says(data):
+    chunk = data.draw(chunks(data.draw(st.integers(0, 2**40)), data.draw(st.integers(1, 2**40))))
+    line = line_codec.format_chunk(chunk)
+    assert line_codec.parse_entry_line(line) in (None, chunk)
+    assert line_codec.parse_chunk(line.split(" ")[1:]) == chunk
+    page = data.draw(pages(data.draw(st.integers(0, 2**40)), data.draw(st.integers(1, 2**40))))
+    line = line_codec.format_page(page)
+    assert line_codec.parse_entry_line(line) in (None, page)
+    assert line_codec.parse_page(line.split(" ")[1:]) == page
+
+
+def test_the_entries_that_this_release_writes_are_parsed_quickly():
+    name = names.new_chunk_name(77)
+    line = f"Chunk 77 5 {name} crc32c=0000abcd at=2026-11-20T10:00:00.123Z"
+    found = line_codec.parse_entry_line(line)
+    assert found == line_codec.parse_chunk(line.split(" ")[1:])
+    line = f"Page 0 500 {names.new_index_name()} crc32c=0000abcd count=7 size=900 from=3"
+    assert line_codec.parse_entry_line(line) == line_codec.parse_page(line.split(" ")[1:])
+    assert line_codec.parse_entry_line(line + " ") is None
+    assert line_codec.parse_entry_line(line.replace("500", "0500")) is None

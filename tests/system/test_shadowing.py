@@ -1,0 +1,216 @@
+"""Plain files that a header hides: no file of another tool is taken for one, though it has the very same bytes.
+
+The store of these tests is as S3 is: a token is a hash of the bytes, and dates are whole seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CLOCK, FaultBackend, HashingStore, hurry
+from tests.support.life import CHUNKS, World
+from tests.system.test_state_machine import KINDS, run_world
+
+LOG, MOVED = "/folder/_SUCCESS", "/folder/moved"
+DATA = b"as ever"
+DAY_S = 86_400.0
+CALLS_MAX = 60
+
+Verb = Callable[[World], None]
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+def client(store: HashingStore) -> World:
+    return World(FaultBackend(store), CHUNKS, CLOCK.time)
+
+
+def put(store: HashingStore, data: bytes = DATA) -> None:
+    """Another tool writes the file, over whatever is there."""
+    CLOCK.sleep(1.0)
+    drive(store.delete([LOG]))
+    drive(store.write(LOG, [data]))
+
+
+def raw(store: HashingStore) -> bytes | None:
+    file = store.fs.store.get(LOG)
+    return None if file is None else bytes(file.getvalue())
+
+
+def seal(world: World) -> None:
+    world.seal(LOG)
+
+
+def rename(world: World) -> None:
+    drive(world.client.concats.rename(LOG, MOVED))
+
+
+def delete(world: World) -> None:
+    drive(world.client.segments.delete(LOG))
+
+
+def overwrite(world: World) -> None:
+    drive(world.client.segments.overwrite(LOG, b"another"))
+
+
+def collect(world: World) -> None:
+    drive(world.client.collector.collect(LOG, grace_s=0))
+
+
+def copy(world: World) -> None:
+    drive(world.client.plain_copies.write(LOG))
+
+
+def is_visible(store: HashingStore) -> bool:
+    try:
+        return client(store).content(LOG) == DATA
+    except FileNotFoundError:
+        return False
+
+
+def is_live(store: HashingStore) -> bool:
+    return drive(client(store).client.headers.load(LOG)).live
+
+
+def test_where_tokens_are_hashes_all_operations_agree_with_the_model() -> None:
+    for seed in (30, 31, 32):  # of the first, a collection that compared the token alone lost a file
+        run_world(KINDS["as on S3"], seed)
+
+
+@pytest.mark.parametrize("end", [rename, delete])
+def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not_collected(end: Verb) -> None:
+    store = HashingStore()
+    put(store)
+    seal(client(store))
+    end(client(store))
+    assert not is_visible(store)
+    store.lapse(DAY_S)
+    put(store)
+    collect(client(store))
+    assert is_visible(store)
+    store.lapse(2 * DAY_S)
+    collect(client(store))
+    assert is_visible(store)
+    seal(client(store))
+    assert is_visible(store)
+
+
+def test_a_file_of_the_same_bytes_that_a_live_segment_hides_is_not_taken_for_the_one_that_was_adopted() -> None:
+    store = HashingStore()
+    put(store)
+    seal(client(store))
+    store.lapse(DAY_S)
+    put(store)
+    collect(client(store))
+    assert raw(store) == DATA
+    rename(client(store))
+    assert is_visible(store)
+
+
+@pytest.mark.parametrize("end", [rename, delete])
+def test_a_file_of_the_same_bytes_that_comes_at_once_after_the_segment_went_is_not_taken_for_its_own(end: Verb) -> None:
+    """Within the second of the file that was adopted: the tombstone waits until that is over."""
+    store = HashingStore()
+    CLOCK.now_s = float(int(CLOCK.now_s)) + 1
+    drive(store.write(LOG, [DATA]))
+    seal(client(store))
+    end(client(store))
+    drive(store.write(LOG, [DATA]))
+    assert is_visible(store)
+    collect(client(store))
+    assert is_visible(store)
+
+
+def test_the_file_that_was_adopted_goes_with_the_segment_and_by_collection() -> None:
+    for verb in (rename, delete, collect):
+        store = HashingStore()
+        put(store)
+        seal(client(store))
+        store.lapse(2 * DAY_S)
+        verb(client(store))
+        assert raw(store) is None
+
+
+def filled(verb: Verb) -> tuple[HashingStore, World]:
+    """A store with what a verb needs: an adopted file; for a collection, a tombstone that names one still there."""
+    store = HashingStore()
+    put(store)
+    world = client(store)
+    seal(world)
+    if verb is copy:
+        copy(world)
+        world.truncate(LOG, 2)  # the copy is stale
+    if verb is collect:
+        held = client(store)
+        held.backend.can_delete_if = False
+        rename(held)
+        assert raw(store) == DATA
+    return store, client(store)
+
+
+@pytest.mark.parametrize("verb", [rename, delete, collect])
+def test_a_file_that_comes_within_a_verb_is_lost_only_where_the_store_compares_no_date(verb: Verb) -> None:
+    """At every call: what comes once there is no segment any more stays, but within one conditional delete."""
+    calls: list[tuple[str, Any]] = []
+    survived = 0
+    for index in range(CALLS_MAX):
+        CLOCK.sleep(-CLOCK.time() % 1)  # dates are whole seconds here: each round begins with one, so all are alike
+        store, world = filled(verb)
+        came_to_life = []
+
+        def meanwhile(store: HashingStore = store, came_to_life: list[bool] = came_to_life) -> None:
+            put(store)
+            came_to_life.append(not is_live(store))
+
+        world.backend.prepare(between={index: meanwhile})
+        with contextlib.suppress(FileNotFoundError):
+            verb(world)
+        if world.backend.between:
+            break
+        call = world.backend.trace[index]
+        calls.append(call)
+        if came_to_life == [True] and call != ("delete_if", LOG):
+            assert is_visible(store), (index, call)
+            survived += 1
+    assert survived >= 1
+    assert ("delete_if", LOG) in calls
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_file_of_the_bytes_of_a_stale_copy_is_lost_only_where_the_store_compares_no_date(replaces: bool) -> None:
+    """At every call: what comes while the new copy is prepared stays, but within the one conditional request."""
+    tried = []
+    for index in range(CALLS_MAX):
+        store, world = filled(copy)
+        world.client.plain_copies.files._replaces = {store.root(LOG): replaces}
+        world.backend.prepare(between={index: lambda store=store: put(store)})  # type: ignore[misc]
+        with contextlib.suppress(FileExistsError):
+            copy(world)
+        if world.backend.between:
+            break
+        verb, what = world.backend.trace[index]
+        tried.append(verb)
+        if verb != "join" and (verb, what) != ("delete_if", LOG):
+            assert raw(store) == DATA, (index, verb)
+    assert "join" in tried
+
+
+def test_a_deleted_file_is_deleted_whatever_its_date() -> None:
+    """Deleting by name is the caller's word for whatever is there."""
+    store = HashingStore()
+    put(store)
+    world = client(store)
+    world.backend.prepare(between={0: lambda: put(store)})
+    delete(world)
+    assert raw(store) is None
+    assert not client(store).files(LOG)
+    assert names.header_path(LOG) not in store.files()

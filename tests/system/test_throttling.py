@@ -1,0 +1,511 @@
+"""A store that throttles, is slow, or loses answers: what is tried again, when that ends, and what is known then."""
+
+from __future__ import annotations
+
+import errno
+import re
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.support.servers import require_module
+
+require_module("s3fs")
+
+import fsspec
+
+from rollingfs import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, RollingPolicy
+from rollingfs.backend.s3 import backend as s3_module
+from rollingfs.backend.s3 import client
+from tests.support.proxy import CUT, DROP_AFTER, DROP_BEFORE, HOLD, STALL, Proxy, Seen, proxy_to
+from tests.support.servers import new_bucket
+
+Fault = str | tuple[int, str | bytes]
+
+MIB = 2**20
+PART_BYTES = 5 * MIB
+SLOW_DOWN = (503, "SlowDown")
+SOME = (SLOW_DOWN, DROP_AFTER)
+FAULTS = [
+    fault if fault in SOME else pytest.param(fault, marks=pytest.mark.slow)
+    for fault in (*SOME, DROP_BEFORE, (429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
+]
+"""The fast suite meets two of them: a refusal, and an answer that is lost."""
+TRIES = client.TRIES_MAX
+
+pytestmark = pytest.mark.timeout(120)
+
+
+# -- kinds of requests ---------------------------------------------------------------------------------------
+
+
+def header_put(seen: Seen) -> bool:
+    return seen.method == "PUT" and _name(seen).endswith("$header") and not probe(seen)
+
+
+def header_get(seen: Seen) -> bool:
+    return seen.method == "GET" and _name(seen).endswith("$header") and not probe(seen)
+
+
+def chunk_put(seen: Seen) -> bool:
+    return seen.method == "PUT" and "$chunks/" in _name(seen) and "partNumber" not in seen.path and not probe(seen)
+
+
+def chunk_get(seen: Seen) -> bool:
+    return seen.method == "GET" and "$chunks/" in _name(seen) and not probe(seen)
+
+
+def listing(seen: Seen) -> bool:
+    return seen.method == "GET" and "list-type=2" in seen.path
+
+
+def part(seen: Seen) -> bool:
+    return seen.method == "PUT" and "partNumber" in seen.path
+
+
+def beginning(seen: Seen) -> bool:
+    return seen.method == "POST" and "uploads" in seen.path
+
+
+def completion(seen: Seen) -> bool:
+    return seen.method == "POST" and "uploadId" in seen.path
+
+
+def deletion(seen: Seen) -> bool:
+    return seen.method == "POST" and "?delete" in seen.path
+
+
+def probe(seen: Seen) -> bool:
+    return "/probe-" in _name(seen)
+
+
+def probe_put(seen: Seen) -> bool:
+    return probe(seen) and seen.method == "PUT"
+
+
+def _name(seen: Seen) -> str:
+    return unquote(seen.path.partition("?")[0])
+
+
+def first(count: int, kind: Callable[[Seen], bool], fault: Fault) -> Callable[[Seen], Fault | None]:
+    """Meet the first `count` requests of a kind with a fault."""
+    left = [fault] * count
+    return lambda seen: left.pop() if left and kind(seen) else None
+
+
+def always(kind: Callable[[Seen], bool], fault: Fault) -> Callable[[Seen], Fault | None]:
+    return lambda seen: fault if kind(seen) else None
+
+
+# -- filesystems ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)]
+)
+def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    found: dict[str, Any] = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module")
+def way(options: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(options["endpoint_url"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(way: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
+    yield way
+    way.fault = lambda _: None
+    way.seen.clear()
+
+
+@pytest.fixture(scope="module")
+def connect(options: dict[str, Any], way: Proxy) -> Callable[..., Any]:
+    """Makes filesystems behind the proxy."""
+
+    def connect(*, config: dict[str, Any] | None = None, **arguments: Any) -> Any:
+        target = options | {"endpoint_url": way.url, "config_kwargs": config or {}}
+        return fsspec.filesystem(
+            "rolling", target_protocol="s3", target_options=target, skip_instance_cache=True, **arguments
+        )
+
+    return connect
+
+
+@pytest.fixture(scope="module")
+def fs(connect: Callable[..., Any]) -> Any:
+    return connect(header_cache_s=0, commit_timeout_s=30)
+
+
+@pytest.fixture(scope="module")
+def hasty(connect: Callable[..., Any]) -> Any:
+    """Gives up soon."""
+    return connect(header_cache_s=0, commit_timeout_s=1.5)
+
+
+@pytest.fixture(scope="module")
+def impatient(connect: Callable[..., Any]) -> Any:
+    """Waits for an answer only shortly."""
+    return connect(config={"read_timeout": 0.1}, header_cache_s=0, commit_timeout_s=1)
+
+
+@pytest.fixture(scope="module")
+def bucket(options: dict[str, Any]) -> str:
+    return new_bucket(options)
+
+
+@pytest.fixture
+def path(bucket: str) -> str:
+    return f"{bucket}/{uuid.uuid4().hex}/log"
+
+
+@pytest.fixture(scope="module")
+def plain(options: dict[str, Any]) -> Any:
+    """A filesystem that does not go through the proxy."""
+    return fsspec.filesystem(
+        "rolling", target_protocol="s3", target_options=options, skip_instance_cache=True, header_cache_s=0
+    )
+
+
+CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
+
+
+# -- for a while ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_appends_are_there_once_whatever_their_header_puts_meet(fs, path, proxy, plain, fault):
+    fs.create(path)
+    for number in range(3):
+        proxy.fault = first(3, header_put, fault)
+        assert fs.append(path, b"%d," % number) == 2 * number
+    assert plain.cat_file(path) == b"0,1,2,"
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_appends_are_there_once_whatever_their_chunk_puts_meet(fs, path, proxy, plain, fault):
+    fs.create(path, policy=CHUNKS)
+    proxy.fault = first(TRIES - 1, chunk_put, fault)
+    assert fs.append(path, b"a" * 900) == 0
+    assert plain.cat_file(path) == b"a" * 900
+    assert [chunk.length for chunk in plain.segment(path).chunks] == [900]
+
+
+@pytest.mark.parametrize("fault", [pytest.param(HOLD, marks=pytest.mark.slow), DROP_AFTER])
+@pytest.mark.parametrize("verb", ["create", "append", "seal", "truncate"])
+def test_a_commit_whose_answer_does_not_come_is_recognised(hasty, path, proxy, plain, verb, fault):
+    fs = hasty
+    if verb != "create":
+        fs.create(path)
+        fs.append(path, b"first")
+    proxy.seen.clear()
+    proxy.fault = first(1, header_put, fault)
+    arguments = {"append": (b"second",), "truncate": (2,)}.get(verb, ())
+    getattr(fs, verb)(path, *arguments)
+    assert len([seen for seen in proxy.seen if header_put(seen)]) == 1
+    info = plain.info(path)
+    expected = {"create": (0, 0), "append": (0, 11), "seal": (0, 5), "truncate": (2, 5)}[verb]
+    assert (info["start_offset"], info["length"], info["sealed"]) == (*expected, verb == "seal")
+
+
+def test_a_commit_whose_request_stalls_is_sent_again(hasty, path, proxy, plain):
+    hasty.create(path)
+    proxy.seen.clear()
+    proxy.fault = first(1, header_put, STALL)
+    assert hasty.append(path, b"data") == 0
+    assert len([seen for seen in proxy.seen if header_put(seen)]) == 2
+    assert plain.cat_file(path) == b"data"
+
+
+def test_a_header_that_does_not_come_is_asked_for_again_after_a_lost_answer(connect, path, proxy, plain):
+    fs = connect(commit_timeout_s=4)
+    fs.create(path)
+    left = [HOLD]
+    proxy.fault = first(1, header_put, DROP_AFTER)
+    lose = proxy.fault
+    proxy.fault = lambda seen: left.pop() if left and header_get(seen) else lose(seen)
+    assert fs.append(path, b"data") == 0
+    assert left == []
+    assert plain.cat_file(path) == b"data"
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, CUT], ids=str)
+@pytest.mark.parametrize("kind", [header_get, chunk_get])
+def test_reads_are_exact_whatever_they_meet(fs, path, proxy, plain, kind, fault):
+    data = bytes(range(250)) * 12
+    plain.create(path, policy=CHUNKS)
+    plain.append(path, data)
+    for read in (lambda: fs.cat_file(path), lambda: fs.open(path, "rb").read(), lambda: fs.cat_file(path, 900, 2100)):
+        proxy.fault = first(TRIES - 1, kind, fault)
+        assert read() in (data, data[900:2100])
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, CUT], ids=str)
+def test_listings_are_whole_whatever_they_meet(fs, path, proxy, plain, fault):
+    for name in "abc":
+        plain.create(f"{path}/{name}")
+    proxy.fault = first(TRIES - 1, listing, fault)
+    assert fs.ls(path, detail=False) == [f"{path}/{name}" for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        (beginning, SLOW_DOWN),
+        (part, SLOW_DOWN),
+        (completion, DROP_AFTER),
+        (completion, (200, "InternalError")),  # S3 answers 200 to what takes long, before it is done
+        pytest.param(completion, SLOW_DOWN, marks=pytest.mark.slow),
+        pytest.param(part, DROP_AFTER, marks=pytest.mark.slow),
+        pytest.param(beginning, DROP_AFTER, marks=pytest.mark.slow),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_large_appends_are_there_once_whatever_their_parts_meet(
+    fs, path, proxy, plain, kind, fault, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(s3_module, "PUT_OBJECT_BYTES_MAX", PART_BYTES)
+    data = b"0123456789abcdef" * (PART_BYTES // 16 + 1)
+    fs.create(path)
+    proxy.fault = first(TRIES - 1, kind, fault)
+    assert fs.append(path, data) == 0
+    assert plain.cat_file(path) == data
+
+
+def test_every_operation_goes_through_although_each_request_is_refused_once(fs, path, proxy, plain):
+    met: Counter[tuple[str, str]] = Counter()
+
+    def fault(seen: Seen) -> Fault | None:
+        met[seen.method, seen.path] += 1
+        return SLOW_DOWN if met[seen.method, seen.path] == 1 else None
+
+    fs.create(f"{path}-probed")
+    fs.rm(f"{path}-probed")
+    proxy.fault = fault
+    folder = path.rpartition("/")[0]
+    for name in "abc":
+        fs.create(f"{path}-{name}", policy=CHUNKS)
+        fs.append(f"{path}-{name}", name.encode() * 2500)
+        fs.seal(f"{path}-{name}")
+    fs.create(path)
+    fs.concat(path, [f"{path}-{name}" for name in "abc"])
+    fs.truncate(path, 3000)
+    fs.mv(path, f"{path}-moved")
+    fs.seal(f"{path}-moved")
+    fs.segment(f"{path}-moved").consolidate(grace=0)
+    fs.collect(folder, recursive=True, grace=0)
+    assert plain.cat_file(f"{path}-moved") == b"b" * 2000 + b"c" * 2500
+    assert fs.find(folder) == [f"{path}-moved"]
+    fs.rm(f"{path}-moved")
+    assert plain.find(folder) == []
+    assert sum(met.values()) > 2 * len(met) * 0.8, "hardly anything was tried again"
+
+
+def test_a_throttled_probe_is_tried_again(connect, path, proxy, plain):
+    proxy.fault = first(2, probe_put, SLOW_DOWN)
+    connect().create(path)
+    assert plain.exists(path)
+
+
+def test_threads_that_append_to_a_throttling_store_lose_and_double_nothing(fs, path, proxy, plain):
+    fs.create(path)
+    count = iter(range(10**6))
+    kinds = [SLOW_DOWN, DROP_AFTER, None, None, DROP_BEFORE, None, None]
+    proxy.fault = lambda seen: kinds[next(count) % len(kinds)]
+    with ThreadPoolExecutor(8) as pool:
+        offsets = list(pool.map(lambda number: fs.append(path, b"%04d" % number), range(100)))
+    data = plain.cat_file(path)
+    assert [data[offset : offset + 4] for offset in offsets] == [b"%04d" % number for number in range(100)]
+    assert len(data) == 400
+
+
+# -- for ever ------------------------------------------------------------------------------------------------
+
+
+def _committed(plain: Any, path: str) -> bytes:
+    return bytes(plain.cat_file(path))
+
+
+@pytest.mark.parametrize("fault", [SLOW_DOWN, DROP_BEFORE, DROP_AFTER], ids=str)
+def test_an_append_never_confirmed_is_unknown_or_found(hasty, path, proxy, plain, fault):
+    hasty.create(path)
+    proxy.fault = always(header_put, fault)
+    if fault == DROP_AFTER:
+        assert hasty.append(path, b"data") == 0
+    else:
+        with pytest.raises(AppendOutcomeUnknown, match=f"{re.escape(path)}: .* unknown .*not confirmed") as caught:
+            hasty.append(path, b"data")
+        last = ("SlowDown", "TimeoutError") if fault == SLOW_DOWN else ("broke", "closed", "Error")
+        assert any(word in str(caught.value) for word in last)  # the very last request may be cut off by the deadline
+        assert len([seen for seen in proxy.seen if header_put(seen)]) > 2
+    proxy.fault = lambda _: None
+    try:  # as the error advises: `expected_offset` makes a repetition safe
+        hasty.append(path, b"data", expected_offset=0)
+    except BadOffsetError:
+        assert fault == DROP_AFTER
+    assert _committed(plain, path) == b"data"
+
+
+def test_an_append_whose_answer_and_header_are_lost_is_unknown(hasty, path, proxy, plain):
+    hasty.create(path)
+    proxy.fault = lambda seen: DROP_AFTER if header_put(seen) else SLOW_DOWN if header_get(seen) else None
+    with pytest.raises(AppendOutcomeUnknown, match=f"{re.escape(path)}: .* unknown .*did not answer in time"):
+        hasty.append(path, b"data")
+    assert _committed(plain, path) == b"data"
+
+
+@pytest.mark.parametrize("fault", [SLOW_DOWN, DROP_BEFORE, DROP_AFTER], ids=str)
+def test_an_append_whose_chunk_cannot_be_written_is_not_committed_and_says_so(hasty, path, proxy, plain, fault):
+    hasty.create(path, policy=CHUNKS)
+    hasty.append(path, b"a" * 500)
+    proxy.fault = always(chunk_put, fault)
+    with pytest.raises(OSError, match=f"nothing was committed: writing of.*: '{re.escape(path)}'") as caught:
+        hasty.append(path, b"b" * 500)
+    assert caught.value.errno == (errno.EBUSY if fault == SLOW_DOWN else errno.EIO)
+    assert not isinstance(caught.value, AppendOutcomeUnknown)
+    proxy.fault = lambda _: None
+    assert hasty.append(path, b"c" * 500) == 500
+    assert _committed(plain, path) == b"a" * 500 + b"c" * 500
+
+
+def test_an_append_whose_header_is_never_read_is_not_committed_in_time(connect, path, proxy, plain):
+    plain.create(path)
+    fs = connect(commit_timeout_s=1)
+    proxy.fault = always(header_get, HOLD)
+    with pytest.raises(CommitTimeoutError, match=f"{re.escape(path)}: .* nothing was written"):
+        fs.append(path, b"data")
+    proxy.fault = always(header_get, SLOW_DOWN)
+    with pytest.raises(OSError, match=f"nothing was committed: reading of .*SlowDown.*: '{re.escape(path)}'"):
+        fs.append(path, b"data")
+    assert _committed(plain, path) == b""
+
+
+@pytest.mark.parametrize("kind", [beginning, part, completion])
+def test_a_large_append_whose_parts_are_never_taken_is_not_committed_and_leaves_nothing(
+    hasty, path, proxy, plain, kind, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
+    hasty.create(path)
+    proxy.fault = always(kind, SLOW_DOWN)
+    with pytest.raises(OSError, match=f"{re.escape(path)}.*SlowDown") as caught:
+        hasty.append(path, bytes(PART_BYTES + 1))
+    assert caught.value.errno == errno.EBUSY
+    assert not isinstance(caught.value, AppendOutcomeUnknown)
+    assert _committed(plain, path) == b""
+    assert not [entry for entry in plain._backend.fs.find(f"{path}$chunks") if "probe-" not in entry]
+
+
+@pytest.mark.parametrize(
+    ("fault", "number"), [(SLOW_DOWN, errno.EBUSY), (DROP_BEFORE, errno.EIO), (HOLD, errno.ETIMEDOUT)], ids=str
+)
+@pytest.mark.parametrize("kind", [pytest.param(header_get, marks=pytest.mark.slow), chunk_get])
+def test_a_read_never_answered_is_an_error_that_names_the_file(impatient, path, proxy, plain, kind, fault, number):
+    plain.create(path, policy=CHUNKS)
+    plain.append(path, b"a" * 3000)
+    proxy.fault = always(kind, fault)
+    with pytest.raises(OSError, match=re.escape(path)) as caught:
+        impatient.cat_file(path)
+    assert caught.value.errno == number
+    assert isinstance(caught.value, TimeoutError) == (fault == HOLD)
+    with pytest.raises(OSError, match=re.escape(path)), impatient.open(path, "rb") as file:
+        file.read()
+
+
+def test_a_listing_never_answered_is_an_error_that_names_the_folder(fs, path, proxy, plain):
+    plain.create(f"{path}/a")
+    proxy.fault = always(listing, SLOW_DOWN)
+    for look in (fs.ls, fs.find, fs.exists):
+        with pytest.raises(OSError, match=f"{re.escape(path)}.*SlowDown") as caught:
+            look(path)
+        assert caught.value.errno == errno.EBUSY
+
+
+def test_no_try_begins_after_the_time_for_tries(impatient, path, proxy, plain, monkeypatch: pytest.MonkeyPatch):
+    plain.create(path)
+    monkeypatch.setattr(client, "RETRY_S_MAX", 0.05)
+    proxy.fault = always(header_get, HOLD)
+    with pytest.raises(TimeoutError):
+        impatient.cat_file(path)
+    assert len([seen for seen in proxy.seen if header_get(seen)]) == 1
+
+
+def test_a_probe_that_is_throttled_for_ever_names_the_store_as_busy(connect, path, proxy, plain):
+    proxy.fault = always(probe_put, SLOW_DOWN)
+    with pytest.raises(OSError, match=f"nothing was committed: .*SlowDown.*: '{re.escape(path)}'") as caught:
+        connect().create(path)
+    assert caught.value.errno == errno.EBUSY
+    assert not plain.exists(path)
+
+
+# -- deletes -------------------------------------------------------------------------------------------------
+
+
+def _put_off(*keys: str) -> Fault:
+    """What a busy store answers to DeleteObjects: 200, and for each file that it did not delete why."""
+    errors = "".join(f"<Error><Key>{key}</Key><Code>SlowDown</Code><Message>busy</Message></Error>" for key in keys)
+    return 200, f"<DeleteResult>{errors}</DeleteResult>".encode()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_what_is_truncated_away_is_deleted_whatever_that_meets(fs, path, proxy, plain, fault):
+    fs.create(path, policy=CHUNKS)
+    fs.append(path, b"a" * 3000)
+    proxy.fault = first(TRIES - 1, deletion, fault)
+    fs.truncate(path, 2000)
+    assert len(_chunks(plain, path)) == 1
+
+
+def test_files_whose_deletion_was_put_off_are_deleted_in_the_next_try(fs, path, proxy, plain):
+    fs.create(path, policy=CHUNKS)
+    fs.append(path, b"a" * 3000)
+    keys = [name.partition("/")[2] for name in _chunks(plain, path)][:2]
+    proxy.fault = first(1, deletion, _put_off(*keys))
+    proxy.seen.clear()
+    fs.truncate(path, 2000)
+    assert len(_chunks(plain, path)) == 1
+    assert len([seen for seen in proxy.seen if deletion(seen)]) == 2
+
+
+def test_a_conditional_delete_is_tried_again_when_it_was_refused_but_not_when_its_answer_is_lost(fs, path, proxy):
+    backend, run = fs._backend, fs._bridge.run
+    token = run(backend.create(path, b"data"))
+    proxy.fault = first(2, lambda seen: seen.method == "DELETE", SLOW_DOWN)
+    assert run(backend.delete_if(path, token))
+    token = run(backend.create(path, b"data"))
+    proxy.seen.clear()
+    proxy.fault = first(1, lambda seen: seen.method == "DELETE", (504, "GatewayTimeout"))
+    with pytest.raises(OSError, match=f"deleting of '{re.escape(path)}'.*GatewayTimeout"):
+        run(backend.delete_if(path, token))
+    proxy.fault = always(lambda seen: seen.method == "DELETE", DROP_AFTER)
+    with pytest.raises(OSError, match=f"deleting of '{re.escape(path)}'"):
+        run(backend.delete_if(path, token))
+    assert len(proxy.of("DELETE")) <= 3  # one, and one that aiohttp itself may send twice
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["refused whole", "refused for each file"])
+def test_a_truncation_whose_chunks_cannot_be_deleted_says_that_it_is_committed(hasty, path, proxy, plain, whole):
+    hasty.create(path, policy=CHUNKS)
+    hasty.append(path, b"a" * 3000)
+    keys = [name.partition("/")[2] for name in _chunks(plain, path)][:2]
+    proxy.fault = always(deletion, SLOW_DOWN if whole else _put_off(*keys))
+    with pytest.raises(OSError, match=f"{re.escape(path)}: committed, but .*SlowDown") as caught:
+        hasty.truncate(path, 2000)
+    assert caught.value.errno == errno.EBUSY
+    assert (plain.info(path)["start_offset"], plain.cat_file(path)) == (2000, b"a" * 1000)
+    proxy.fault = lambda _: None
+    plain.collect(path, grace=0)
+    assert len(_chunks(plain, path)) == 1
+
+
+def _chunks(fs: Any, path: str) -> list[str]:
+    """The chunk files that there are."""
+    return sorted(name for name in fs._backend.fs.find(f"{path}$chunks") if "probe-" not in name)

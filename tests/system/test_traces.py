@@ -1,0 +1,203 @@
+"""What each operation asks of a backend, call by call, held against a recorded trace.
+
+A change that only moves code leaves the trace as it is. One that is meant to change it records it anew, and the
+difference is read as part of the change: ``python -m tests.system.test_traces``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs import RetentionPolicy, RollingFileSystem
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+
+TRACES = Path(__file__).parents[1] / "fixtures" / "traces.txt"
+NOON_S = 1_800_000_000.0
+UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
+ADOPTED = re.compile(rb"(?<=\nAdopted )\S+")
+"""A token of the memory backend, whose length is that of a counter of the process."""
+RANDOM = re.compile(r"(?<=-)([0-9a-f]{32}|[0-9a-f]{12})(?=$|/|\$)")
+
+
+class Tracer(BackendWrapper):
+    """Notes every call: the verb, the paths with what is random in them left out, the bytes written."""
+
+    def __init__(self, inner: MemoryBackend) -> None:
+        super().__init__(inner)
+        self.lines: list[str] = []
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        self.lines.append(" ".join([verb, *(text for arg in args if (text := _shown(arg)))]))
+        return await super().call(verb, *args)
+
+
+def _shown(arg: Any) -> str:
+    if isinstance(arg, str):
+        return _stable(arg) if arg.startswith("/") else ""  # anything else is a token
+    if isinstance(arg, bytes | bytearray | memoryview):
+        return f"({len(ADOPTED.sub(b'', arg))} bytes)"
+    if isinstance(arg, int):
+        return str(arg)
+    if isinstance(arg, list | tuple):
+        return "[" + ", ".join(sorted(_shown(one) for one in arg)) + "]"
+    path = getattr(arg, "path", None)
+    return _stable(path) if isinstance(path, str) else ""
+
+
+def _stable(path: str) -> str:
+    return RANDOM.sub("*", UUID.sub("*", path))
+
+
+def _filled(fs: RollingFileSystem, path: str, pieces: int = 3) -> None:
+    fs.create(path)
+    for _ in range(pieces):
+        fs.append(path, b"x" * 100)
+
+
+def _adopt(fs: RollingFileSystem) -> None:
+    fs._backend.inner.fs.pipe_file("/d/plain", b"p" * 50)
+    fs.append("/d/plain", b"more")
+
+
+def _concat(fs: RollingFileSystem) -> None:
+    fs.create("/d/all")
+    for name in ("a", "b"):
+        _filled(fs, f"/d/{name}")
+        fs.seal(f"/d/{name}")
+    fs.concat("/d/all", ["/d/a", "/d/b"])
+
+
+def _stage(fs: RollingFileSystem) -> None:
+    fs.create("/d/staged")
+    fs.append("/d/staged", fs.stage("/d/staged", b"s" * 250))
+
+
+def _exclusive(fs: RollingFileSystem) -> None:
+    _filled(fs, "/d/owned", 1)
+    handle = fs.segment("/d/owned").acquire("me")
+    handle.append(b"mine")
+    handle.release()
+
+
+def _read(fs: RollingFileSystem) -> None:
+    _filled(fs, "/d/read", 5)
+    fs.invalidate_cache()
+    assert len(fs.cat_file("/d/read")) == 500
+    assert len(fs.cat_ranges(["/d/read"] * 3, [0, 150, 490], [10, 260, 500])) == 3
+    with fs.open("/d/read") as file:
+        assert len(file.read()) == 500
+    assert len(fs.segment("/d/read").read(90, 310)) == 220
+
+
+def _list(fs: RollingFileSystem) -> None:
+    for name in ("a", "b", "sub/c"):
+        _filled(fs, f"/d/{name}", 1)
+    fs.invalidate_cache()
+    assert len(fs.ls("/d")) == 3
+    assert len(fs.find("/d")) == 3
+    assert fs.info("/d/a")["size"] == 100
+    assert fs.exists("/d/a")
+    assert not fs.exists("/d/none")
+    assert fs.isdir("/d")
+
+
+def _write(fs: RollingFileSystem) -> None:
+    fs.pipe_file("/d/w", b"one")
+    with fs.open("/d/w", "wb") as file:
+        file.write(b"y" * 350)
+    with fs.open("/d/w", "ab") as file:
+        file.write(b"z" * 10)
+
+
+def _move(fs: RollingFileSystem) -> None:
+    _filled(fs, "/d/from")
+    fs.mv("/d/from", "/d/to")
+
+
+def _copy(fs: RollingFileSystem) -> None:
+    _filled(fs, "/d/from")
+    fs.cp_file("/d/from", "/d/copy")
+
+
+def _remove(fs: RollingFileSystem) -> None:
+    _filled(fs, "/d/gone")
+    fs.rm("/d/gone")
+
+
+def _truncate(fs: RollingFileSystem) -> None:
+    _filled(fs, "/d/cut", 5)
+    fs.truncate("/d/cut", 250)
+    fs.append("/d/cut", b"after")
+
+
+def _collect(fs: RollingFileSystem) -> None:
+    _concat(fs)
+    fs.truncate("/d/all", 350)
+    fs.segment("/d/all").collect(grace=0)
+
+
+def _consolidate(fs: RollingFileSystem) -> None:
+    _filled(fs, "/d/small", 8)
+    fs.segment("/d/small").consolidate(grace=0)
+
+
+def _stream(fs: RollingFileSystem) -> None:
+    for name in ("a", "b"):
+        _filled(fs, f"/s/{name}", 4)
+    stream = fs.stream("/s")
+    stream.retention = RetentionPolicy.by_size(300)
+    stream.trim(stream.cut())
+
+
+STORIES: dict[str, Callable[[RollingFileSystem], None]] = {
+    story.__name__.strip("_"): story
+    for story in (
+        _adopt,
+        _collect,
+        _concat,
+        _consolidate,
+        _copy,
+        _exclusive,
+        _list,
+        _move,
+        _read,
+        _remove,
+        _stage,
+        _stream,
+        _truncate,
+        _write,
+    )
+}
+
+
+def traced(story: Callable[[RollingFileSystem], None]) -> list[str]:
+    """The calls of a story told to a store of its own."""
+    tracer = Tracer(MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True)))
+    options = {"max_bytes": 400, "inline_bytes": 120, "clock": lambda: NOON_S, "header_cache_s": 3600.0}
+    story(RollingFileSystem(backend=tracer, skip_instance_cache=True, **options))
+    return tracer.lines
+
+
+def _recorded() -> dict[str, list[str]]:
+    parts = re.split(r"^== (\w+)\n", TRACES.read_text(), flags=re.MULTILINE)[1:]
+    return {name: text.splitlines() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_an_operation_asks_of_its_backend_what_it_did_when_it_was_recorded(name: str) -> None:
+    assert traced(STORIES[name]) == _recorded()[name]
+
+
+def test_every_recorded_story_is_still_told() -> None:
+    assert _recorded().keys() == STORIES.keys()
+
+
+if __name__ == "__main__":
+    TRACES.write_text("".join(f"== {name}\n" + "\n".join(traced(story)) + "\n" for name, story in STORIES.items()))

@@ -1,0 +1,207 @@
+"""Plain files that become segments while others delete them: a delete that succeeded is not undone."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+
+import pytest
+
+from rollingfs.backend.local import disk
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CLOCK, Crashed, Fault, FaultBackend, Store, hurry
+from tests.support.life import CHUNKS, World
+
+LOG, MOVED = "/folder/log", "/folder/moved"
+DATA = b"as another tool wrote it"
+CALLS_MAX = 60
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def append(world):
+    world.append(LOG, b"+")
+
+
+def seal(world):
+    world.seal(LOG)
+
+
+def truncate(world):
+    world.truncate(LOG, min(3, len(world.content(LOG))))
+
+
+def rename(world):
+    drive(world.client.concats.rename(LOG, MOVED))
+
+
+def delete(world):
+    drive(world.client.segments.delete(LOG))
+
+
+ADOPTING = [append, seal, truncate, rename]
+
+
+def client(store, *, delete_if=True):
+    backend = FaultBackend(store)
+    backend.can_delete_if = delete_if
+    return World(backend, CHUNKS, CLOCK.time)
+
+
+def with_plain(data, graves=0, **options):
+    """A store with a plain file, perhaps where a segment was deleted before, and a client of it."""
+    store = Store()
+    world = client(store, **options)
+    for _ in range(graves):
+        world.create(LOG)
+        delete(world)
+    drive(store.write(LOG, [data]))
+    return store, world
+
+
+def calls(verb, *setting):
+    """The indexes of the calls that a verb makes."""
+    _, world = with_plain(*setting)
+    world.backend.prepare()
+    verb(world)
+    assert len(world.backend.trace) <= CALLS_MAX
+    return range(len(world.backend.trace))
+
+
+def is_there(store, path=LOG):
+    try:
+        client(store).content(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def crossed(outer, inner, index, data, graves, delete_if):
+    """Do one thing at a call of another; the store, and whether the inner one succeeded (None: it was not reached)."""
+    store, world = with_plain(data, graves, delete_if=delete_if)
+    done = []
+
+    def meanwhile():
+        with contextlib.suppress(FileNotFoundError):
+            inner(client(store, delete_if=delete_if))
+            done.append(True)
+
+    world.backend.prepare(between={index: meanwhile})
+    with contextlib.suppress(FileNotFoundError):
+        outer(world)
+    return store, None if world.backend.between else bool(done)
+
+
+@pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
+@pytest.mark.parametrize("graves", [0, 1])
+@pytest.mark.parametrize("delete_if", [True, False])
+@pytest.mark.parametrize("verb", ADOPTING)
+def test_a_delete_that_succeeds_within_an_adoption_is_not_undone(verb, delete_if, graves, data):
+    for index in calls(verb, data, graves):
+        store, deleted = crossed(verb, delete, index, data, graves, delete_if)
+        if deleted is None:
+            continue  # a store that deletes otherwise is asked for less
+        assert is_there(store, MOVED) == (verb is rename and not deleted), index
+        assert not is_there(store), index
+
+
+@pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
+@pytest.mark.parametrize("graves", [0, 1])
+@pytest.mark.parametrize("delete_if", [True, False])
+@pytest.mark.parametrize("verb", ADOPTING)
+def test_an_adoption_within_a_delete_does_not_undo_it(verb, delete_if, graves, data):
+    for index in calls(delete, data, graves):
+        store, changed = crossed(delete, verb, index, data, graves, delete_if)
+        assert not is_there(store), index
+        assert is_there(store, MOVED) == (verb is rename and bool(changed)), index
+
+
+@pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
+@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_an_adoption_that_is_broken_off_leaves_the_file_to_be_read_adopted_and_deleted(crash, data):
+    for index in calls(seal, data):
+        store, broken = with_plain(data)
+        broken.backend.prepare({index: crash})
+        with contextlib.suppress(Crashed):
+            seal(broken)
+        assert client(store).content(LOG) == data
+        seal(client(store))
+        assert client(store).content(LOG) == data
+        delete(client(store))
+        assert not is_there(store)
+
+
+def test_two_adoptions_at_once_have_the_bytes_once():
+    for index in calls(append, DATA):
+        store, world = with_plain(DATA)
+        world.backend.prepare(between={index: lambda store=store: append(client(store))})
+        append(world)
+        store.lapse(2 * GRACE_S)
+        drive(client(store).client.collector.collect(LOG, grace_s=GRACE_S))
+        after = client(store)
+        assert after.content(LOG) == DATA + b"++"
+        assert sorted(after.files(LOG)) == sorted(entry.file for entry in after.header(LOG).entries)
+
+
+# -- on a disk, where other programs open the old name ------------------------------------------------------------
+
+
+@pytest.fixture
+def old_file(tmp_path):
+    """A file that nobody has changed for a day."""
+    path = tmp_path / "log"
+    path.write_bytes(DATA)
+    os.utime(path, (time.time() - 86_400,) * 2)
+    return str(path)
+
+
+def on_disk():
+    return World(LocalBackend(sync=False), CHUNKS, CLOCK.time)
+
+
+@pytest.mark.parametrize("mode", ["wb", "r+b", "ab"])
+def test_who_opens_the_old_name_for_writing_does_not_change_an_acknowledged_segment(old_file, mode):
+    world = on_disk()
+    world.append(old_file, b"+")
+    with open(old_file, mode) as file:
+        file.write(b"by another program")
+    assert on_disk().content(old_file) == DATA + b"+"
+
+
+def test_a_file_that_changes_while_it_is_adopted_is_adopted_as_it_is_then(old_file, monkeypatch):
+    real_copy, changes = disk.copy_bytes, [b"A" * len(DATA), b"B" * len(DATA)]
+
+    def copy(source, target, start, end):
+        real_copy(source, target, start, end // 2)
+        if changes:
+            with open(old_file, "r+b") as file:
+                file.write(changes.pop(0))
+        real_copy(source, target, end // 2, end)
+
+    monkeypatch.setattr(disk, "copy_bytes", copy)
+    on_disk().append(old_file, b"+")
+    assert changes == []
+    assert on_disk().content(old_file) == b"B" * len(DATA) + b"+"
+
+
+def test_where_there_is_no_room_for_a_copy_the_file_stays_as_it_is(old_file, monkeypatch):
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "copy_bytes", full)
+        with pytest.raises(OSError, match=f"nothing was written: No space left.*{old_file}") as caught:
+            on_disk().append(old_file, b"+")
+    assert caught.value.errno == errno.ENOSPC
+    assert os.listdir(names.chunks_folder(old_file)) == []
+    assert on_disk().content(old_file) == DATA
+    on_disk().append(old_file, b"+")
+    assert on_disk().content(old_file) == DATA + b"+"

@@ -1,0 +1,343 @@
+"""What is uploaded before a commit: chunk files of a stream, what callers may hand over, receipts."""
+
+import array
+import io
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import google_crc32c
+import numpy as np
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.local import disk
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.format import names
+from rollingfs.write import chunk_writer, ingest
+from rollingfs.write.chunk_writer import ChunkWriter
+from rollingfs.write.ingest import PIECE_BYTES, SMALL_BYTES_MAX
+from tests.support.hooks import AsyncMemory, Hooked, Site, fail, private_memory
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture(params=["memory", "local", "async"])
+def site(request, tmp_path):
+    policy = RollingPolicy(max_bytes="2MiB")
+    if request.param == "local":
+        return Site(LocalBackend(sync=False), str(tmp_path), policy)
+    memory = private_memory()
+    return Site(AsyncMemory(memory) if request.param == "async" else memory, "", policy)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Limits of bytes, so that a test of streams needs no megabytes."""
+    monkeypatch.setattr(ingest, "PIECE_BYTES", 100)
+    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 50)
+    monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 1000)
+
+
+def pattern(size):
+    return bytes(range(251)) * (size // 251) + bytes(size % 251)
+
+
+# -- chunk files ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [1, 7, 10, 64])
+def test_a_stream_becomes_chunks_of_exactly_max_bytes_with_their_checksums(site, piece):
+    data = pattern(64)
+
+    async def write():
+        writer = ChunkWriter(site.backend, site.path, 10, start=5)
+        for start in range(0, len(data), piece):
+            await writer.write(memoryview(bytearray(data[start : start + piece])))
+        stored = await writer.finish()
+        return stored, [await site.backend.read_range(chunk.path, 0, 99) for chunk in stored]
+
+    stored, contents = site.run(write())
+    assert contents == [data[start : start + 10] for start in range(0, 64, 10)]
+    assert [chunk.size for chunk in stored] == [10] * 6 + [4]
+    assert [chunk.crc32c for chunk in stored] == [google_crc32c.value(content) for content in contents]
+    assert [int(names.relate(site.path, chunk.path)[:20]) for chunk in stored] == list(range(5, 69, 10))
+
+
+def test_full_chunks_are_finished_several_at_a_time_but_not_without_bounds(monkeypatch):
+    monkeypatch.setattr(chunk_writer, "FINISHING_MAX", 3)
+    backend = AsyncMemory(private_memory())
+    site = Site(backend, "")
+
+    async def write():
+        writer = ChunkWriter(backend, site.path, 10)
+        await writer.write(pattern(500))
+        return await writer.finish()
+
+    assert len(site.run(write())) == 50
+    assert 2 <= backend.at_once_max["upload.finish"] <= 4
+
+
+def test_bytes_that_wait_to_be_finished_are_bounded(monkeypatch):
+    monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 10)
+    backend = AsyncMemory(private_memory())
+    site = Site(backend, "")
+
+    async def write():
+        writer = ChunkWriter(backend, site.path, 10)
+        await writer.write(pattern(100))
+        return await writer.finish()
+
+    assert len(site.run(write())) == 10
+    assert backend.at_once_max["upload.finish"] <= 2
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("verb", ["open_write", "upload.write", "upload.finish"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_upload_that_fails_leaves_no_file(small, is_async, verb, moment):
+    memory = private_memory()
+    backend = Hooked(AsyncMemory(memory) if is_async else memory)
+    if is_async:
+        backend.is_async = True
+    site = Site(backend, "", RollingPolicy(max_bytes=100))
+    site.create()
+    backend.plan(verb)
+    backend.plan(verb, **{moment: fail})
+    with pytest.raises(OSError, match="connection broke"):
+        site.append(pattern(1000))
+    assert [path for path in memory.fs.store if "$chunks/0" in path] == []
+    assert site.append(b"after") == 0
+
+
+def test_an_upload_that_fails_in_a_thread_without_an_event_loop_leaves_no_file(small):
+    site = Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=100))
+    site.create()
+    site.backend.plan("upload.finish", before=fail)
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(site.append, pattern(1000))
+    assert "connection broke" in str(outcome.exception())
+    assert getattr(outcome.exception(), "__notes__", []) == []
+    assert site.chunk_files() == []
+
+
+# -- what callers may hand over ------------------------------------------------------------------------------
+
+
+def pieces_of(data, size):
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+@pytest.mark.parametrize("size", [0, 1, SMALL_BYTES_MAX, SMALL_BYTES_MAX + 1, 5 * MIB])
+@pytest.mark.parametrize("kind", ["bytes", "file", "pieces", "bytearray"])
+def test_data_of_every_kind_and_size_is_appended_whole_in_one_commit(site, kind, size):
+    data = pattern(size)
+    make = {"bytes": bytes, "bytearray": bytearray, "file": io.BytesIO, "pieces": lambda all: pieces_of(all, 70_000)}
+    site.create()
+    assert site.append(b"before") == 0
+    version = site.segment().version
+    assert site.append(make[kind](data)) == 6
+    handle = site.segment()
+    assert handle.version == version + (size > 0)
+    assert site.content() == b"before" + data
+    assert max((chunk.length for chunk in handle.chunks), default=0) <= 2 * MIB
+    assert len(site.chunk_files()) == len(handle.chunks)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        memoryview(b"0123456789")[::2],
+        array.array("d", [1.5, 2.5]),
+        np.arange(6, dtype="<i4").reshape(2, 3),
+        np.arange(6, dtype=">i4"),
+        np.arange(12, dtype="<i2").reshape(3, 4)[:, ::2],
+        np.zeros((0, 3)),
+        np.array([(1, 2.0)], dtype=[("a", "<i4"), ("b", "<f8")]),
+    ],
+    ids=["strided", "array", "numpy", "big-endian", "columns", "no-rows", "records"],
+)
+def test_anything_with_a_buffer_is_written_as_its_bytes(site, data):
+    site.create()
+    site.append(data)
+    site.append([data])
+    expected = memoryview(data).tobytes()
+    assert site.content() == expected * 2
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("text", "encode it"),
+        (["text"], "encode it"),
+        (io.StringIO("text"), "encode it"),
+        (7, "cannot write int"),
+        ([1, 2], "cannot write int from an iterable"),
+        (None, "cannot write NoneType"),
+    ],
+    ids=["str", "strs", "text-file", "int", "ints", "none"],
+)
+def test_what_is_not_bytes_is_a_type_error_that_says_so(site, data, message):
+    site.create()
+    with pytest.raises(TypeError, match=message):
+        site.append(data)
+    assert site.content() == b""
+
+
+def test_an_iterable_that_fails_half_way_leaves_nothing(site):
+    def failing():
+        for _ in range(5):
+            yield pattern(MIB)
+        raise LookupError("no more")
+
+    site.create()
+    with pytest.raises(LookupError, match="no more"):
+        site.append(failing())
+    assert site.content() == b""
+    assert site.chunk_files() == []
+
+
+class Meter(io.RawIOBase):
+    """A file of zeros that knows how much of it was read and not yet uploaded."""
+
+    def __init__(self, backend, size):
+        self.backend, self.left, self.held_max = backend, size, 0
+
+    def read(self, size=-1):
+        size = min(size, self.left)
+        self.left -= size
+        self.backend.held += size
+        self.held_max = max(self.held_max, self.backend.held)
+        return bytes(size)
+
+
+class Draining(Hooked):
+    """Knows how many bytes it was given."""
+
+    held = 0
+
+    async def call(self, verb, *args):
+        if verb == "upload.write":
+            self.held -= len(args[2])
+        return await super().call(verb, *args)
+
+
+def test_a_stream_of_any_size_is_held_in_bounded_memory():
+    backend = Draining(private_memory())
+    site = Site(backend, "", RollingPolicy(max_bytes="8MiB"))
+    site.create()
+    source = Meter(backend, 40 * MIB)
+    site.append(source)
+    assert source.held_max <= PIECE_BYTES + SMALL_BYTES_MAX
+    assert site.segment().length == 40 * MIB
+
+
+def test_a_source_that_is_read_from_the_same_loop_does_not_wait_for_itself():
+    backend = AsyncMemory(private_memory())
+    site = Site(backend, "")
+    site.create()
+
+    def reading():
+        for _ in range(3):
+            yield site.segment().path.encode()
+
+    site.append(reading())
+    assert site.content() == site.path.encode() * 3
+
+
+# -- receipts ------------------------------------------------------------------------------------------------
+
+
+def stage(site, data):
+    return site.run(site.client.segments.stage(site.path, data))
+
+
+def test_receipts_are_small_picklable_and_committed_together_in_their_order(site):
+    first, second = stage(site, pattern(5 * MIB)), stage(site, b"second")
+    assert not site.is_there()
+    assert len(pickle.dumps(first)) < 2000
+    assert first.size == 5 * MIB
+    site.create()
+    assert site.append(b"start") == 0
+    assert site.append([pickle.loads(pickle.dumps(second)), b"between", first]) == 5
+    assert site.content() == b"startsecondbetween" + pattern(5 * MIB)
+    assert all(names.is_staged(chunk.file) for chunk in list(site.segment().chunks)[1:2])
+
+
+def test_a_single_receipt_needs_no_list(site):
+    receipt = stage(site, b"staged")
+    site.create()
+    assert site.append(receipt) == 0
+    assert site.content() == b"staged"
+
+
+def test_staging_nothing_gives_a_receipt_without_chunks(site):
+    receipt = stage(site, [])
+    assert receipt.chunks == ()
+    assert site.chunk_files() == []
+    site.create()
+    assert site.append([receipt]) == 0
+
+
+def test_staging_follows_the_policy_of_the_segment_that_is_there(site):
+    site.create(RollingPolicy(max_bytes=10, inline_bytes=0))
+    assert [chunk.size for chunk in stage(site, b"x" * 25).chunks] == [10, 10, 5]
+
+
+@pytest.mark.parametrize("how", ["list", "generator"])
+def test_one_receipt_twice_is_refused_and_writes_nothing(site, how):
+    receipt = stage(site, b"once")
+    site.create()
+    twice = [receipt, pattern(3 * MIB), receipt]
+    with pytest.raises(ValueError, match="twice"):
+        site.append(twice if how == "list" else iter(twice))
+    assert site.content() == b""
+    assert len(site.chunk_files()) == 1
+
+
+def test_a_receipt_for_another_segment_is_refused(site):
+    receipt = site.run(site.client.segments.stage(site.path + "-other", b"x"))
+    site.create()
+    with pytest.raises(ValueError, match=r"staged for .*-other cannot be committed to"):
+        site.append([receipt])
+
+
+def test_a_receipt_cannot_be_staged_again(site):
+    receipt = stage(site, b"x")
+    with pytest.raises(TypeError, match="staged already"):
+        stage(site, [receipt])
+    with pytest.raises(TypeError, match="staged already"):
+        stage(site, receipt)
+
+
+def test_staging_that_fails_leaves_nothing(site):
+    def failing():
+        yield b"x"
+        raise LookupError("no more")
+
+    with pytest.raises(LookupError, match="no more"):
+        stage(site, failing())
+    assert site.chunk_files() == []
+
+
+def test_a_local_chunk_whose_flush_fails_aside_is_raised_and_nothing_stays(tmp_path, monkeypatch):
+    site = Site(LocalBackend(), str(tmp_path))
+    flush = disk.flush_folder
+
+    def fail(path):
+        if names.CHUNKS_SUFFIX in path:
+            raise OSError(5, "the disk is ill")
+        flush(path)
+
+    async def write():
+        writer = ChunkWriter(site.backend, site.path, 10)
+        try:
+            await writer.write(pattern(35))
+            await writer.finish()
+        except OSError:
+            await writer.abort()
+            raise
+
+    monkeypatch.setattr(disk, "flush_folder", fail)
+    with pytest.raises(OSError, match="the disk is ill"):
+        site.run(write())
+    assert list(tmp_path.glob("**/*-*")) == []

@@ -1,0 +1,320 @@
+"""Concat and rename: bytes in order, nothing moved, nothing left of the sources, whatever breaks off."""
+
+import asyncio
+import dataclasses
+import uuid
+
+import pytest
+
+from rollingfs import FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.client import Client
+from rollingfs.commit import fairness
+from rollingfs.commit.recovery import MARK_AGE_S_MAX
+from rollingfs.format import names
+from rollingfs.format.codec import parse_header
+from rollingfs.format.header import MARKS_MAX, Phase
+from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import drive
+from rollingfs.write.concat import Source
+from tests.support.hooks import AsyncMemory, private_memory
+from tests.support.life import Turned
+
+
+class Counting(BackendWrapper):
+    """Notes every verb."""
+
+    def __init__(self, inner):
+        super().__init__(inner)
+        self.calls = []
+
+    async def call(self, verb, *args):
+        self.calls.append((verb, args))
+        return await super().call(verb, *args)
+
+
+@pytest.fixture(params=["memory", "local"])
+def client(request, tmp_path):
+    inner = MemoryBackend() if request.param == "memory" else LocalBackend(sync=False)
+    client = Client(Counting(inner), RollingPolicy(max_bytes=100))
+    client.root = f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path)
+    return client
+
+
+def path(client, name):
+    return f"{client.root}/{name}"
+
+
+def make(client, name, data=b"", *, piece=None, sealed=True, policy=None):
+    """A segment with `data`, appended in pieces."""
+    where = path(client, name)
+    drive(client.segments.create(where, policy))
+    for start in range(0, len(data), piece or len(data) or 1):
+        drive(client.segments.append(where, [data[start : start + (piece or len(data))]]))
+    if sealed:
+        drive(client.segments.seal(where))
+    return where
+
+
+def header(client, where):
+    return drive(client.lookup.view(where, fresh=True)).header
+
+
+def content(client, where):
+    view = drive(client.lookup.view(where, fresh=True))
+    chunks = [c for c in drive(client.pages.unfold(where, view.header.entries)) if c.end > view.start]
+    data = b"".join(
+        drive(client.backend.read_range(names.resolve(where, c.file), c.offset, c.offset + c.length)) for c in chunks
+    )
+    return data[view.start - (chunks[0].start if chunks else view.start) :] + view.header.tail
+
+
+def gone(client, where):
+    with pytest.raises(FileNotFoundError):
+        drive(client.lookup.view(where, fresh=True))
+    return True
+
+
+def test_a_target_and_many_chunk_sources_are_joined_without_reading_a_byte(client):
+    target = make(client, "target", b"t" * 50, sealed=False)
+    sources = [make(client, f"f{n}/source", bytes([n]) * 50 * 10, piece=50) for n in range(10)]
+    client.backend.calls.clear()
+    assert drive(client.concats.concat(target, sources)) == 50
+    verbs = [verb for verb, _ in client.backend.calls]
+    assert not {"read_range", "copy", "join"} & set(verbs)
+    assert content(client, target) == b"t" * 50 + b"".join(bytes([n]) * 500 for n in range(10))
+    assert all(gone(client, source) for source in sources)
+    assert drive(client.segments.append(target, [b"more"])) == 5050
+
+
+def test_small_sources_are_inlined_and_make_no_small_chunks(client):
+    target = make(client, "target", b"t" * 21, sealed=False)
+    sources = [make(client, f"s{n}", bytes([65 + n]) * 21) for n in range(10)]
+    drive(client.concats.concat(target, sources))
+    drive(client.segments.append(target, [b"z" * 21]))
+    found = header(client, target)
+    assert found.chunk_count <= 3
+    assert content(client, target) == b"t" * 21 + b"".join(bytes([65 + n]) * 21 for n in range(10)) + b"z" * 21
+
+
+def test_truncated_and_nested_sources_keep_their_bytes_in_order(client):
+    policy = RollingPolicy(max_bytes=7, inline_bytes=3)
+    a = make(client, "x/a", b"0123456789" * 5, policy=policy, sealed=False)
+    b = make(client, "x/y/b", b"abcdefghij" * 5, policy=policy)
+    drive(client.segments.truncate(b, 13))
+    drive(client.concats.concat(a, [b]))
+    drive(client.segments.seal(a))
+    c = make(client, "c", b"ABC" * 9, policy=policy, sealed=False)
+    drive(client.segments.truncate(a, 4))
+    drive(client.concats.concat(c, [a]))
+    expected = b"ABC" * 9 + (b"0123456789" * 5)[4:] + (b"abcdefghij" * 5)[13:]
+    assert content(client, c) == expected
+    for offset in range(len(expected) + 1):
+        drive(client.segments.truncate(c, offset))
+        assert content(client, c) == expected[offset:]
+
+
+def test_a_source_made_again_under_its_name_shares_nothing_with_what_was_given_away(client):
+    policy = RollingPolicy(max_bytes=5, inline_bytes=0)
+    target = make(client, "target", sealed=False)
+    source = make(client, "source", b"first content", policy=policy)
+    drive(client.concats.concat(target, [source]))
+    make(client, "source", b"second", policy=policy)
+    drive(client.segments.delete(source))
+    assert content(client, target) == b"first content"
+
+
+def test_refused_concats_change_nothing(client):
+    target = make(client, "target", b"t", sealed=False)
+    sealed, unsealed = make(client, "sealed", b"s" * 300), make(client, "unsealed", b"u", sealed=False)
+    cases = [
+        (target, [target], ValueError),
+        (target, [sealed, sealed], ValueError),
+        (target, [sealed, unsealed], SegmentNotSealedError),
+        (target, [sealed, path(client, "missing")], FileNotFoundError),
+        (path(client, "missing"), [sealed], FileNotFoundError),
+        (sealed, [target], SegmentSealedError),
+    ]
+    for into, sources, error in cases:
+        with pytest.raises(error):
+            drive(client.concats.concat(into, sources))
+        assert content(client, target) == b"t"
+        assert header(client, sealed).phase is Phase.SEALED
+        assert header(client, unsealed).phase is Phase.OPEN
+    drive(client.concats.concat(target, [sealed]))
+    with pytest.raises(FileNotFoundError):
+        drive(client.concats.concat(target, [sealed]))
+    assert content(client, target) == b"t" + b"s" * 300
+
+
+def test_more_sources_than_marks_fit_one_header(client):
+    target = make(client, "target", sealed=False)
+    sources = [make(client, f"s{n:03d}", b"%03d" % n) for n in range(MARKS_MAX + 10)]
+    drive(client.concats.concat(target, sources, attrs={"done": "yes"}))
+    assert content(client, target) == b"".join(b"%03d" % n for n in range(MARKS_MAX + 10))
+    assert header(client, target).attrs == {"done": "yes"}
+
+
+def test_plain_sources_count_as_open_and_plain_targets_are_adopted(client):
+    source, target = path(client, "source"), path(client, "target")
+    drive(client.backend.write(source, [b"source"]))
+    drive(client.backend.write(target, [b"target"]))
+    with pytest.raises(SegmentNotSealedError):
+        drive(client.concats.concat(target, [source]))
+    drive(client.segments.seal(source))
+    drive(client.concats.concat(target, [source]))
+    assert content(client, target) == b"targetsource"
+    assert gone(client, source)
+
+
+def test_rename_keeps_all_but_the_epoch_and_moves_no_data(client):
+    source = make(client, "source", b"x" * 450, sealed=False)
+    drive(client.segments.append(source, [b"y"], attrs={"key": "value"}))
+    drive(client.segments.truncate(source, 30))
+    drive(client.segments.seal(source))
+    before = header(client, source)
+    target = path(client, "deep/er/target")
+    client.backend.calls.clear()
+    drive(client.concats.rename(source, target))
+    assert not {"read_range", "copy", "join"} & {verb for verb, _ in client.backend.calls}
+    after = header(client, target)
+    assert (after.start, after.length, after.sealed, after.attrs, after.policy) == (
+        30,
+        451,
+        True,
+        {"key": "value"},
+        before.policy,
+    )
+    assert after.epoch == before.epoch + 1
+    assert after.segment != before.segment
+    assert content(client, target) == b"x" * 420 + b"y"
+    assert gone(client, source)
+
+
+def test_rename_replaces_its_target_and_comes_back(client):
+    source, target = make(client, "source", b"x" * 450, sealed=False), make(client, "target", b"old" * 100)
+    drive(client.concats.rename(source, target))
+    assert content(client, target) == b"x" * 450
+    drive(client.concats.rename(target, source))
+    assert content(client, source) == b"x" * 450
+    assert gone(client, target)
+    drive(client.segments.truncate(source, 150))
+    assert content(client, source) == b"x" * 300
+
+
+def test_an_exclusive_owner_prevents_rename_and_concat(client):
+    source, target = make(client, "source", b"x"), make(client, "target", b"t", sealed=False)
+    drive(client.segments.acquire(target, "me"))
+    for call in (client.concats.rename(source, target), client.concats.concat(target, [source])):
+        with pytest.raises(FencedError):
+            drive(call)
+    assert header(client, source).phase is Phase.SEALED
+
+
+def test_a_plain_file_is_renamed(client):
+    source, target = path(client, "source"), path(client, "target")
+    drive(client.backend.write(source, [b"plain"]))
+    drive(client.concats.rename(source, target))
+    assert content(client, target) == b"plain"
+    assert gone(client, source)
+
+
+def test_concat_asks_four_requests_a_source_and_two_more_and_three_where_a_tail_is_all(client):
+    target = make(client, "target", b"t" * 50, sealed=False)
+    no_tail = RollingPolicy(max_bytes=100, inline_bytes=0)
+    large = [make(client, f"large{n}", bytes([n]) * 300, policy=no_tail) for n in range(5)]
+    small = [make(client, f"small{n}", bytes([n]) * 10) for n in range(5)]
+    client.backend.calls.clear()
+    drive(client.concats.concat(target, large))
+    # a mark, a pin, a look and a tombstone each; the target's tail becomes a chunk, and its commit
+    assert len(client.backend.calls) == 4 * 5 + 2
+    client.backend.calls.clear()
+    drive(client.concats.concat(target, small))
+    assert len(client.backend.calls) == 3 * 5 + 1
+
+
+class Rivals(AsyncMemory):
+    """A store on which every request takes a turn of the loop; notes who has asked for the next commit."""
+
+    asked = ()
+
+    async def call(self, verb, *args):
+        if verb == "replace" and args[0].endswith("target$header"):
+            self.asked += (parse_header(bytes(args[1]), args[0]).turn,)
+        return await super().call(verb, *args)
+
+
+def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time():
+    store = private_memory()
+    maker = Client(store)
+    maker.root = "/folder"
+    target = make(maker, "target", sealed=False)
+    sources = [make(maker, f"s{n:02d}", b"%02d;" % n) for n in range(60)]
+    backends = Rivals(store), Rivals(store)
+    mover, appender = (Client(backend, commit_timeout_s=5) for backend in backends)
+    appended = 0
+
+    async def append_until(moved):
+        nonlocal appended
+        while not moved.done():
+            await appender.segments.append(target, b".")
+            appended += 1
+
+    async def race():
+        moved = asyncio.ensure_future(mover.concats.concat(target, sources))
+        await append_until(moved)
+        return await moved
+
+    offset = Bridge(backends[0]).run(race())
+    data = content(maker, target)
+    joined = b"".join(b"%02d;" % n for n in range(60))
+    assert data == b"." * offset + joined + b"." * (appended - offset)
+    assert backends[0].asked.count(mover.committer.writer.id) >= 1, "it has lost, and asked"
+    assert not any(backends[1].asked), "others do not carry the wish on"
+    assert header(maker, target).turn is None
+    assert all(gone(maker, source) for source in sources)
+
+
+def test_a_writer_that_has_asked_for_the_next_commit_and_died_is_not_waited_for_long(client, monkeypatch):
+    target = make(client, "target", b"t", sealed=False)
+
+    async def ask(base, attempt):
+        return dataclasses.replace(base.header, turn="a dead writer")
+
+    drive(Client(client.backend).committer.commit(target, ask))
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        clock.now_s += seconds
+
+    clock = Turned()
+    monkeypatch.setattr(client.runtime, "sleep", sleep)
+    monkeypatch.setattr(fairness.time, "monotonic", clock)
+    client.headers.forget()
+    drive(client.segments.append(target, b"!"))
+    assert sum(slept) == pytest.approx(fairness.ASKED_S_MAX, abs=0.1)
+    assert header(client, target).turn is None
+    slept.clear()
+    drive(client.segments.append(target, b"!"))
+    assert slept == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("name_bytes", [30, 900, 2000])
+def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free(is_there, name_bytes):
+    clock = Turned()
+    store = private_memory()
+    client = Client(store, clock=clock)
+    client.root = "/folder"
+    source, target = make(client, "s" * name_bytes, b"data"), path(client, "target")
+    if is_there:
+        make(client, "target", b"t", sealed=False)
+    for _ in range(MARKS_MAX + 10):
+        dying = Client(store, clock=clock)
+        drive(dying.concats._mark_all([Source(source, str(uuid.uuid4()), target)], str(uuid.uuid4()), sealed=True))
+        clock.now_s += MARK_AGE_S_MAX + 1
+    drive(client.concats.rename(source, target))
+    assert content(client, target) == b"data"

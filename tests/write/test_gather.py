@@ -1,0 +1,484 @@
+"""Appends under faults: each verdict on a lost or refused answer, what is left behind, Ctrl-C, groups."""
+
+import sys
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from rollingfs import (
+    AppendInterrupted,
+    AppendOutcomeUnknown,
+    AttributeMismatchError,
+    BadOffsetError,
+    CommitTimeoutError,
+    ConflictError,
+    FencedError,
+    RollingPolicy,
+    SegmentSealedError,
+    StagedExpiredError,
+)
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.format.header import COMMITS_MAX
+from rollingfs.format.transitions import Guard
+from rollingfs.runtime.concurrency import drive
+from rollingfs.write.ingest import SMALL_BYTES_MAX
+from tests.support.hooks import AsyncMemory, Hooked, Site, fail, private_memory
+
+HEADER = "$header"
+LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
+
+
+@pytest.fixture(params=["memory", "local"])
+def site(request, tmp_path):
+    backend = LocalBackend(sync=False) if request.param == "local" else private_memory()
+    folder = str(tmp_path) if request.param == "local" else ""
+    site = Site(Hooked(backend), folder, RollingPolicy(max_bytes="512KiB"))
+    site.create()
+    return site
+
+
+@pytest.fixture(params=[b"small", LARGE], ids=["small", "large"])
+def data(request):
+    return request.param
+
+
+def conflict():
+    raise ConflictError("so says the store")
+
+
+def by_other(site, verb, *args, **options):
+    """What another client does, when it is called."""
+    return lambda: drive(getattr(site.other().segments, verb)(site.path, *args, **options))
+
+
+# -- verdicts ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [fail, conflict])
+def test_an_append_whose_answer_is_lost_is_recognised_and_done_once(site, data, answer):
+    site.append(b"before")
+    site.backend.plan("replace", HEADER, after=answer)
+    assert site.append(data) == 6
+    assert site.content() == b"before" + data
+    assert len(site.chunk_files()) == len(site.segment().chunks)
+
+
+def test_an_append_that_did_not_arrive_is_sent_again_without_new_uploads(site, data):
+    for _ in range(3):
+        site.backend.plan("replace", HEADER, before=fail)
+    assert site.append(data) == 0
+    assert site.content() == data
+    assert len(site.chunk_files()) == len(site.segment().chunks)
+
+
+@pytest.mark.parametrize("answer", [fail, conflict])
+def test_an_append_that_another_overtook_comes_after_it(site, data, answer):
+    site.backend.plan("replace", HEADER, before=lambda: (by_other(site, "append", [b"other"])(), answer()))
+    assert site.append(data) == 5
+    assert site.content() == b"other" + data
+    assert len(site.chunk_files()) == len(site.segment().chunks)
+
+
+def test_a_commit_is_recognised_behind_the_commits_of_others(site, data):
+    def overtake():
+        for _ in range(COMMITS_MAX - 2):
+            by_other(site, "append", [b"."])()
+        fail()
+
+    site.backend.plan("replace", HEADER, after=overtake)
+    assert site.append(data) == 0
+    assert site.content() == data + b"." * (COMMITS_MAX - 2)
+
+
+def test_an_append_whose_trace_is_gone_is_unknown_and_its_uploads_stay(site, data):
+    def bury():
+        for _ in range(COMMITS_MAX + 1):
+            by_other(site, "append", [b"."])()
+        fail()
+
+    site.backend.plan("replace", HEADER, after=bury)
+    with pytest.raises(AppendOutcomeUnknown, match="read the segment before repeating"):
+        site.append(data)
+    assert site.content() == data + b"." * (COMMITS_MAX + 1)
+
+
+def test_an_append_is_unknown_when_the_segment_is_gone_and_its_uploads_stay(site, data):
+    drive(site.other().segments.delete(site.path))
+    site.create()
+    files = []
+
+    def vanish():
+        files.extend(site.chunk_files())
+        drive(site.other().backend.delete([site.path + HEADER]))
+        fail()
+
+    site.backend.plan("replace", HEADER, before=vanish)
+    with pytest.raises(AppendOutcomeUnknown):
+        site.append(data)
+    assert site.chunk_files() == files
+    assert bool(files) == (data is LARGE)
+
+
+def silence(site):
+    """What breaks the connection for longer than the client waits."""
+
+    def falls_silent():
+        for _ in range(500):
+            site.backend.plan("read_if_changed", HEADER, before=fail)
+        fail()
+
+    return falls_silent
+
+
+def test_an_append_is_unknown_when_the_store_falls_silent_and_its_uploads_stay(site, data):
+    site.client.committer.timeout_s = 0.2
+    site.backend.plan("replace", HEADER, before=silence(site))
+    with pytest.raises(AppendOutcomeUnknown, match="did not answer in time"):
+        site.append(data)
+    assert bool(site.chunk_files()) == (data is LARGE)
+
+
+def test_an_append_that_always_loses_is_not_committed_and_says_so(site):
+    site.client.committer.timeout_s = 0.1
+    lost = []
+
+    def lose():
+        by_other(site, "append", [b"."])()
+        lost.append(1)
+        site.backend.plan("replace", HEADER, before=lose)
+        if len(lost) == 3:
+            site.backend.plan("read_if_changed", HEADER, after=lambda: time.sleep(0.15))
+
+    site.backend.plan("replace", HEADER, before=lose)
+    with pytest.raises(CommitTimeoutError, match="nothing was written"):
+        site.append(b"never")
+    assert site.content() == b"." * len(lost)
+
+
+# -- refusals ------------------------------------------------------------------------------------------------
+
+
+def refusals(site):
+    """What makes an append refused, and how."""
+    return {
+        "sealed": (by_other(site, "seal"), {}, SegmentSealedError),
+        "fenced": (by_other(site, "acquire", "another"), {}, FencedError),
+        "offset": (by_other(site, "append", [b"x"]), {"guard": Guard(expected_offset=0)}, BadOffsetError),
+        "gone": (by_other(site, "delete"), {}, FileNotFoundError),
+        "attrs": (
+            by_other(site, "append", [b"x"], attrs={"k": "new"}),
+            {"guard": Guard(expected_attrs={"k": None})},
+            AttributeMismatchError,
+        ),
+    }
+
+
+REFUSALS = ["sealed", "fenced", "offset", "gone", "attrs"]
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_a_large_append_that_cannot_be_is_refused_before_it_is_uploaded(site, why):
+    happen, options, error = refusals(site)[why]
+    happen()
+    with pytest.raises(error):
+        site.append(LARGE, **options)
+    assert site.chunk_files() == []
+    assert site.backend.count("open_write") == 0
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_a_large_append_refused_after_its_upload_leaves_no_chunk_file(site, why):
+    happen, options, error = refusals(site)[why]
+    site.backend.plan("upload.finish", after=happen)
+    with pytest.raises(error):
+        site.append(LARGE, **options)
+    assert site.backend.count("open_write") > 0
+    assert site.chunk_files() == []
+
+
+@pytest.mark.parametrize("why", ["sealed", "fenced", "offset"])
+def test_chunk_files_that_an_attempt_has_named_are_left_to_collection(site, why):
+    happen, options, error = refusals(site)[why]
+    site.backend.plan("replace", HEADER, before=happen)
+    with pytest.raises(error):
+        site.append(LARGE, **options)
+    assert sum(len(LARGE[at : at + 512 * 1024]) > 0 for at in range(0, len(LARGE), 512 * 1024)) == len(
+        site.chunk_files()
+    )
+
+
+def test_a_refused_append_does_not_delete_what_was_staged(site):
+    receipt = site.run(site.client.segments.stage(site.path, b"staged"))
+    by_other(site, "seal")()
+    with pytest.raises(SegmentSealedError):
+        site.append([receipt])
+    assert len(site.chunk_files()) == 1
+
+
+@pytest.mark.parametrize("expected", [-1, 3, 5])
+def test_a_wrong_expected_offset_is_named_beside_the_length_and_nothing_is_written(site, expected):
+    site.append(b"0123")
+    with pytest.raises(BadOffsetError, match=rf"{expected}\b.*\b4\b"):
+        site.append(b"x", guard=Guard(expected_offset=expected))
+    assert site.content() == b"0123"
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_an_empty_append_is_judged_by_the_header_as_it_is_now(site, why):
+    site.append(b"")
+    happen, options, error = refusals(site)[why]
+    happen()
+    with pytest.raises(error):
+        site.append(b"", **options)
+
+
+def test_a_handle_of_an_earlier_incarnation_is_told_that_it_is_gone(site, data):
+    old = site.segment()
+    by_other(site, "overwrite", [b"new"])()
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        old.append(data)
+    assert site.content() == b"new"
+    assert site.chunk_files() == []
+
+
+# -- create --------------------------------------------------------------------------------------------------
+
+
+def test_every_verb_that_takes_attributes_removes_those_that_are_none_on_condition_of_what_they_were(site):
+    """So that a segment that is full of them takes another."""
+    segments = site.client.segments
+    site.run(segments.append(site.path, [b"a"], attrs={f"k{index}": "old" for index in range(64)}))
+    with pytest.raises(ValueError, match=r"65 attributes.*attrs=\{key: None\}"):
+        site.run(segments.append(site.path, [b"no"], attrs={"new": "1"}))
+    site.run(segments.append(site.path, [], attrs={"new": "1", "k0": None}, guard=Guard(expected_attrs={"k0": "old"})))
+    with pytest.raises(AttributeMismatchError, match="'k0' is None, expected 'old'"):
+        site.run(segments.append(site.path, [], attrs={"k0": None}, guard=Guard(expected_attrs={"k0": "old"})))
+    assert site.segment().attrs == {**{f"k{index}": "old" for index in range(1, 64)}, "new": "1"}
+    version = site.segment().version
+    site.run(segments.append(site.path, [], attrs={"k0": None}))
+    assert site.segment().version == version
+    other = f"{site.path}-source"
+    site.run(segments.create(other))
+    site.run(segments.seal(other))
+    site.run(site.client.concats.concat(site.path, [other], attrs={"k1": None}))
+    assert set(site.segment().attrs) == {*(f"k{index}" for index in range(2, 64)), "new"}
+    site.run(segments.overwrite(site.path, [b"b"], attrs={"k2": None, "k3": "kept"}))
+    assert site.segment().attrs == {"k3": "kept"}
+
+
+def test_an_append_that_may_create_does_and_gives_the_bytes_and_attributes_at_once(site, data):
+    site.path += "-new"
+    written = site.run(site.client.segments.extend(site.path, data, attrs={"k": "v"}, create=True))
+    assert (written.offset, written.header.version) == (0, 1)
+    assert site.content() == data
+    assert site.segment().attrs == {"k": "v"}
+
+
+def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, data):
+    site.path += "-new"
+    site.backend.plan("create", HEADER, before=by_other(site, "overwrite", [b"first"]))
+    written = site.run(site.client.segments.extend(site.path, data, create=True))
+    assert written.offset == 5
+    assert site.content() == b"first" + data
+    assert len(site.chunk_files()) == len(site.segment().chunks)
+
+
+# -- Ctrl-C --------------------------------------------------------------------------------------------------
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("moment", "outcome"), [("before", "unknown"), ("after", "committed")])
+def test_ctrl_c_in_an_append_says_what_became_of_it(site, data, moment, outcome):
+    site.backend.plan("replace", HEADER, **{moment: interrupt})
+    with pytest.raises(AppendInterrupted) as caught:
+        site.append(data)
+    assert caught.value.outcome == outcome
+    assert site.content() == (data if moment == "after" else b"")
+    assert bool(site.chunk_files()) == (data is LARGE)
+
+
+def test_ctrl_c_before_anything_is_sent_says_not_committed_and_leaves_nothing(site):
+    site.backend.plan("write", before=interrupt)
+    with pytest.raises(AppendInterrupted) as caught:
+        site.append(b"x" * (SMALL_BYTES_MAX - 1))
+    assert caught.value.outcome == "not committed"
+    assert site.content() == b""
+    assert site.chunk_files() == []
+
+
+def test_ctrl_c_in_an_upload_leaves_nothing(site):
+    site.backend.plan("upload.finish", after=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        site.append(LARGE)
+    assert site.content() == b""
+    assert site.chunk_files() == []
+
+
+def test_ctrl_c_in_the_leader_of_a_group_lets_the_others_be_done_once(site):
+    def hold():
+        while len(site.client.segments.appender._queues.get(site.path, ())) < 3:
+            threading.Event().wait(0.001)
+        site.backend.plan("replace", HEADER, after=interrupt)
+
+    site.backend.plan("replace", HEADER, before=hold)
+    outcomes = in_threads(*(partial(site.append, b"%d" % index) for index in range(4)))
+    interrupted = [outcome for outcome in outcomes if isinstance(outcome, AppendInterrupted)]
+    assert [interrupt.outcome for interrupt in interrupted] == ["committed"]
+    assert sorted(outcome for outcome in outcomes if isinstance(outcome, int)) in ([0, 1, 2], [0, 1, 3], [0, 2, 3])
+    assert sorted(site.content()) == sorted(b"0123")
+
+
+# -- groups --------------------------------------------------------------------------------------------------
+
+
+def in_threads(*calls):
+    """What each of some calls returns or raises, all at once."""
+    outcomes = [None] * len(calls)
+
+    def one(index):
+        try:
+            outcomes[index] = calls[index]()
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - it is the outcome
+            outcomes[index] = error
+
+    threads = [threading.Thread(target=one, args=(index,)) for index in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def gathered(site, *calls):
+    """Calls that all wait while another append is being sent, and so become one group."""
+    queues = site.client.segments.appender._queues
+    started = threading.Event()
+
+    def hold():
+        started.set()
+        while len(queues.get(site.path, ())) < len(calls):
+            threading.Event().wait(0.001)
+
+    site.backend.plan("replace", HEADER, before=hold)
+    first = threading.Thread(target=partial(site.append, b"first;"))
+    first.start()
+    started.wait(10)
+    outcomes = in_threads(*calls)
+    first.join()
+    return outcomes
+
+
+def test_appends_that_wait_become_one_commit_and_each_gets_its_offset(site):
+    outcomes = gathered(site, *(partial(site.append, b"%d;" % index) for index in range(5)))
+    assert site.segment().version == 3
+    content = site.content()
+    assert sorted(outcomes) == [6, 8, 10, 12, 14]
+    assert all(content[offset : offset + 2] == b"%d;" % index for index, offset in enumerate(outcomes))
+
+
+def test_a_refused_append_does_not_spoil_those_it_was_gathered_with(site):
+    receipt = site.run(site.client.segments.stage(site.path, b"gone"))
+    drive(site.backend.inner.delete([receipt.chunks[0].path]))
+    expired = type(receipt)(receipt.path, tuple(_aged(chunk) for chunk in receipt.chunks), receipt.id)
+    outcomes = gathered(
+        site,
+        partial(site.append, b"a"),
+        partial(site.append, b"b", guard=Guard(expected_offset=0)),
+        partial(site.append, [expired]),
+        partial(site.append, b"c"),
+    )
+    assert isinstance(outcomes[1], BadOffsetError)
+    assert isinstance(outcomes[2], StagedExpiredError)
+    assert {outcomes[0], outcomes[3]} == {6, 7}
+    assert site.segment().version == 3
+
+
+def _aged(chunk):
+    return replace(chunk, stored_at=chunk.stored_at - 2 * 3600)
+
+
+def test_all_of_a_group_learn_that_the_outcome_is_unknown(site):
+    site.client.committer.timeout_s = 0.3
+    calls = [partial(site.append, b"%d" % index) for index in range(3)]
+    queues = site.client.segments.appender._queues
+
+    def hold():
+        while len(queues.get(site.path, ())) < 3:
+            threading.Event().wait(0.001)
+        site.backend.plan("replace", HEADER, before=silence(site))
+
+    site.backend.plan("replace", HEADER, before=hold)
+    outcomes = in_threads(partial(site.append, b"first;"), *calls)
+    assert sum(isinstance(outcome, AppendOutcomeUnknown) for outcome in outcomes) == 3
+    site.backend.plans.clear()
+    assert site.content() == b"first;"
+
+
+def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        rounds = [partial(lambda name: [site.append(b"%d" % name) for _ in range(40)], name) for name in range(4)]
+        outcomes = in_threads(*rounds)
+    finally:
+        sys.setswitchinterval(interval)
+    content = site.content()
+    assert sorted(offset for offsets in outcomes for offset in offsets) == list(range(160))
+    assert all(content[offset : offset + 1] == b"%d" % name for name in range(4) for offset in outcomes[name])
+
+
+def test_chunks_of_one_commit_are_written_several_at_a_time():
+    backend = AsyncMemory(private_memory())
+    site = Site(backend, "", RollingPolicy(max_bytes=10, inline_bytes=0))
+    site.create()
+    site.append(b"x" * 200)
+    assert 2 <= backend.at_once_max["write"] <= 8
+    assert site.content() == b"x" * 200
+
+
+# -- plain files ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain(site):
+    site.path += "-plain"
+    drive(site.backend.inner.write(site.path, [b"plain"]))
+    return site
+
+
+def test_a_plain_file_takes_a_large_append(plain, data):
+    assert plain.append(data) == 5
+    assert plain.content() == b"plain" + data
+
+
+def test_create_over_a_plain_file_leaves_no_header(plain):
+    with pytest.raises(FileExistsError):
+        plain.create()
+    with pytest.raises(FileNotFoundError):
+        drive(plain.backend.inner.read(plain.path + HEADER))
+
+
+def test_a_plain_file_that_is_replaced_while_it_is_deleted_is_deleted_as_it_is_then(plain):
+    def write_again():
+        drive(plain.backend.inner.delete([plain.path]))
+        drive(plain.backend.inner.write(plain.path, [b"another, longer"]))
+
+    plain.backend.plan("delete_if", plain.path, before=write_again)
+    plain.run(plain.client.segments.delete(plain.path))
+    assert plain.backend.count("delete_if") >= 2
+    with pytest.raises(FileNotFoundError):
+        plain.content()
+
+
+def test_a_plain_file_that_is_adopted_while_it_is_deleted_is_deleted_as_a_segment(plain):
+    plain.backend.plan("delete_if", plain.path, before=by_other(plain, "append", [b"+"]))
+    plain.run(plain.client.segments.delete(plain.path))
+    with pytest.raises(FileNotFoundError):
+        plain.content()
+    assert plain.chunk_files() == []

@@ -1,0 +1,324 @@
+"""Groups of appends under forced schedules: a leader that pauses or breaks off anywhere, refusals, deadlines."""
+
+import gc
+import sys
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from rollingfs import (
+    AppendInterrupted,
+    AppendOutcomeUnknown,
+    AttributeMismatchError,
+    BadOffsetError,
+    CommitTimeoutError,
+    RollingPolicy,
+)
+from rollingfs.format import codec
+from rollingfs.format.transitions import Guard
+from rollingfs.runtime.concurrency import drive
+from rollingfs.write import ingest
+from tests.support.hooks import Hooked, Site, private_memory
+from tests.support.schedules import Caller, at_line
+
+# what is interrupted between a call and its `await` leaves a coroutine that was never awaited
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+
+HEADER = "$header"
+APPENDING = (
+    "rollingfs/write/gather.py",
+    "rollingfs/commit/loop.py",
+    "rollingfs/commit/attempt.py",
+    "rollingfs/commit/uploads.py",
+)
+WAIT_S = 20.0
+BLOCKED_S = 0.01
+"""A thread that has not ended within it, while another pauses, waits for that one."""
+
+
+@pytest.fixture
+def site(monkeypatch):
+    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
+    site = Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
+    site.create()
+    yield site
+    gc.collect()  # coroutines that were never awaited, while their warning is ignored
+
+
+class Follower(Caller):
+    """Appends, and pauses once its append is in the queue, until it may go on."""
+
+    def __init__(self, site, data, **options):
+        super().__init__(partial(self._append, site, data, options))
+        self.queued, self.may_go_on = threading.Event(), threading.Event()
+
+    def _append(self, site, data, options):
+        appender = site.client.segments.appender
+
+        def is_queued():
+            return site.path in appender._queues and not appender._lock._is_owned()
+
+        def pause():
+            self.queued.set()
+            assert self.may_go_on.wait(WAIT_S)
+
+        with at_line(1, pause, "rollingfs/write/gather.py", "rollingfs/runtime/concurrency.py", when=is_queued):
+            return site.append(data, **options)
+
+
+def lead(site, nth, happen, data, when=None, files=APPENDING):
+    """Append, and let something happen at the nth line; also says whether there was such a line."""
+
+    def append():
+        with at_line(nth, happen, *files, when=when) as met:
+            try:
+                outcome = site.append(data)
+            except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - it is the outcome
+                outcome = error
+        return outcome, met
+
+    leader = Caller(append)
+    leader.start()
+    leader.join(WAIT_S)
+    assert not leader.is_alive(), "the leader hangs"
+    return leader.outcome
+
+
+def check(outcome, data, content, where):
+    """What an append says of itself is true, and its bytes are there at most once."""
+    count = content.count(data)
+    if isinstance(outcome, int):
+        assert content[outcome:].startswith(data), where
+    elif isinstance(outcome, AppendInterrupted):
+        assert count in {"committed": [1], "not committed": [0], "unknown": [0, 1]}[outcome.outcome], where
+    elif isinstance(outcome, AppendOutcomeUnknown):
+        assert count in (0, 1), where
+    else:
+        assert isinstance(outcome, Exception), where
+        assert count == 0, (where, outcome)
+
+
+def new_segment(site, nth):
+    """An empty segment; few bytes for a leader, and for a follower some that become a chunk file."""
+    site.path = f"/{nth}/clicks"
+    site.create()
+    return b"<L%d>" % nth, b"<a follower, number %d>" % nth
+
+
+def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_pauses(site):
+    for nth in range(1, 1000):
+        mine, others = new_segment(site, nth)
+        follower = Follower(site, others)
+        follower.start()
+        assert follower.queued.wait(WAIT_S)
+        sent = threading.Event()
+        site.backend.plan("replace", HEADER, after=sent.set)
+
+        def pause(follower=follower):
+            follower.may_go_on.set()
+            follower.join(BLOCKED_S)
+
+        outcome, met = lead(site, nth, pause, mine, when=sent.is_set)
+        follower.may_go_on.set()
+        follower.join(WAIT_S)
+        content = site.content()
+        check(outcome, mine, content, met)
+        check(follower.outcome, others, content, met)
+        assert isinstance(follower.outcome, int), met
+        if not met:
+            break
+    assert nth > 10
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_outcome_is_true(site, error):
+    def break_off():
+        raise error
+
+    # memory may run out wherever some is wanted; not between the lines that only hand the outcome on
+    files = [file for file in APPENDING if error is KeyboardInterrupt or not file.endswith("uploads.py")]
+    for nth in range(1, 1000):
+        mine, others = new_segment(site, nth)
+        follower = Follower(site, others)
+        follower.start()
+        assert follower.queued.wait(WAIT_S)
+        outcome, met = lead(site, nth, break_off, mine, files=tuple(files))
+        follower.may_go_on.set()
+        follower.join(WAIT_S)
+        assert not follower.is_alive(), ("the follower hangs", met)
+        content = site.content()
+        site.append(b"|")
+        assert site.content() == content + b"|", ("an append that was over is committed by the next one", met)
+        check(outcome, mine, content, met)
+        check(follower.outcome, others, content, met)
+        assert isinstance(follower.outcome, int | AppendOutcomeUnknown | error), (follower.outcome, met)
+        if not met:
+            break
+    assert nth > 100
+
+
+def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and_its_outcome_is_true(site):
+    def break_off():
+        raise KeyboardInterrupt
+
+    appender = site.client.segments.appender
+    for nth in range(1, 1000):
+        mine, others = new_segment(site, nth)
+        holding, may_end = threading.Event(), threading.Event()
+
+        def hold(holding=holding, may_end=may_end):
+            holding.set()
+            assert may_end.wait(WAIT_S)
+
+        site.backend.plan("replace", HEADER, before=hold)
+        leader = Caller(partial(site.append, mine))
+        leader.start()
+        assert holding.wait(WAIT_S)
+        releaser = threading.Timer(BLOCKED_S, may_end.set)
+        releaser.start()  # the follower may have come to wait for the slot by then
+        outcome, met = lead(site, nth, break_off, others, when=lambda: site.path in appender._queues)
+        may_end.set()
+        leader.join(WAIT_S)
+        content = site.content()
+        site.append(b"|")
+        assert site.content() == content + b"|", ("an append that was over is committed by the next one", met)
+        check(leader.outcome, mine, content, met)
+        check(outcome, others, content, met)
+        assert isinstance(leader.outcome, int), met
+        if not met:
+            break
+    assert nth > 10
+
+
+# -- refusals behind others ----------------------------------------------------------------------------------
+
+
+def refused():
+    raise PermissionError(13, "so says the store")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("why", ["attribute", "offset"])
+def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commit(site, why, fails):
+    site.append(b"first;")
+    guard = Guard(expected_attrs={"k": None}) if why == "attribute" else Guard(expected_offset=6)
+    error = AttributeMismatchError if why == "attribute" else BadOffsetError
+    holding, may_end = threading.Event(), threading.Event()
+    site.backend.plan("replace", HEADER, before=lambda: (holding.set(), may_end.wait(WAIT_S)))
+    before = Caller(partial(site.append, b"", attrs={"x": "1"}))
+    before.start()
+    assert holding.wait(WAIT_S)
+    queue = site.client.segments.appender._queues
+    threads = []
+    for call in (partial(site.append, b"A", attrs={"k": "v"}), partial(site.append, b"B", guard=guard)):
+        threads.append(Caller(call))
+        threads[-1].start()
+        while len(queue.get(site.path, ())) < len(threads):
+            time.sleep(0.001)
+    for _ in range(2 if fails else 0):
+        site.backend.plan("replace", HEADER, before=refused)
+    may_end.set()
+    for thread in [before, *threads]:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    first, second = (thread.outcome for thread in threads)
+    if fails:
+        assert isinstance(first, PermissionError)
+        assert second == 6
+        assert site.content() == b"first;B"
+    else:
+        assert first == 6
+        assert isinstance(second, error)
+        assert site.content() == b"first;A"
+
+
+# -- deadlines and errors ------------------------------------------------------------------------------------
+
+
+def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
+    follower = Follower(site, b"young")
+    follower.start()
+    assert follower.queued.wait(WAIT_S)
+    site.client.committer.timeout_s = 0.05
+
+    def lose():
+        drive(site.other().segments.append(site.path, b"."))
+        time.sleep(0.06)  # beyond the leader's deadline
+
+    site.backend.plan("replace", HEADER, before=lose)
+    leader = Caller(partial(site.append, b"old"))
+    leader.start()
+    leader.join(WAIT_S)
+    follower.may_go_on.set()
+    follower.join(WAIT_S)
+    assert isinstance(leader.outcome, CommitTimeoutError)
+    assert follower.outcome == 1
+    assert site.content() == b".young"
+
+
+@pytest.mark.parametrize("error", [MemoryError, ValueError, RuntimeError])
+def test_an_error_that_is_no_answer_of_the_store_is_judged_by_a_look(site, error):
+    def fall():
+        raise error("in the middle of it")
+
+    site.backend.plan("replace", HEADER, after=fall)
+    assert site.append(b"there") == 0
+    site.backend.plan("replace", HEADER, before=fall)
+    with pytest.raises(AppendOutcomeUnknown, match="in the middle of it"):
+        site.append(b"who knows")
+    site.backend.plan("replace", HEADER, before=lambda: (drive(site.other().segments.append(site.path, b"+")), fall()))
+    with pytest.raises(error):
+        site.append(b"never")
+    assert site.content() == b"there+"
+
+
+# -- luck ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_no_acknowledged_append_of_a_hundred_threads_is_lost(site):
+    rounds, threads = 100, 100
+    interval = sys.getswitchinterval()
+
+    def work(number):
+        return [
+            (data, site.append(data)) for data in (b"<thread %03d, append %03d>" % (number, n) for n in range(rounds))
+        ]
+
+    callers = [Caller(partial(work, number)) for number in range(threads)]
+    sys.setswitchinterval(5e-5)
+    try:
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+    finally:
+        sys.setswitchinterval(interval)
+    content = site.content()
+    for caller in callers:
+        assert isinstance(caller.outcome, list), caller.outcome
+        for data, offset in caller.outcome:
+            assert content[offset : offset + len(data)] == data
+
+
+# -- what was not sent, and what cannot be looked at ---------------------------------------------------------------
+
+
+def test_a_header_that_is_too_long_to_be_written_is_an_error_and_no_doubt(site, monkeypatch):
+    monkeypatch.setattr(codec, "TEXT_BYTES_MAX", 10)
+    with pytest.raises(ValueError, match="the header's text") as caught:
+        site.append(b"b")
+    assert not isinstance(caught.value, AppendOutcomeUnknown)
+
+
+def test_if_memory_is_still_short_at_the_look_the_outcome_is_unknown(site):
+    def out_of_memory():
+        raise MemoryError
+
+    site.backend.plan("replace", HEADER, after=out_of_memory)
+    site.backend.plan("read_if_changed", HEADER, before=out_of_memory)
+    with pytest.raises(AppendOutcomeUnknown):
+        site.append(b"data")
+    assert site.content() == b"data"
