@@ -214,7 +214,7 @@ class Folders:
                 blob = await self.backend.read(header)
                 parse_header(blob.data, header)
             except CorruptHeaderError:
-                pass
+                pass  # as it was found, and as the caller was told: this is what goes
             except FileNotFoundError:
                 break
             else:

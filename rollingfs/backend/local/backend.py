@@ -21,8 +21,7 @@ from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
-"""Temporary files lie in `$chunks` folders; those of dead processes are garbage for collection."""
-
+# temporary files lie in `$chunks` folders; those of dead processes are garbage for collection
 DATE_TICK_S = 0.02
 """Two writes within it may leave one date: the clock of file dates ticks every 1 to 10 ms."""
 
