@@ -16,7 +16,7 @@ from rollingfs.fs import patterns
 from rollingfs.fs.arguments import OVERWRITE, creates_only
 from rollingfs.fs.operations import Verbs
 from rollingfs.fs.patterns import Path, as_list, is_one, is_pattern
-from rollingfs.fs.sync_async import awaited, blocking, name_for_users
+from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.write.ingest import is_small
 
@@ -32,37 +32,37 @@ class Methods(AsyncFileSystem):
     _bridge: Bridge
     _verbs: Verbs
 
-    info, _info = blocking(Verbs.info), awaited(Verbs.info)
-    exists, _exists = blocking(Verbs.exists), awaited(Verbs.exists)
-    isfile, _isfile = blocking(Verbs.isfile), awaited(Verbs.isfile)
-    isdir, _isdir = blocking(Verbs.isdir), awaited(Verbs.isdir)
-    ls, _ls = blocking(Verbs.ls), awaited(Verbs.ls)
-    find, _find = blocking(Verbs.find), awaited(Verbs.find)
-    du, _du = blocking(Verbs.du), awaited(Verbs.du)
-    created, _created = blocking(Verbs.created), awaited(Verbs.created)
-    modified, _modified = blocking(Verbs.modified), awaited(Verbs.modified)
-    ukey, _ukey = blocking(Verbs.ukey), awaited(Verbs.ukey)
-    checksum, _checksum = blocking(Verbs.checksum), awaited(Verbs.checksum)
-    cat_file, _cat_file = blocking(Verbs.cat_file), awaited(Verbs.cat_file)
-    cat_ranges, _cat_ranges = blocking(Verbs.cat_ranges), awaited(Verbs.cat_ranges)
-    get_file, _get_file = blocking(Verbs.get_file), awaited(Verbs.get_file)
-    _pipe_file = awaited(Verbs.pipe_file)
-    _put_file = awaited(Verbs.put_file)
-    touch, _touch = blocking(Verbs.touch, commits=True), awaited(Verbs.touch)
-    cp_file, _cp_file = blocking(Verbs.cp_file), awaited(Verbs.cp_file)
-    mkdir, _mkdir = blocking(Verbs.mkdir), awaited(Verbs.mkdir)
-    makedirs, _makedirs = blocking(Verbs.makedirs), awaited(Verbs.makedirs)
-    rmdir, _rmdir = blocking(Verbs.rmdir), awaited(Verbs.rmdir)
-    rm_file, _rm_file = blocking(Verbs.rm_file), awaited(Verbs.rm_file)
-    mv_file, _mv_file = blocking(Verbs.mv_file), awaited(Verbs.mv_file)
-    create, _create = blocking(Verbs.create, commits=True), awaited(Verbs.create)
-    _append = awaited(Verbs.append)
-    _overwrite = awaited(Verbs.overwrite)
-    stage, _stage = blocking(Verbs.stage), awaited(Verbs.stage)
-    seal, _seal = blocking(Verbs.seal, commits=True), awaited(Verbs.seal)
-    truncate, _truncate = blocking(Verbs.truncate, commits=True), awaited(Verbs.truncate)
-    concat, _concat = blocking(Verbs.concat, commits=True), awaited(Verbs.concat)
-    collect, _collect = blocking(Verbs.collect), awaited(Verbs.collect)
+    info, _info = both(Verbs.info)
+    exists, _exists = both(Verbs.exists)
+    isfile, _isfile = both(Verbs.isfile)
+    isdir, _isdir = both(Verbs.isdir)
+    ls, _ls = both(Verbs.ls)
+    find, _find = both(Verbs.find)
+    du, _du = both(Verbs.du)
+    created, _created = both(Verbs.created)
+    modified, _modified = both(Verbs.modified)
+    ukey, _ukey = both(Verbs.ukey)
+    checksum, _checksum = both(Verbs.checksum)
+    cat_file, _cat_file = both(Verbs.cat_file)
+    cat_ranges, _cat_ranges = both(Verbs.cat_ranges)
+    get_file, _get_file = both(Verbs.get_file)
+    _pipe_file = both(Verbs.pipe_file)[1]
+    _put_file = both(Verbs.put_file)[1]
+    touch, _touch = both(Verbs.touch, commits=True)
+    cp_file, _cp_file = both(Verbs.cp_file)
+    mkdir, _mkdir = both(Verbs.mkdir)
+    makedirs, _makedirs = both(Verbs.makedirs)
+    rmdir, _rmdir = both(Verbs.rmdir)
+    rm_file, _rm_file = both(Verbs.rm_file)
+    mv_file, _mv_file = both(Verbs.mv_file)
+    create, _create = both(Verbs.create, commits=True)
+    _append = both(Verbs.append)[1]
+    _overwrite = both(Verbs.overwrite)[1]
+    stage, _stage = both(Verbs.stage)
+    seal, _seal = both(Verbs.seal, commits=True)
+    truncate, _truncate = both(Verbs.truncate, commits=True)
+    concat, _concat = both(Verbs.concat, commits=True)
+    collect, _collect = both(Verbs.collect)
 
     def append(
         self,

@@ -25,6 +25,10 @@ from rollingfs.write.ingest import Data, Intake
 class Verbs(Reading):
     """All methods of a filesystem, over paths as its callers write them."""
 
+    def committed(self, target: str) -> str:
+        """The path of the segment that a verb with this first argument commits to."""
+        return self.strip(target)
+
     def to_write(self, path: str) -> str:
         """The backend's path for a segment to be changed.
 

@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
-
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Listings, OnError
+from rollingfs.fs.sync_async import both
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.stream.operations import StreamVerbs
 from rollingfs.stream.retention import RetentionPolicy
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_Verb = Callable[Concatenate[StreamVerbs, P], Coroutine[Any, Any, T]]
-
-
-def _sync(verb: _Verb[P, T]) -> Callable[Concatenate[Stream, P], T]:
-    """The blocking method for a verb."""
-
-    @functools.wraps(verb)
-    def call(self: Stream, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._bridge.run(verb(self._verbs, *args, **kwargs))
-
-    return call
-
-
-def _async(verb: _Verb[P, T]) -> Callable[Concatenate[Stream, P], Coroutine[Any, Any, T]]:
-    """The method for a verb that is awaited, on any loop."""
-
-    @functools.wraps(verb)
-    async def call(self: Stream, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._bridge.arun(verb(self._verbs, *args, **kwargs))
-
-    return call
 
 
 class Stream:
@@ -68,19 +40,19 @@ class Stream:
         """The folder, as the backend names it."""
         return self._verbs.path
 
-    segments, _segments = _sync(StreamVerbs.segments), _async(StreamVerbs.segments)
-    infos, _infos = _sync(StreamVerbs.infos), _async(StreamVerbs.infos)
-    size, _size = _sync(StreamVerbs.size), _async(StreamVerbs.size)
-    delete, _delete = _sync(StreamVerbs.delete), _async(StreamVerbs.delete)
-    cut, _cut = _sync(StreamVerbs.cut), _async(StreamVerbs.cut)
-    trim, _trim = _sync(StreamVerbs.trim), _async(StreamVerbs.trim)
-    cuts, _cuts = _sync(StreamVerbs.cuts), _async(StreamVerbs.cuts)
-    publish, _publish = _sync(StreamVerbs.publish), _async(StreamVerbs.publish)
-    subscribers, _subscribers = _sync(StreamVerbs.subscribers), _async(StreamVerbs.subscribers)
-    unsubscribe, _unsubscribe = _sync(StreamVerbs.unsubscribe), _async(StreamVerbs.unsubscribe)
-    retain, _retain = _sync(StreamVerbs.retain), _async(StreamVerbs.retain)
-    _get_retention = _async(StreamVerbs.get_retention)
-    _set_retention = _async(StreamVerbs.set_retention)
+    segments, _segments = both(StreamVerbs.segments)
+    infos, _infos = both(StreamVerbs.infos)
+    size, _size = both(StreamVerbs.size)
+    delete, _delete = both(StreamVerbs.delete)
+    cut, _cut = both(StreamVerbs.cut)
+    trim, _trim = both(StreamVerbs.trim)
+    cuts, _cuts = both(StreamVerbs.cuts)
+    publish, _publish = both(StreamVerbs.publish)
+    subscribers, _subscribers = both(StreamVerbs.subscribers)
+    unsubscribe, _unsubscribe = both(StreamVerbs.unsubscribe)
+    retain, _retain = both(StreamVerbs.retain)
+    _get_retention = both(StreamVerbs.get_retention)[1]
+    _set_retention = both(StreamVerbs.set_retention)[1]
 
     @property
     def retention(self) -> RetentionPolicy | None:

@@ -1,4 +1,4 @@
-"""From a coroutine of the core to the two methods that callers see: one that blocks, and one that is awaited."""
+"""The one way from a coroutine to the two methods that callers see: one that blocks, and one that is awaited."""
 
 from __future__ import annotations
 
@@ -7,63 +7,66 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from rollingfs.fs.operations import Verbs
 from rollingfs.runtime.bridge import Bridge
 
 P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V")
+
+
+class Verbs(Protocol):
+    """What a face is made of: coroutine methods."""
+
+    def committed(self, target: Any) -> str:
+        """The path of the segment that a verb with this first argument commits to."""
+        ...
 
 
 class Face(Protocol):
-    """What has such methods."""
+    """A class that users see, whose methods are made by `both`."""
 
     _bridge: Bridge
-    _verbs: Verbs
+    _verbs: Any
 
 
-# The second form of each is for verbs with ``**kwargs``, whose signature mypy cannot pass on.
+# The second overload is for verbs with ``**kwargs``, whose signature mypy cannot pass on.
 
 
 @overload
-def blocking(
-    verb: Callable[Concatenate[Verbs, P], Coroutine[Any, Any, T]], *, commits: bool = False
-) -> Callable[Concatenate[Any, P], T]: ...
+def both(
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, commits: bool = False
+) -> tuple[Callable[Concatenate[Any, P], T], Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]]: ...
 @overload
-def blocking(verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = False) -> Callable[..., T]: ...
-def blocking(verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = False) -> Callable[..., T]:
-    """The method for a verb that blocks.
+def both(
+    verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = False
+) -> tuple[Callable[..., T], Callable[..., Coroutine[Any, Any, T]]]: ...
+def both(
+    verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = False
+) -> tuple[Callable[..., T], Callable[..., Coroutine[Any, Any, T]]]:
+    """The blocking method for a verb, and the one that is awaited, on any event loop, which it does not block.
 
     Parameters
     ----------
+    verb
+        A coroutine method of what the face has as `_verbs`.
     commits
-        Whether the verb commits to the segment that is its first argument: then Ctrl-C says what became of it.
+        Whether the verb commits to one segment: then Ctrl-C in the blocking method says what became of the commit.
     """
-    _, segment, *_ = inspect.signature(verb).parameters
+    first = next(iter(list(inspect.signature(verb).parameters)[1:]), None)
 
     @functools.wraps(verb)
-    def call(self: Face, *args: Any, **kwargs: Any) -> T:
-        running = _begun(verb, self._verbs, args, kwargs)
+    def blocking(self: Face, /, *args: Any, **kwargs: Any) -> T:
+        running = _begun(self, verb, args, kwargs)
         if not commits:
             return self._bridge.run(running)
-        return self._bridge.run(running, commits=self._verbs.strip(args[0] if args else kwargs[segment]))
-
-    return call
-
-
-@overload
-def awaited(
-    verb: Callable[Concatenate[Verbs, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]: ...
-@overload
-def awaited(verb: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., Coroutine[Any, Any, T]]: ...
-def awaited(verb: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """The method for a verb that is awaited, on any event loop, which it does not block."""
+        target = args[0] if args else kwargs.get(first) if first else None
+        return self._bridge.run(running, commits=self._verbs.committed(target))
 
     @functools.wraps(verb)
-    async def call(self: Face, *args: Any, **kwargs: Any) -> T:
-        return await self._bridge.arun(_begun(verb, self._verbs, args, kwargs))
+    async def awaited(self: Face, /, *args: Any, **kwargs: Any) -> T:
+        return await self._bridge.arun(_begun(self, verb, args, kwargs))
 
-    return call
+    return blocking, awaited
 
 
 def name_for_users(cls: type, name: str) -> None:
@@ -74,10 +77,11 @@ def name_for_users(cls: type, name: str) -> None:
 
 
 def _begun(
-    verb: Callable[..., Coroutine[Any, Any, T]], verbs: Verbs, args: tuple[Any, ...], kwargs: dict[str, Any]
+    face: Face, verb: Callable[..., Coroutine[Any, Any, T]], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Coroutine[Any, Any, T]:
-    """The coroutine of a verb; wrong arguments, and nothing else can fail here, are said of the method."""
+    """The coroutine of a verb; wrong arguments, and nothing else can fail here, are reported as the face's."""
     try:
-        return verb(verbs, *args, **kwargs)
+        return verb(face._verbs, *args, **kwargs)
     except TypeError as error:
-        raise TypeError(str(error).replace(verb.__qualname__, f"RollingFileSystem.{verb.__name__}", 1)) from None
+        user_class = "RollingFileSystem" if hasattr(face, "protocol") else type(face).__name__
+        raise TypeError(str(error).replace(verb.__qualname__, f"{user_class}.{verb.__name__}", 1)) from None
