@@ -13,6 +13,8 @@ from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.verify import damaged
+from rollingfs.spark.source import lines, places
+from rollingfs.spark.source.options import Options
 
 COLLECT = "collect"
 OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", COLLECT)
@@ -75,10 +77,8 @@ class Row:
     version: int | None = None
 
 
-def maintain_one(options: Any, path: str, settings: Settings) -> Row | None:
+def maintain_one(options: Options, path: str, settings: Settings) -> Row | None:
     """All operations on one segment; what fails becomes its row. None if the segment is gone, and nothing is to do."""
-    from rollingfs.spark.source import places
-
     work = Work(path, settings)
     try:
         fs = places.filesystem(options)
@@ -185,19 +185,17 @@ def _truncate(segment: Segment, settings: Settings) -> Outcome:
 
 def _cut(segment: Segment, keep: Keep) -> int:
     """Where a truncation cuts: what is to stay is never less than was asked for."""
-    from rollingfs.spark.source import records
-
     offset = max(segment.start, segment.length - keep.bytes)
     if keep.align is None or offset == segment.start:
         return offset
     delimiter = keep.align.encode()
-    end, size = offset, records.LOOK_BYTES
+    end, size = offset, lines.LOOK_BYTES
     while end > segment.start:
         begin = max(segment.start, end - size)
         at = segment.read(begin, min(end + len(delimiter) - 1, offset)).rfind(delimiter)
         if at >= 0:
             return begin + at + len(delimiter)
-        end, size = begin, min(2 * size, records.LOOK_BYTES_MAX)
+        end, size = begin, min(2 * size, lines.LOOK_BYTES_MAX)
     return segment.start
 
 

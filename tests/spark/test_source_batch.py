@@ -193,8 +193,8 @@ def test_a_segment_that_was_replaced_after_planning_is_an_error_and_no_mixture(d
     disk.segment("r", b"old\n" * 100)
     frame = load(disk, "r")
     assert frame.count() == 100  # planned once
+    from rollingfs.spark.source.batch_reader import RollingReader
     from rollingfs.spark.source.options import parse_options
-    from rollingfs.spark.source.read import RollingReader
 
     reader = RollingReader(parse_options({"path": f"{disk.path}/r"}), frame.schema)
     [partition] = reader.partitions()
@@ -282,7 +282,7 @@ def test_a_folder_of_segments_is_no_target_and_stays_readable(place):
         place.segment(f"d/{name}", b"a row\n")
     frame = place.spark.createDataFrame([("x",)], "value string")
     for mode in ("append", "overwrite"):
-        with refused(r"a segment of its name would hide what is in it \(a, b, c\); nothing was written"):
+        with refused(r"a folder that holds a, b, c; a segment of this name would hide them. Nothing was written"):
             save(frame, place, "d", mode)
     assert load(place, "d").count() == 3
 
@@ -323,8 +323,8 @@ def test_an_abort_after_a_commit_that_took_place_deletes_nothing(disk, caplog, m
     from pyspark import TaskContext
     from pyspark.sql.types import StructType
 
+    from rollingfs.spark.source.batch_writer import RollingWriter
     from rollingfs.spark.source.options import parse_options
-    from rollingfs.spark.source.write import RollingWriter
 
     class Context:
         def partitionId(self) -> int:  # noqa: N802 - Spark's name

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from rollingfs.spark.source import footer, ipc, parquet, rows
+from rollingfs.spark.source.batch_reader import RowReader, infer_schema
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.read import RowReader, infer_schema
 
 NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", ArrayType(LongType(), False), False)])
 
@@ -104,8 +104,8 @@ def test_a_null_where_a_schema_says_not_null_is_refused_by_its_column(kind, valu
 
 
 def test_json_with_a_null_where_the_users_schema_says_not_null_is_refused_by_its_column(tmp_path):
+    from rollingfs.spark.source.batch_reader import RollingReader
     from rollingfs.spark.source.options import parse_options
-    from rollingfs.spark.source.read import RollingReader
 
     path = tmp_path / "j"
     path.write_bytes(b'{"n": 1}\n{}\n')

@@ -22,10 +22,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.spark.source import places, records, stream
+from rollingfs.spark.source import lines, places, stream_reader
+from rollingfs.spark.source.batch_reader import RollingReader, infer_schema
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.read import RollingReader, infer_schema
-from rollingfs.spark.source.stream import RollingStreamReader
+from rollingfs.spark.source.stream_reader import RollingStreamReader
 
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
 SCHEMA = StructType().add("value", "string")
@@ -143,7 +143,7 @@ def test_corrupt_bytes_are_skipped_before_any_of_their_rows_is_given_out(fs, tmp
 
 
 def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_error(fs, tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "LOCAL_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
     path = tmp_path / "s"
     fs.create(str(path), CHUNKS)
     fs.append(str(path), content("json"))
@@ -225,7 +225,7 @@ def test_an_idle_stream_looks_at_the_store_as_seldom_as_headers_are_believed(fs,
     fs.overwrite(path, b"one\ntwo\n")
     clock, looks = SimpleNamespace(now=100.0), []
     find = places.find
-    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(places, "find", lambda *args: looks.append(args) or find(*args))
     source = streamed(path, cache_s=1)
     start = source.initialOffset()

@@ -19,16 +19,16 @@ require_module("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.spark.source import footer, ipc, jsonlines, parquet, partitions, progress, records, text
+from rollingfs.spark.source import footer, ipc, jsonlines, lines, offsets, parquet, partitions, text
+from rollingfs.spark.source.offsets import Mark
 from rollingfs.spark.source.options import Place, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.progress import Mark
 
 SHIFT = 1000
 """Where the bytes begin: nothing may rely on offset 0."""
 
 
-def reader_of(data: bytes, shift: int = SHIFT) -> records.Read:
+def reader_of(data: bytes, shift: int = SHIFT) -> lines.Read:
     def read(start: int, end: int) -> bytes:
         assert shift <= start <= end <= shift + len(data)
         return data[start - shift : end - shift]
@@ -132,8 +132,8 @@ def test_a_budget_is_shared_so_that_none_starves_and_nothing_is_left_while_someb
 # -- lines -------------------------------------------------------------------------------------------------------
 
 
-def lines_in(data: bytes) -> records.Lines:
-    return records.normalized(data, len(data))
+def lines_in(data: bytes) -> lines.Lines:
+    return lines.normalized(data, len(data))
 
 
 def lines_of(data: bytes) -> list[bytes]:
@@ -150,11 +150,11 @@ def lines_of(data: bytes) -> list[bytes]:
 )
 def test_each_line_is_read_once_by_the_range_that_holds_its_first_byte(data, size, block, look):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "LOOK_BYTES", look)
+        patch.setattr(lines, "LOOK_BYTES", look)
         read, extent = reader_of(data), extent_of(data)
         found = []
         for one in partitions.split(extent, size):
-            for part in records.blocks(read, extent.start, one.start, one.end, extent.end, block):
+            for part in lines.blocks(read, extent.start, one.start, one.end, extent.end, block):
                 assert bytes(part)
                 found += lines_of(bytes(part))
                 assert b"\r" not in bytes(part)
@@ -164,11 +164,11 @@ def test_each_line_is_read_once_by_the_range_that_holds_its_first_byte(data, siz
 @given(st.binary(max_size=60).map(lambda data: data.replace(b"\xff", b"\n")), st.integers(1, 7))
 def test_ends_of_lines_are_found_from_both_sides(data, look):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "LOOK_BYTES", look)
+        patch.setattr(lines, "LOOK_BYTES", look)
         read, end = reader_of(data), SHIFT + len(data)
-        assert records.last_line_end(read, SHIFT, end) == SHIFT + data.rfind(b"\n") + 1
+        assert lines.last_line_end(read, SHIFT, end) == SHIFT + data.rfind(b"\n") + 1
         first = data.find(b"\n")
-        assert records.next_line_end(read, SHIFT, end) == (SHIFT + first + 1 if first >= 0 else None)
+        assert lines.next_line_end(read, SHIFT, end) == (SHIFT + first + 1 if first >= 0 else None)
 
 
 def test_text_keeps_empty_lines_and_bytes_that_are_not_utf8():
@@ -476,9 +476,9 @@ def test_the_parquet_encoder_gives_a_file_and_its_footer():
 def test_offsets_survive_json_and_a_batch_is_a_function_of_its_two_offsets():
     start = {"a": Mark("i", 10), "b": Mark("j", 5), "gone": Mark("k", 7)}
     end = {"a": Mark("i", 30), "b": Mark("j", 9, 8), "new": Mark("l", 4, 2, sealed=True), "idle": Mark("m", 3, 3)}
-    again = progress.parse(json.loads(json.dumps(progress.format_offset(end))))
+    again = offsets.parse(json.loads(json.dumps(offsets.format_offset(end))))
     assert again == end
-    assert progress.extents(start, again) == [
+    assert offsets.extents(start, again) == [
         Extent("a", "i", 10, 30),
         Extent("b", "j", 8, 9),
         Extent("new", "l", 2, 4),

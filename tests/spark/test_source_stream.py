@@ -24,10 +24,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from rollingfs.errors import AppendOutcomeUnknown
+from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.read import RollingReader
-from rollingfs.spark.source.sink import RollingStreamWriter
-from rollingfs.spark.source.stream import DataLossError, RollingStreamReader
+from rollingfs.spark.source.stream_reader import DataLossError, RollingStreamReader
+from rollingfs.spark.source.stream_writer import RollingStreamWriter
 
 SMALL = RollingPolicy(max_bytes=40, inline_bytes=10)
 ALL = ReadAllAvailable()
@@ -367,7 +367,7 @@ def test_twins_that_commit_at_the_same_moment_commit_once(fs, tmp_path, stage, m
 @pytest.mark.parametrize("took_place", [True, False])
 def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, stage, monkeypatch, took_place):
     writer = sink(tmp_path / "t")
-    commit = writer._parts.commit
+    commit = writer._job.commit
     calls = []
 
     def unsure(*args: Any) -> None:
@@ -377,7 +377,7 @@ def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, 
         if len(calls) == 1:
             raise AppendOutcomeUnknown("the answer was lost")
 
-    monkeypatch.setattr(writer._parts, "commit", unsure)
+    monkeypatch.setattr(writer._job, "commit", unsure)
     writer.commit(stage(writer, "a"), 0)
     assert (fs.cat_file(str(tmp_path / "t")), len(calls)) == (b"a\n", 1 if took_place else 2)
 

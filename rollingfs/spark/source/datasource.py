@@ -44,14 +44,14 @@ class RollingDataSource(DataSource):
         ValueError
             There is nothing to infer them from.
         """
-        from rollingfs.spark.source.read import infer_schema
+        from rollingfs.spark.source.batch_reader import infer_schema
 
         schema: StructType | str = infer_schema(self._parsed())
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of all that is there now."""
-        from rollingfs.spark.source.read import RollingReader
+        from rollingfs.spark.source.batch_reader import RollingReader
 
         return RollingReader(self._parsed(), schema)
 
@@ -63,7 +63,7 @@ class RollingDataSource(DataSource):
         OSError
             The target could not be committed to; no task has begun.
         """
-        from rollingfs.spark.source.write import RollingWriter
+        from rollingfs.spark.source.batch_writer import RollingWriter
 
         writer = RollingWriter(self._parsed(), schema, overwrite)
         writer.check_target()
@@ -71,7 +71,7 @@ class RollingDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Of what comes."""
-        from rollingfs.spark.source.stream import RollingStreamReader
+        from rollingfs.spark.source.stream_reader import RollingStreamReader
 
         return RollingStreamReader(self._parsed(), schema)
 
@@ -83,7 +83,7 @@ class RollingDataSource(DataSource):
         OSError
             The target could not be committed to; no task has begun.
         """
-        from rollingfs.spark.source.sink import RollingStreamWriter
+        from rollingfs.spark.source.stream_writer import RollingStreamWriter
 
         writer = RollingStreamWriter(self._parsed(), schema, overwrite)
         if self._is_planning:

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from rollingfs.errors import RollingError
 from rollingfs.spark.source import rows
+from rollingfs.spark.source.lines import Read
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.records import Read
-from rollingfs.spark.source.taken import Taken
 
 WINDOW_BYTES = 64 * 1024
 """Read at once to find messages: small ones share a window, of large ones only the beginning is read."""
@@ -273,13 +272,13 @@ def schema(read: Read, extent: Extent) -> pa.Schema | None:
 def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     """Rows as one stream; none at all as nothing."""
     writer: pa.RecordBatchStreamWriter | None = None
-    sink = Taken()
+    sink = rows.OutputBuffer()
     for group in rows.gathered(batches, BATCH_BYTES):
         batch = pa.concat_batches(group)
         if writer is None:
             writer = pa.ipc.new_stream(sink, batch.schema)
         writer.write_batch(batch)
-        yield sink.take()
+        yield sink.drain()
     if writer is not None:
         writer.close()
-        yield sink.take()
+        yield sink.drain()

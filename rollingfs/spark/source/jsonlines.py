@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pj
 
-from rollingfs.spark.source.records import FEED, Lines
+from rollingfs.spark.source.lines import FEED, Lines
 
 CORRUPT_COLUMN = "_corrupt_record"
 """If the schema has a string column of this name, lines that are no JSON are put there."""

@@ -24,9 +24,8 @@ from rollingfs.spark.source.footer import (
     join,
     widen,
 )
+from rollingfs.spark.source.lines import Read
 from rollingfs.spark.source.partitions import Range
-from rollingfs.spark.source.records import Read
-from rollingfs.spark.source.taken import Taken
 
 ROWS_MAX = 64 * 1024
 """Of a record batch."""
@@ -70,16 +69,16 @@ class Encoder:
         self._batches = batches
 
     def __iter__(self) -> Iterator[bytes]:
-        sink = Taken()
+        sink = rows.OutputBuffer()
         writer: pq.ParquetWriter | None = None
         for batches in rows.gathered(self._batches, GROUP_BYTES):
             group = pa.Table.from_batches(batches)
             writer = writer or pq.ParquetWriter(sink, group.schema)
             writer.write_table(group)
-            yield sink.take()
+            yield sink.drain()
         if writer is not None:
             writer.close()
-            last = sink.take()
+            last = sink.drain()
             first, end = body_size(last[-TAIL_BYTES:], len(last) + len(MAGIC))
             self.footer = last[first - len(MAGIC) : end - len(MAGIC)]
             yield last
@@ -87,9 +86,9 @@ class Encoder:
 
 def empty(schema: pa.Schema) -> bytes:
     """A file without rows."""
-    sink = Taken()
+    sink = rows.OutputBuffer()
     pq.ParquetWriter(sink, schema).close()
-    return sink.take()
+    return sink.drain()
 
 
 def footer_of(read: Read, start: int, end: int) -> bytes:
@@ -180,12 +179,12 @@ def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, 
     if not coming:
         return b"", old
     fields = pa.schema([schema.field(column.name) for column in coming])
-    sink = Taken()
+    sink = rows.OutputBuffer()
     with pq.ParquetWriter(sink, fields) as writer:
         for count in group_rows(old):
             nulls = pa.table([pa.nulls(count, field.type) for field in fields], schema=fields)
             writer.write_table(nulls, row_group_size=count)
-    filler = sink.take()
+    filler = sink.drain()
     return filler, widen(old, Part(_footer(filler), at), new)
 
 

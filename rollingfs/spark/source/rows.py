@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,6 +67,34 @@ def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.R
             waiting, waiting_bytes = [], 0
     if waiting:
         yield waiting
+
+
+class OutputBuffer(io.RawIOBase):
+    """A file to write to, which is drained as it fills: Arrow's writers push, uploads pull."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keep some bytes until they are drained."""
+        self._parts.append(bytes(data))
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """How much was written, drained or not."""
+        return self._size
+
+    def drain(self) -> bytes:
+        """What was written since the last call."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:

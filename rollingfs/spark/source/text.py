@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rollingfs.spark.source.records import FEED, Lines
+from rollingfs.spark.source.lines import FEED, Lines
 
 COLUMN = "value"
 

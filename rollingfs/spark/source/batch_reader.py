@@ -14,10 +14,10 @@ from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import View
-from rollingfs.spark.source import ipc, jsonlines, parquet, partitions, places, records, rows, text
-from rollingfs.spark.source.opened import Opened, ahead, is_remote
+from rollingfs.spark.source import ipc, jsonlines, lines, parquet, partitions, places, rows, segments, text
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.segments import SegmentReader, extent_of, is_remote, prefetched
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -53,7 +53,7 @@ class RollingReader(DataSourceReader):
         found = places.find(fs, self.options)
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
-        cut = [one for view in found.views.values() for one in self.rows.cut(Opened(fs, view), _extent(view))]
+        cut = [one for view in found.views.values() for one in self.rows.cut(SegmentReader(fs, view), extent_of(view))]
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -76,7 +76,7 @@ class RowReader:
         if options.format == TEXT:
             text.check_schema(rows.arrow_schema(schema), "format 'text'")
 
-    def cut(self, opened: Opened, extent: Extent) -> list[Range]:
+    def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
         """The ranges of an extent that tasks can read by themselves; none, if it is corrupt and to be skipped."""
         size_max = self.options.partition_bytes
         if self.options.format == BINARY:
@@ -105,11 +105,11 @@ class RowReader:
         read = {TEXT: self._lines, JSON: self._json, ARROW: self._arrow, PARQUET: self._parquet, BINARY: self._binary}
         return read[self.options.format](fs, partition.value, schema)
 
-    def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[Opened, Range]]:
+    def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range]]:
         """The ranges with their segments; what was truncated or deleted meanwhile is an error, or passed over."""
         for one in ranges:
             try:
-                yield Opened.of(fs, one.extent), one
+                yield SegmentReader.of(fs, one.extent), one
             except (SegmentTruncatedError, FileNotFoundError) as error:
                 if self.options.fails_on_data_loss:
                     raise
@@ -118,14 +118,14 @@ class RowReader:
             except CorruptHeaderError as error:
                 self.skip(one, error)
 
-    def _left(self, fs: RollingFileSystem, one: Range) -> Iterator[tuple[Opened, Range]]:
+    def _left(self, fs: RollingFileSystem, one: Range) -> Iterator[tuple[SegmentReader, Range]]:
         """What is left of a range whose beginning is gone; only lines can be read from anywhere."""
-        view = places.view_now(fs, one.extent.path)
-        if view is None or not places.is_same(view, one.extent.identity) or view.start >= one.end:
+        view = segments.view_now(fs, one.extent.path)
+        if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
         if self.options.format in (TEXT, JSON):
             extent = Extent(one.extent.path, one.extent.identity, view.start, one.extent.end)
-            yield Opened(fs, view), Range(extent, max(one.start, view.start), one.end)
+            yield SegmentReader(fs, view), Range(extent, max(one.start, view.start), one.end)
 
     def _sound(self, one: Range, items: Iterator[T]) -> Iterator[T]:
         """What is read of a range; nothing, if it turns out to be corrupt with the first item, and is to be skipped.
@@ -146,19 +146,19 @@ class RowReader:
                 raise CorruptChunkError(f"{where} cannot be skipped: rows of them were read before {error}") from error
             self.skip(one, error)
 
-    def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[records.Lines]:
+    def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[lines.Lines]:
         for opened, one in self._opened(fs, ranges):
-            size = records.BLOCK_BYTES if is_remote(fs) else records.LOCAL_BLOCK_BYTES
-            blocks = records.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
+            size = lines.BLOCK_BYTES if is_remote(fs) else lines.LOCAL_BLOCK_BYTES
+            blocks = lines.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
             yield from self._sound(one, blocks)
 
     def _lines(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for block in ahead(fs, self._blocks(fs, ranges)):
+        for block in prefetched(fs, self._blocks(fs, ranges)):
             yield text.to_batch(block, schema)
 
     def _json(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         reader = jsonlines.Reader(schema)
-        for block in ahead(fs, self._blocks(fs, ranges)):
+        for block in prefetched(fs, self._blocks(fs, ranges)):
             yield from map(rows.checked, reader.read(block))
 
     def _arrow(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -200,7 +200,7 @@ def infer_schema(options: Options) -> Any:
     if options.format == JSON:
         return rows.spark_schema(jsonlines.infer(_sample(fs, found, options)))
     for view in found:
-        opened = Opened(fs, view)
+        opened = SegmentReader(fs, view)
         try:
             schema = parquet.schema(opened.file()) if options.format == PARQUET else _arrow_schema(opened)
         except CORRUPT:
@@ -212,8 +212,8 @@ def infer_schema(options: Options) -> Any:
     raise ValueError(f"no {options.format} is there to learn the columns from: give .schema(...)")
 
 
-def _arrow_schema(opened: Opened) -> pa.Schema | None:
-    return ipc.schema(opened.read, _extent(opened.view))
+def _arrow_schema(opened: SegmentReader) -> pa.Schema | None:
+    return ipc.schema(opened.read, extent_of(opened.view))
 
 
 def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> Iterator[bytes]:
@@ -221,11 +221,11 @@ def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> I
     size = options.sample_bytes
     each = max(SAMPLE_BYTES_MIN, size // max(len(views), 1))
     for view in views:
-        extent, opened = _extent(view), Opened(fs, view)
+        extent, opened = extent_of(view), SegmentReader(fs, view)
         upto = min(extent.start + min(each, size), extent.end)
         try:
-            for block in records.blocks(opened.read, extent.start, extent.start, upto, extent.end):
-                yield from bytes(block).split(records.FEED)
+            for block in lines.blocks(opened.read, extent.start, extent.start, upto, extent.end):
+                yield from bytes(block).split(lines.FEED)
         except CORRUPT:
             if not options.skips_corrupt:
                 raise
@@ -233,10 +233,6 @@ def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> I
         size -= upto - extent.start
         if size <= 0:
             return
-
-
-def _extent(view: View) -> Extent:
-    return Extent(view.path, places.identity(view), view.start, view.length)
 
 
 def _modified(view: View) -> datetime:

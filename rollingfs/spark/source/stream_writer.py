@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, SegmentSealedError
 from rollingfs.format.transitions import check_attrs
-from rollingfs.spark.source.commits import QUERY_ID, Parts, Receipt, received
+from rollingfs.spark.source.batch_writer import QUERY_ID, JobCommit, Receipt, received
 from rollingfs.spark.source.options import Options
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
     """Appends the batches of a query to one segment; in complete mode each takes the place of all before it."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
-        self._parts = Parts(options, schema, overwrite=overwrite)
+        self._job = JobCommit(options, schema, overwrite=overwrite)
         self._attrs: Mapping[str, str] = {}
         """What the target had when the batch was planned."""
         self._is_sealed = False
@@ -47,11 +47,11 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
         Raises
         ------
         OSError
-            See `Parts.check_target`. A target that is sealed, or full of attributes, is refused by `write`, which knows
-            the batch: it may be in it already.
+            See `JobCommit.check_target`. `write` refuses a target that is sealed or full of attributes, because it
+            knows the batch, which may be in the target already.
         """
-        header = self._parts.check_target(may_be_sealed=True)
-        if header is not None and not self._parts.overwrite:
+        header = self._job.check_target(may_be_sealed=True)
+        if header is not None and not self._job.overwrite:
             self._attrs, self._is_sealed = dict(header.attrs), header.sealed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
@@ -66,14 +66,14 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is not None and batch is not None:
             self._check_batch(f"{ATTRIBUTE_PREFIX}{query}", int(batch))
-        return self._parts.stage(iterator)
+        return self._job.stage(iterator)
 
     def _check_batch(self, key: str, batch: int) -> None:
         last = self._attrs.get(key)
         if last is not None and int(last) >= batch:
             return
         if self._is_sealed:
-            raise SegmentSealedError(f"{self._parts.url} is sealed; it takes no more batches, and lacks this one")
+            raise SegmentSealedError(f"{self._job.url} is sealed; it takes no more batches, and lacks this one")
         self._check_full(self._attrs, key, batch)
 
     def _check_full(self, attrs: Mapping[str, str], key: str, batch: int) -> None:
@@ -85,7 +85,7 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
             more = f" and {len(known) - QUERIES_SHOWN_MAX} more" if len(known) > QUERIES_SHOWN_MAX else ""
             shown = (", ".join(known[:QUERIES_SHOWN_MAX]) or "none") + more
             raise ValueError(
-                f"{self._parts.url} has no room for attribute {key}, by which the sink knows its batches; nothing was "
+                f"{self._job.url} has no room for attribute {key}, by which the sink knows its batches; nothing was "
                 "written. Remove those of queries whose checkpoints will never be used again, by "
                 f'fs.append(path, b"", attrs={{"{ATTRIBUTE_PREFIX}…": None}}). It has, the oldest query first: {shown}'
             ) from error
@@ -114,12 +114,12 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
                 raise
             last = attrs.get(key)
             if last is not None and int(last) >= batchId:
-                logger.info("%s: batch %d is committed already (%s)", self._parts.url, batchId, key)
+                logger.info("%s: batch %d is committed already (%s)", self._job.url, batchId, key)
                 return
-            if not self._parts.overwrite:
+            if not self._job.overwrite:
                 self._check_full(attrs, key, batchId)
             try:
-                self._parts.commit(messages, {key: str(batchId)}, {key: last})
+                self._job.commit(messages, {key: str(batchId)}, {key: last})
             except (AttributeMismatchError, AppendOutcomeUnknown) as error:
                 failure = error  # somebody else was faster, or it may be there: look again
                 continue
@@ -129,9 +129,9 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Delete nothing, for the same reason as in a batch write."""
-        self._parts.abort(messages)
+        self._job.abort(messages)
 
     def _look(self) -> Mapping[str, str]:
         """The attributes that the target has now: of each query, the number of the last batch that it committed."""
-        view = self._parts.view()
+        view = self._job.view()
         return view.header.attrs if view is not None and view.header is not None else {}

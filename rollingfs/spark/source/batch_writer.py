@@ -6,11 +6,11 @@ import logging
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import BadOffsetError
@@ -19,10 +19,13 @@ from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import View
-from rollingfs.spark.source import ipc, jsonlines, parquet, places, rows, text
+from rollingfs.spark.source import ipc, jsonlines, parquet, places, rows, segments, text
 from rollingfs.spark.source.footer import MalformedFooterError, Part
-from rollingfs.spark.source.opened import Opened
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
+from rollingfs.spark.source.segments import SegmentReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 logger = logging.getLogger("pyspark_rollingfs")
 """Not below ``rollingfs``, which prints nothing by itself: Spark's users look for such lines in its logs."""
@@ -47,7 +50,7 @@ class Receipt(WriterCommitMessage):
         self.query = query
 
 
-class Parts:
+class JobCommit:
     """Stages parts in tasks, and commits them on the driver.
 
     Parameters
@@ -86,7 +89,7 @@ class Parts:
         path = names.check_segment_name(fs._strip_protocol(self.url))
         view = self.view()
         if view is None:
-            places.check_no_folder(fs, path)
+            fs._bridge.run(fs._client.contents.check_no_folder(path))
             return None
         header = view.header
         if header is not None and header.phase is not Phase.MERGING:  # one under way is waited for by the commit
@@ -218,7 +221,36 @@ class Parts:
     def view(self) -> View | None:
         """What is at the target now."""
         fs = places.filesystem(self.options)
-        return places.view_now(fs, fs._strip_protocol(self.url))
+        return segments.view_now(fs, fs._strip_protocol(self.url))
+
+
+class RollingWriter(DataSourceArrowWriter):
+    """Writes one segment: nothing of it can be seen before the commit, all of it after."""
+
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+        self._job = JobCommit(options, schema, overwrite=overwrite)
+
+    def check_target(self) -> None:
+        """Refuse, before any task, a target that the commit would refuse.
+
+        Raises
+        ------
+        OSError
+            See `JobCommit.check_target`.
+        """
+        self._job.check_target()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
+        """Stage the rows of one task; what a failed or doubled one has staged, collection finds."""
+        return self._job.stage(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Append, or overwrite, in one header replacement."""
+        self._job.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete nothing: Spark also aborts after a commit that failed when its header was there already."""
+        self._job.abort(messages)
 
 
 def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
@@ -228,7 +260,7 @@ def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
 
 def _footer(fs: RollingFileSystem, view: View) -> bytes:
     try:
-        return parquet.footer_of(Opened(fs, view).read, view.start, view.length)
+        return parquet.footer_of(SegmentReader(fs, view).read, view.start, view.length)
     except MalformedFooterError as error:
         raise _refused(view.path, error) from error
 

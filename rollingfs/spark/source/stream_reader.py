@@ -12,12 +12,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
 from rollingfs.read.snapshot import View
-from rollingfs.spark.source import ipc, partitions, places, progress, records
-from rollingfs.spark.source.opened import Opened
+from rollingfs.spark.source import ipc, lines, offsets, partitions, places, segments
+from rollingfs.spark.source.batch_reader import CORRUPT, Ranges, RowReader
+from rollingfs.spark.source.offsets import Mark
 from rollingfs.spark.source.options import ARROW, JSON, LATEST, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.progress import Mark
-from rollingfs.spark.source.read import CORRUPT, Ranges, RowReader
+from rollingfs.spark.source.segments import SegmentReader, extent_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,13 +62,13 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks = {}
         for view in self._look().views.values():
             offset = self._end(view, view.start, view.length) if is_latest else view.start
-            marks[view.path] = Mark(places.identity(view), offset)
-        return progress.format_offset(marks)
+            marks[view.path] = Mark(segments.identity(view), offset)
+        return offsets.format_offset(marks)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where everything ends now."""
         views = self._look(fresh=True).views
-        self._ends = {path: Mark(places.identity(view), view.length) for path, view in views.items()}
+        self._ends = {path: Mark(segments.identity(view), view.length) for path, view in views.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """``maxBytesPerTrigger``."""
@@ -86,7 +86,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._look()
         if start == self._idle_at:
             return start
-        before, views = progress.parse(start), found.views
+        before, views = offsets.parse(start), found.views
         self._check_gone(before, found)
         begins = {path: self._begin(view, before.get(path)) for path, view in views.items()}
         backlogs = {path: max(0, self._limit(path, view) - begins[path]) for path, view in views.items()}
@@ -102,11 +102,11 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for path, view in views.items():
             end = self._end(view, begins[path], begins[path] + shares[path]) if shares.get(path) else begins[path]
             known = before.get(path)
-            is_next = known is not None and known.offset == begins[path] and places.is_same(view, known.identity)
-            is_done = places.is_sealed(view) and end == view.length
-            marks[path] = Mark(places.identity(view), end, None if is_next else begins[path], is_done)
+            is_next = known is not None and known.offset == begins[path] and segments.is_same(view, known.identity)
+            is_done = segments.is_sealed(view) and end == view.length
+            marks[path] = Mark(segments.identity(view), end, None if is_next else begins[path], is_done)
         if _has_moved(before, marks):
-            return progress.format_offset(marks)
+            return offsets.format_offset(marks)
         self._idle_at = start
         return start
 
@@ -126,13 +126,13 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._ends is None:
             return view.length
         end = self._ends.get(path)
-        return end.offset if end is not None and places.is_same(view, end.identity) else view.start
+        return end.offset if end is not None and segments.is_same(view, end.identity) else view.start
 
     def _begin(self, view: View, known: Mark | None) -> int:
         """Where the next batch begins in a segment."""
         if known is None:
             return view.start
-        if not places.is_same(view, known.identity):
+        if not segments.is_same(view, known.identity):
             if not known.sealed:
                 self._lose(
                     f"{view.path}: another segment has this name; of the old one, what lies behind offset "
@@ -156,30 +156,30 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, view: View, begin: int, upto: int) -> int:
         """Where the last whole record ends, at most at `upto`, or else the first one behind it."""
         limit = max(begin, self._limit(view.path, view))
-        key = (places.identity(view), begin, min(upto, limit), limit, places.is_sealed(view))
+        key = (segments.identity(view), begin, min(upto, limit), limit, segments.is_sealed(view))
         known, end = self._aligned.get(view.path, (None, begin))
         if known != key:
             try:
-                end = self._align(Opened(places.filesystem(self.options), view), begin, min(upto, limit), limit)
+                end = self._align(SegmentReader(places.filesystem(self.options), view), begin, min(upto, limit), limit)
             except CORRUPT as error:
-                self.rows.skip(Extent(view.path, places.identity(view), begin, limit), error)
+                self.rows.skip(extent_of(view, begin, limit), error)
                 end = begin  # until it can be read
             self._aligned[view.path] = (key, end)
         return end
 
-    def _align(self, opened: Opened, begin: int, upto: int, limit: int) -> int:
+    def _align(self, opened: SegmentReader, begin: int, upto: int, limit: int) -> int:
         view = opened.view
         if self.options.format == ARROW:
-            return ipc.whole_end(opened.read, Extent(view.path, places.identity(view), begin, limit), upto)
-        if places.is_sealed(view) and upto == view.length:
+            return ipc.whole_end(opened.read, extent_of(view, begin, limit), upto)
+        if segments.is_sealed(view) and upto == view.length:
             return upto
-        end = records.last_line_end(opened.read, begin, upto)
+        end = lines.last_line_end(opened.read, begin, upto)
         if end > begin:
             return end
-        found = records.next_line_end(opened.read, upto, limit)
+        found = lines.next_line_end(opened.read, upto, limit)
         if found is not None:
             return found
-        return limit if places.is_sealed(view) and limit == view.length else begin
+        return limit if segments.is_sealed(view) and limit == view.length else begin
 
     # -- what lies between ---------------------------------------------------------------------------------------
 
@@ -192,8 +192,8 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Its bytes are gone, and the options do not say to go on without them.
         """
         fs = places.filesystem(self.options)
-        wanted = progress.extents(progress.parse(start), progress.parse(end))
-        views = places.views_now(fs, [extent.path for extent in wanted])
+        wanted = offsets.extents(offsets.parse(start), offsets.parse(end))
+        views = segments.look(fs, [extent.path for extent in wanted])
         cut: list[Range] = []
         for extent, view in zip(wanted, views, strict=True):
             if isinstance(view, CorruptHeaderError):
@@ -201,12 +201,12 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             left = self._left(extent, view)
             if view is not None and left is not None:
-                cut += self.rows.cut(Opened(fs, view), left)
+                cut += self.rows.cut(SegmentReader(fs, view), left)
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def _left(self, extent: Extent, view: View | None) -> Extent | None:
         """What of an extent is still there."""
-        if view is None or not places.is_same(view, extent.identity):
+        if view is None or not segments.is_same(view, extent.identity):
             self._lose(f"{extent.path}: the segment is gone, and bytes {extent.start} to {extent.end} were not read")
             return None
         if view.start <= extent.start:
