@@ -1,4 +1,4 @@
-"""Maintenance of thousands of segments: as one Spark job, or by threads; one row for each, whatever becomes of it."""
+"""Maintenance of thousands of segments, as one Spark job or by threads: each segment gives a row, also if it fails."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Row, Settings, maintain_one
+from rollingfs.spark.source import places
+from rollingfs.spark.source.options import Options, parse_url
 
 THREADS_DEFAULT = 8
 SEGMENTS_PER_TASK_MAX = 64
@@ -39,54 +41,50 @@ def maintain(
     threads: int = THREADS_DEFAULT,
     progress: bool | TextIO = False,
 ) -> Any:
-    """Do operations to many segments; a failure is a row, never the end of the others. Safe to repeat.
+    """Do operations to many segments; the failure of one is its row and stops no other. It is safe to repeat.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession or None
-        None for threads of this process, which is enough for some hundreds of segments.
+        None for threads of this process, which are enough for some hundreds of segments.
     urls
-        Segments, folders with all segments below them, patterns; one or several, on one backend.
+        One or several, on one backend: segments, folders (all segments below them), patterns.
     operations
         Of ``"info"``, ``"verify"``, ``"truncate"``, ``"seal"``, ``"consolidate"``, ``"collect"``; done in this order.
     storage_options
-        The backend's, flat or nested under its name.
+        Those of the backend, flat or nested under its name.
     keep, align
-        For ``"truncate"``: how many of its newest bytes (or text like ``"10GiB"``) each segment keeps, cut only
-        behind this delimiter.
-    grace
-        For ``"collect"``: seconds (or text like ``"1h"``) for which unreferenced files are left alone; by default 24
-        hours. Less is your word that nobody writes.
-    readers_grace
-        For ``"consolidate"``: seconds for which old files stay for readers.
+        For ``"truncate"``: how many of its newest bytes (or text like ``"10GiB"``) each segment keeps, and the
+        delimiter behind which alone it is cut.
+    grace, readers_grace
+        Seconds (or text like ``"1h"``) for which ``"collect"`` leaves unreferenced files alone (by default 24 hours;
+        with less you promise that nobody writes), and ``"consolidate"`` leaves old files to readers.
     dry_run
-        Change nothing; ``"truncate"``, ``"seal"`` and ``"collect"`` say what they would do.
+        Change nothing; ``"truncate"``, ``"seal"`` and ``"collect"`` tell what they would do.
     threads
-        Without Spark: how many segments at a time.
+        How many segments at a time, without Spark.
     progress
-        Show how far it is, on the terminal or the file given.
+        Show on the terminal, or in this file, how many segments are done.
 
     Returns
     -------
     pyspark.sql.DataFrame or list of Row
-        With Spark a DataFrame, already computed: to look at it twice does nothing twice.
+        With Spark a DataFrame of rows that are computed already: looking at it again repeats no operation.
 
     Raises
     ------
     ValueError
-        An operation is unknown, or lacks what it needs.
+        An operation is unknown, or an argument that it needs is missing.
     FileNotFoundError
-        A place that is no pattern holds nothing.
+        There is nothing at a URL that is no pattern.
     """
     settings = _settings(operations, keep, align, grace, readers_grace, dry_run)
     options = _options(urls, storage_options)
     paths = _paths(options)
     shown = _Progress(len(paths), progress)
     if spark is None:
-        with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
-            return list(shown.counting(pool.map(lambda path: maintain_one(options, path, settings), paths)))
-    rows = _by_spark(spark, options, paths, settings, shown)
-    return spark.createDataFrame([tuple(asdict(row).values()) for row in rows], ROW_SCHEMA)
+        return _by_threads(threads, options, paths, settings, shown)
+    return _by_spark(spark, options, paths, settings, shown)
 
 
 def _settings(
@@ -112,20 +110,16 @@ def _settings(
     )
 
 
-def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Any:
-    from rollingfs.spark.source.options import Options, parse_url
-
-    places = tuple(parse_url(url) for url in ([urls] if isinstance(urls, str) else urls))
-    protocols = sorted({place.protocol for place in places})
+def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Options:
+    parsed = tuple(parse_url(url) for url in ([urls] if isinstance(urls, str) else urls))
+    protocols = sorted({place.protocol for place in parsed})
     if len(protocols) != 1:
         raise ValueError(f"the segments must lie on one backend, but they are on {', '.join(protocols) or 'none'}")
-    return Options(places, storage_options=dict(storage_options or {}))
+    return Options(parsed, storage_options=dict(storage_options or {}))
 
 
-def _paths(options: Any) -> list[str]:
-    """All segments that the places mean, also dead and damaged ones: no header is read for it."""
-    from rollingfs.spark.source import places
-
+def _paths(options: Options) -> list[str]:
+    """All segments at the places, also deleted and damaged ones: no header is read for it."""
     fs = places.filesystem(options)
     tree = TreeCollector(fs._client)
     found: set[str] = set()
@@ -134,22 +128,22 @@ def _paths(options: Any) -> list[str]:
         if not has_magic(path):
             found.update(fs._bridge.run(tree.segments(path)))
             continue
-        pattern = re.compile(glob_translate(path))
-        root = path[: re.search(r"[*?[]", path).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]
+        is_match = re.compile(glob_translate(path)).match
+        root = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] or "/"
         below = fs._bridge.run(tree.segments(root))
-        found.update(one for one in below if any(pattern.match(folder) for folder in _lineage(one)))
+        found.update(one for one in below if any(map(is_match, (one, *places.folders_of(one)))))
     return sorted(found)
 
 
-def _lineage(path: str) -> Iterator[str]:
-    """A path and the folders that it lies in."""
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
+def _by_threads(
+    threads: int, options: Options, paths: Sequence[str], settings: Settings, shown: _Progress
+) -> list[Row]:
+    with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
+        return list(shown.counting(pool.map(lambda path: maintain_one(options, path, settings), paths)))
 
 
-def _by_spark(spark: Any, options: Any, paths: Sequence[str], settings: Settings, shown: _Progress) -> list[Row]:
-    """One job, watched from here."""
+def _by_spark(spark: Any, options: Options, paths: Sequence[str], settings: Settings, shown: _Progress) -> Any:
+    """A DataFrame of the rows of one job; a thread waits for the job, and this one shows its progress."""
     context = spark.sparkContext
     slices = max(1, min(len(paths), max(context.defaultParallelism * 4, -(-len(paths) // SEGMENTS_PER_TASK_MAX))))
     group = f"rollingfs-maintain-{uuid.uuid4().hex}"
@@ -170,11 +164,12 @@ def _by_spark(spark: Any, options: Any, paths: Sequence[str], settings: Settings
         except BaseException:
             context.cancelJobGroup(group)  # else the pool waits until all is done
             raise
-    return list(shown.counting(rows.result()))
+    found = [tuple(asdict(row).values()) for row in shown.counting(rows.result())]
+    return spark.createDataFrame(found, ROW_SCHEMA)
 
 
 class _Progress:
-    """Says on the terminal how far it is, and how many failed."""
+    """Shows how many segments are done, and how many failed."""
 
     def __init__(self, total: int, where: bool | TextIO) -> None:
         self._total = total
@@ -182,7 +177,7 @@ class _Progress:
         self._shown_at = -math.inf
 
     def counting(self, rows: Iterable[Row | None]) -> Iterator[Row]:
-        """The rows that there are, counted as they come."""
+        """The rows without None, which stands for a segment that is gone; all are counted as they come."""
         failed = 0
         for done, row in enumerate(rows, 1):
             failed += row is not None and row.error is not None
@@ -194,7 +189,7 @@ class _Progress:
                 yield row
 
     def tasks(self, tracker: Any, group: str) -> None:
-        """While Spark works, only its tasks can be counted."""
+        """Show how many tasks of a job are done: while Spark works, nothing else can be counted."""
         if self._file is None:
             return
         stages = [

@@ -1,4 +1,4 @@
-"""What maintenance does to one segment, and the row that says what became of it."""
+"""The operations of maintenance on one segment, and the row that tells their result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROW_SCHEMA = (
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What truncation leaves of each segment, in bytes from its end; always whole lines, if `align` is given.
+    """How many bytes truncation leaves at the end of each segment.
 
     Raises
     ------
@@ -37,16 +37,16 @@ class Keep:
 
     bytes: int
     align: str | None = None
-    """Cut only behind this delimiter, and rather keep more."""
+    """The delimiter behind which alone a segment is cut; it may keep more bytes for that."""
 
     def __post_init__(self) -> None:
         if self.bytes < 0 or self.align == "":
-            raise ValueError(f"cannot keep {self.bytes} bytes aligned by {self.align!r}")
+            raise ValueError(f"cannot keep {self.bytes} bytes aligned by {self.align!r}; no segment was changed")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operations need to know."""
+    """Which operations to do, and their arguments."""
 
     operations: tuple[str, ...]
     keep: Keep | None = None
@@ -57,15 +57,15 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What became of one segment."""
+    """The result of the operations on one segment."""
 
     path: str
     operation: str
-    """The last that was tried: where there is an error, the one that failed."""
+    """The last one that was tried; if there is an error, this operation failed."""
     done: bool
-    """Whether all operations succeeded (`verify`: and found nothing wrong)."""
+    """Whether all operations succeeded, and verification found no damage."""
     bytes: int
-    """Freed by truncation and collection, joined or copied by consolidation, read by verification; together."""
+    """Sum of the bytes that truncation and collection freed, consolidation joined or copied, verification read."""
     details: str
     """JSON: by operation, what it did."""
     error: str | None
@@ -78,7 +78,7 @@ class Row:
 
 
 def maintain_one(options: Options, path: str, settings: Settings) -> Row | None:
-    """All operations on one segment; what fails becomes its row. None if the segment is gone, and nothing is to do."""
+    """Do all operations to one segment; its row tells a failure. None if the segment is gone and nothing of it is left."""
     work = Work(path, settings)
     try:
         fs = places.filesystem(options)
@@ -96,12 +96,12 @@ def maintain_one(options: Options, path: str, settings: Settings) -> Row | None:
 
 
 def said(failure: Exception) -> str:
-    """A failure in a row."""
+    """A failure as a row tells it."""
     return f"{type(failure).__name__}: {failure}"
 
 
 class Work:
-    """What is done to one segment, and what is known of it so far."""
+    """The operations on one segment, and their results so far."""
 
     def __init__(self, path: str, settings: Settings) -> None:
         self.segment: Segment | None = None
@@ -114,7 +114,7 @@ class Work:
         self._began = time.monotonic()
 
     def do(self) -> None:
-        """All operations, up to the first that finds something wrong: what is damaged, nothing else touches."""
+        """Do the operations in order, up to the first that finds damage: a damaged segment is not changed."""
         assert self.segment is not None
         for operation in self._settings.operations:
             self._operation = operation
@@ -128,7 +128,7 @@ class Work:
         try:
             result = fs.collect(self._path, self._settings.grace, self._settings.dry_run)
         except FileNotFoundError:
-            return  # the last of it went meanwhile
+            return  # another program deleted the last of it meanwhile
         self._note(_collected(result))
 
     def _note(self, outcome: Outcome) -> None:
@@ -137,7 +137,7 @@ class Work:
         self.error = outcome.error
 
     def row(self) -> Row:
-        """What became of it."""
+        """The row, with the state of the segment after the last operation."""
         one, chunks = self.segment, None
         if one is not None:
             try:
@@ -154,7 +154,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one operation did: bytes, what else is to be said, and what it found wrong."""
+    """The result of one operation: bytes, details for the row, and the damage that it found."""
 
     bytes: int
     details: Mapping[str, Any]
@@ -184,7 +184,7 @@ def _truncate(segment: Segment, settings: Settings) -> Outcome:
 
 
 def _cut(segment: Segment, keep: Keep) -> int:
-    """Where a truncation cuts: what is to stay is never less than was asked for."""
+    """The offset at which truncation cuts: never less than the bytes asked for stay."""
     offset = max(segment.start, segment.length - keep.bytes)
     if keep.align is None or offset == segment.start:
         return offset
