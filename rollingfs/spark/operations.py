@@ -78,7 +78,7 @@ class Row:
 
 
 def maintain_one(options: Options, path: str, settings: Settings) -> Row | None:
-    """Do all operations to one segment; its row tells a failure. None if the segment is gone and nothing of it is left."""
+    """Do all operations to one segment; its row tells a failure. None if nothing of the segment is left."""
     work = Work(path, settings)
     try:
         fs = places.filesystem(options)

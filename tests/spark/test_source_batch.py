@@ -273,7 +273,7 @@ def test_parquet_with_columns_in_another_order_and_added_ones_is_one_file_for_sp
         assert sorted(map(str, rows(found))) == sorted(map(str, expected))
         assert found.filter("day is null").count() == 100
         assert found.filter("id >= 90 and added[0] = id").count() == 10
-    with refused("column 's' is .*, but .*string there; nothing was written"):
+    with refused("column 's' is .*, but .*string in the file; nothing was written"):
         save(frame.selectExpr("id", "id s", "o"), place, "wide", format="parquet")
 
 

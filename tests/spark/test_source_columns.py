@@ -235,5 +235,7 @@ def test_a_column_that_parquet_cannot_take_is_named(kind, message):
 
 def test_parts_whose_columns_were_not_taken_over_are_refused_by_the_column_that_differs():
     one, other = parquet_of(pa.table({"n": [1], "s": ["a"]})), parquet_of(pa.table({"s": ["a"], "n": [1]}))
-    with pytest.raises(footer.MalformedFooterError, match="not those of what is there already: 's', there 'n'"):
+    with pytest.raises(
+        footer.MalformedFooterError, match="not those of the file: they have 's' where the file has 'n'"
+    ):
         parquet.tail([footer.Part(footer_of(one), 0), footer.Part(footer_of(other), len(one))])

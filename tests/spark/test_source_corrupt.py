@@ -148,7 +148,9 @@ def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_erro
     fs.create(str(path), CHUNKS)
     fs.append(str(path), content("json"))
     damage(path, 3)
-    with pytest.raises(CorruptChunkError, match=r"/s: bytes 0 to \d+ cannot be skipped: rows of them were read before"):
+    with pytest.raises(
+        CorruptChunkError, match=r"/s: bytes 0 to \d+ cannot be skipped: some of their rows were given out before"
+    ):
         read(path, onCorrupt="skip")
 
 

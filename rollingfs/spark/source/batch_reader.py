@@ -1,4 +1,4 @@
-"""Batch reads: the driver cuts what is there into ranges, tasks make Arrow batches of them."""
+"""Batch reads: the driver cuts segments into ranges, tasks make record batches of them."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ CORRUPT = (CorruptHeaderError, CorruptChunkError)
 
 BINARY_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 SAMPLE_BYTES_MIN = 64 * 1024
-"""Of each segment, until the sample is full."""
+"""Minimum size that a sample takes of each segment, until it is full."""
 
 
 class Ranges(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         super().__init__(tuple(ranges))
 
 
 class RollingReader(DataSourceReader):
-    """Reads what is there when the query is planned; later appends are not seen."""
+    """Reads the segments as they are when the query is planned; it does not see later appends."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.rows = RowReader(options, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of bytes, in the order of names and offsets."""
+        """The ranges of the tasks, in the order of names and offsets."""
         fs = places.filesystem(self.options)
         found = places.find(fs, self.options)
         if found.corrupt:
@@ -67,7 +67,7 @@ class RowReader:
     Parameters
     ----------
     schema
-        Spark's, of the rows.
+        The Spark schema of the rows.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -77,7 +77,7 @@ class RowReader:
             text.check_schema(rows.arrow_schema(schema), "format 'text'")
 
     def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
-        """The ranges of an extent that tasks can read by themselves; none, if it is corrupt and to be skipped."""
+        """The ranges of an extent, each for one task; none if the extent is corrupt and is skipped."""
         size_max = self.options.partition_bytes
         if self.options.format == BINARY:
             return list(partitions.whole(extent))
@@ -90,7 +90,7 @@ class RowReader:
             return []
 
     def skip(self, what: Extent | Range, error: Exception) -> None:
-        """Pass over what is corrupt, of which no row was given out: say so, or raise if the options do not allow it."""
+        """Log that corrupt bytes are skipped, none of whose rows was given out; raise if the options forbid that."""
         if not self.options.skips_corrupt:
             raise error
         path = what.path if isinstance(what, Extent) else what.extent.path
@@ -98,7 +98,7 @@ class RowReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's ranges, as Spark wants them."""
-        if partition.value is None:  # Spark's own, where there was none
+        if partition.value is None:  # Spark's own partition, which it makes where we made none
             return iter(())
         schema = rows.arrow_schema(self.schema)
         fs = places.filesystem(self.options)
@@ -106,7 +106,7 @@ class RowReader:
         return read[self.options.format](fs, partition.value, schema)
 
     def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range]]:
-        """The ranges with their segments; what was truncated or deleted meanwhile is an error, or passed over."""
+        """The ranges with readers of their segments; one that was truncated or deleted raises, or is skipped."""
         for one in ranges:
             try:
                 yield SegmentReader.of(fs, one.extent), one
@@ -119,7 +119,7 @@ class RowReader:
                 self.skip(one, error)
 
     def _left(self, fs: RollingFileSystem, one: Range) -> Iterator[tuple[SegmentReader, Range]]:
-        """What is left of a range whose beginning is gone; only lines can be read from anywhere."""
+        """The rest of a range whose beginning was truncated away; only lines can be read from anywhere."""
         view = segments.view_now(fs, one.extent.path)
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
@@ -128,12 +128,12 @@ class RowReader:
             yield SegmentReader(fs, view), Range(extent, max(one.start, view.start), one.end)
 
     def _sound(self, one: Range, items: Iterator[T]) -> Iterator[T]:
-        """What is read of a range; nothing, if it turns out to be corrupt with the first item, and is to be skipped.
+        """The items read of a range; none if the first shows that the range is corrupt, and the options say to skip it.
 
         Raises
         ------
         CorruptChunkError
-            Its later bytes are corrupt: some of its rows were given out.
+            Bytes are corrupt after rows of the range were given out.
         """
         is_given = False
         try:
@@ -143,7 +143,9 @@ class RowReader:
         except CORRUPT as error:
             if is_given and self.options.skips_corrupt:
                 where = f"{one.extent.path}: bytes {one.start} to {one.end}"
-                raise CorruptChunkError(f"{where} cannot be skipped: rows of them were read before {error}") from error
+                raise CorruptChunkError(
+                    f"{where} cannot be skipped: some of their rows were given out before {error}"
+                ) from error
             self.skip(one, error)
 
     def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[lines.Lines]:
@@ -184,12 +186,12 @@ class RowReader:
 
 
 def infer_schema(options: Options) -> Any:
-    """The columns of what is there.
+    """The columns of the segments.
 
     Raises
     ------
     ValueError
-        Nothing is there that says them.
+        No segment tells its columns.
     """
     if options.format == TEXT:
         return f"{text.COLUMN} string"
@@ -206,10 +208,10 @@ def infer_schema(options: Options) -> Any:
         except CORRUPT:
             if not options.skips_corrupt:
                 raise
-            continue  # it is named when it is read
+            continue  # the read that follows names it
         if schema is not None:
             return rows.spark_schema(schema)
-    raise ValueError(f"no {options.format} is there to learn the columns from: give .schema(...)")
+    raise ValueError(f"there is no {options.format} to infer the columns from: give .schema(...)")
 
 
 def _arrow_schema(opened: SegmentReader) -> pa.Schema | None:
@@ -217,7 +219,7 @@ def _arrow_schema(opened: SegmentReader) -> pa.Schema | None:
 
 
 def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> Iterator[bytes]:
-    """Lines of as many segments as the size of a sample allows."""
+    """Lines of the first bytes of each segment, until the sample is full."""
     size = options.sample_bytes
     each = max(SAMPLE_BYTES_MIN, size // max(len(views), 1))
     for view in views:
@@ -229,7 +231,7 @@ def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> I
         except CORRUPT:
             if not options.skips_corrupt:
                 raise
-            continue  # it is named when it is read
+            continue  # the read that follows names it
         size -= upto - extent.start
         if size <= 0:
             return

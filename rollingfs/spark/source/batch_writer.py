@@ -1,4 +1,4 @@
-"""One commit of what many tasks staged: the receipts of all parts, in order, in one header replacement."""
+"""Batch writes: tasks stage the rows of their partitions, the driver commits all of them in one header replacement."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger("pyspark_rollingfs")
-"""Not below ``rollingfs``, which prints nothing by itself: Spark's users look for such lines in its logs."""
+"""It is not below ``rollingfs``, which prints nothing by itself: users look for these lines in Spark's log."""
 
 QUERY_ID = "sql.streaming.queryId"
-"""Where Spark tells tasks the query."""
+"""The local property in which Spark tells tasks the id of the query."""
 GROWTHS_MAX = 64
-"""How often a Parquet file that others let grow meanwhile gets another footer."""
-GROWTH_PAUSE_S_MAX = 1.0
-"""Before such another try, at random: those who write at the same time let each other pass."""
+"""Maximum tries to append to a Parquet file to which others append meanwhile; each try makes a new footer."""
 GROWTH_PAUSE_S = 0.02
-"""Before the first; then twice as long each time."""
+"""Maximum pause before the second try; it doubles with each try. Pauses are random, lest writers collide."""
+GROWTH_PAUSE_S_MAX = 1.0
 
 
 class Receipt(WriterCommitMessage):
-    """What a task has staged."""
+    """What a task sends to the driver: the data that it has staged."""
 
     def __init__(self, partition: int, staged: Staged, footer: bytes | None, query: str | None) -> None:
         self.partition = partition
@@ -51,17 +50,17 @@ class Receipt(WriterCommitMessage):
 
 
 class JobCommit:
-    """Stages parts in tasks, and commits them on the driver.
+    """Stages the rows of one job in its tasks, and commits them on the driver.
 
     Parameters
     ----------
     schema
-        Spark's, of the rows.
+        The Spark schema of the rows.
     """
 
     def __init__(self, options: Options, schema: Any, *, overwrite: bool) -> None:
         self.options = options
-        # of all formats: a null that comes later is no other schema
+        # nullable in all formats, so that a later null fits the schema
         self.schema = rows.arrow_schema(schema.toNullable())
         self.overwrite = overwrite
         self.url = options.target.path
@@ -73,17 +72,18 @@ class JobCommit:
     # -- before all tasks ------------------------------------------------------------------------------------
 
     def check_target(self, *, may_be_sealed: bool = False) -> Header | None:
-        """Refuse what could not be committed, while nothing is staged; take over the columns of a Parquet file there.
+        """Refuse a target to which a commit would fail, before anything is staged; adopt the columns of a Parquet file.
 
         Returns
         -------
         Header or None
-            Of the target, if it is a segment.
+            The header of the target, if it has one.
 
         Raises
         ------
         OSError
-            The target is a folder, sealed, held by somebody, cannot be read, or takes no Parquet of these columns.
+            The target is a folder with something in it, sealed, held by an owner, or damaged, or it is Parquet with
+            other columns.
         """
         fs = places.filesystem(self.options)
         path = names.check_segment_name(fs._strip_protocol(self.url))
@@ -92,7 +92,7 @@ class JobCommit:
             fs._bridge.run(fs._client.contents.check_no_folder(path))
             return None
         header = view.header
-        if header is not None and header.phase is not Phase.MERGING:  # one under way is waited for by the commit
+        if header is not None and header.phase is not Phase.MERGING:  # the commit waits for the end of a merge
             transitions.check(header, transitions.Guard(), path)
             if not self.overwrite and not may_be_sealed:
                 transitions.check_open(header, path)
@@ -106,7 +106,7 @@ class JobCommit:
     # -- in a task -------------------------------------------------------------------------------------------
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
-        """Upload the rows of one partition, and commit nothing."""
+        """Upload the rows of one partition, without a commit."""
         context: Any = TaskContext.get()
         fs = places.filesystem(self.options)
         data = self._encoded(rows.conform(batch, self.schema) for batch in batches)
@@ -128,12 +128,12 @@ class JobCommit:
         attrs: Mapping[str, str] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Append all parts, in the order of the partitions, or put them in the place of what is there.
+        """Append all staged data in the order of the partitions, or overwrite the target with it.
 
         Raises
         ------
         OSError
-            As `append` and `overwrite` of the filesystem.
+            The errors of `append` and `overwrite` of the filesystem.
         """
         fs = places.filesystem(self.options)
         receipts = sorted(received(messages), key=lambda receipt: receipt.partition)
@@ -148,7 +148,7 @@ class JobCommit:
             fs.overwrite(self.url, data, attrs, guard.expected_attrs)
             return
         path = names.check_segment_name(fs._strip_protocol(self.url))
-        # made if missing, in the same commit
+        # the same commit makes the segment if it is missing
         commit = fs._client.segments.extend(path, data, attrs=attrs, guard=guard, create=True)
         fs._bridge.run(commit, commits=path)
 
@@ -159,7 +159,7 @@ class JobCommit:
         attrs: Mapping[str, str],
         expected_attrs: Mapping[str, str | None],
     ) -> None:
-        """Append Parquet files and the footer that makes one file of all; again, if others were faster."""
+        """Append Parquet files and a footer that makes one file of all; try again if another writer was faster."""
         for nth in range(GROWTHS_MAX):
             view = None if self.overwrite else self.view()
             old = _footer(fs, view) if view is not None and view.size else None
@@ -171,14 +171,16 @@ class JobCommit:
             try:
                 self._write(fs, data, attrs, Guard(expected_offset=expected, expected_attrs=expected_attrs))
             except BadOffsetError:
-                # others appended meanwhile
+                # another writer appended after we looked
                 time.sleep(random.uniform(0, min(GROWTH_PAUSE_S * 2**nth, GROWTH_PAUSE_S_MAX)))
                 continue
             return
-        raise BadOffsetError(f"{self.url}: others appended to it {GROWTHS_MAX} times; nothing was written, try again")
+        raise BadOffsetError(
+            f"{self.url}: other writers appended before each of {GROWTHS_MAX} tries; nothing was written. Try again"
+        )
 
     def _grown(self, receipts: Sequence[Receipt], old: bytes | None, size: int) -> list[Any]:
-        """What gives a file of `size` bytes, with its footer or none, the rows of all receipts."""
+        """The data that appends the rows of all receipts to a file of `size` bytes; `old` is its footer."""
         parts: list[Part] = []
         at = size
         for receipt in receipts:
@@ -195,23 +197,27 @@ class JobCommit:
         return [*data, nulls, parquet.tail([Part(old, 0), *parts])]
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave what was staged to collection: a commit that seemed to fail may have made it part of the segment.
+        """Log whether the data was committed, and delete nothing: collection deletes staged data that no header names.
 
-        Never raises: what made Spark abort is what the user is to see.
+        It never raises, because the user must see the error for which Spark aborts.
         """
         staged = [receipt.staged for receipt in received(messages)]
         try:
-            self._say_what_became_of(staged)
-        except Exception:  # it is in the log: the error of the job is what the user is to see
-            logger.warning("%s: the job failed; whether its data was committed cannot be seen", self.url, exc_info=True)
+            self._log_outcome(staged)
+        except Exception:  # the log has it; Spark shows the error of the job
+            logger.warning(
+                "%s: the job failed; its data was perhaps committed: the target cannot be read", self.url, exc_info=True
+            )
 
-    def _say_what_became_of(self, staged: Sequence[Staged]) -> None:
+    def _log_outcome(self, staged: Sequence[Staged]) -> None:
         view = self.view()
         if view is not None and view.header is not None and self._names_any(view.header, view.path, staged):
-            logger.warning("%s: the job reports a failure, but its data IS committed; do not repeat it", self.url)
+            logger.warning("%s: the job reports a failure, but its data IS committed; do not repeat the job", self.url)
         elif staged:
             size = sum(one.size for one in staged)
-            logger.warning("%s: nothing was committed; %d staged bytes are left to collect()", self.url, size)
+            logger.warning(
+                "%s: the job failed, and nothing was committed; %d staged bytes are left to collect()", self.url, size
+            )
 
     def _names_any(self, header: Header, path: str, staged: Sequence[Staged]) -> bool:
         fs = places.filesystem(self.options)
@@ -219,29 +225,23 @@ class JobCommit:
         return any(names.relate(path, chunk.path) in named for one in staged for chunk in one.chunks)
 
     def view(self) -> View | None:
-        """What is at the target now."""
+        """The target as it is now, or None."""
         fs = places.filesystem(self.options)
         return segments.view_now(fs, fs._strip_protocol(self.url))
 
 
 class RollingWriter(DataSourceArrowWriter):
-    """Writes one segment: nothing of it can be seen before the commit, all of it after."""
+    """Writes to one segment: readers see no row before the commit, and all rows after it."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self._job = JobCommit(options, schema, overwrite=overwrite)
 
     def check_target(self) -> None:
-        """Refuse, before any task, a target that the commit would refuse.
-
-        Raises
-        ------
-        OSError
-            See `JobCommit.check_target`.
-        """
+        """Refuse a target to which the commit would fail, before any task begins; see `JobCommit.check_target`."""
         self._job.check_target()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
-        """Stage the rows of one task; what a failed or doubled one has staged, collection finds."""
+        """Stage the rows of one task; collection deletes what a failed or repeated task has staged."""
         return self._job.stage(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -249,12 +249,12 @@ class RollingWriter(DataSourceArrowWriter):
         self._job.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete nothing: Spark also aborts after a commit that failed when its header was there already."""
+        """Delete nothing: Spark also aborts after a commit that took place before it failed."""
         self._job.abort(messages)
 
 
 def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
-    """The receipts; a failed task sends None."""
+    """The receipts of the tasks that succeeded; a failed task sends None."""
     return [message for message in messages if isinstance(message, Receipt)]
 
 

@@ -1,4 +1,4 @@
-"""Lines over byte ranges: a line belongs to the range that holds its first byte. Pure: the bytes come by a callback.
+"""Lines of byte ranges: a line belongs to the range that holds its first byte. Pure: a callback gives the bytes.
 
 As in Spark's own readers, a line ends with a line feed, a carriage return, or both.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 BLOCK_BYTES = 8 * 1024 * 1024
 LOCAL_BLOCK_BYTES = 3 * 1024 * 1024
-"""From a disk: the processor's cache holds it, and its memory is used again."""
+"""Size of a block that is read from a disk: the processor's cache holds it, and the next block reuses its memory."""
 LOOK_BYTES = 64 * 1024
 LOOK_BYTES_MAX = 8 * 1024 * 1024
 
@@ -21,7 +21,7 @@ FEED, RETURN = b"\n", b"\r"
 
 
 class Lines(NamedTuple):
-    """Whole lines: the bytes ``[start, end)`` of `data`, which is not copied for their sake."""
+    """Whole lines: the bytes ``[start, end)`` of `data`, without a copy."""
 
     data: bytes
     start: int
@@ -39,15 +39,15 @@ class Lines(NamedTuple):
 def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
     """The lines that begin in ``[start, end)``, many to a block, each ended by one line feed.
 
-    Only the very last line, before `stop`, may come without a line feed. A line that was read in part is read again
-    with the next block: joining the parts would copy the block.
+    Only the last line before `stop` may lack its line feed. A line that was read in part is read again with the next
+    block, because joining the parts would copy the block.
 
     Parameters
     ----------
     first
-        Where the first line of all begins.
+        Where the first line of the extent begins.
     stop
-        Where the bytes end; the last line of the range may reach up to here.
+        Where the bytes of the extent end; the last line of the range may reach this far.
     """
     position, size = begin(read, first, start, stop), block_bytes
     while position + size < end:
@@ -71,7 +71,7 @@ def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes:
 
 
 def begin(read: Read, first: int, start: int, stop: int) -> int:
-    """Where the first line begins that begins at `start` or behind it; `stop` if there is none."""
+    """The offset of the first line that begins at `start` or behind it; `stop` if there is none."""
     if start <= first:
         return first
     before = read(start - 1, min(start + 1, stop))
@@ -83,13 +83,13 @@ def begin(read: Read, first: int, start: int, stop: int) -> int:
         at = _first_break(data := read(position, upto), is_last=upto == stop)
         if at:
             return position + at
-        # a return at the end of a look may have its line feed behind it: look at it again
+        # the line feed of a return at the end of the data may come next, so the return is read again
         position, size = upto - (data[-1:] == RETURN and upto < stop), min(2 * size, LOOK_BYTES_MAX)
     return stop
 
 
 def rest(read: Read, last: bytes, position: int, stop: int) -> bytes:
-    """What is missing at the end of a line, given its last byte so far; nothing if the line is whole."""
+    """The missing end of a line whose last byte so far is given; nothing if the line is whole."""
     if last == FEED or position >= stop:
         return b""
     if last == RETURN:
@@ -106,7 +106,7 @@ def rest(read: Read, last: bytes, position: int, stop: int) -> bytes:
 
 
 def last_line_end(read: Read, start: int, end: int) -> int:
-    """Behind the last line feed in ``[start, end)``; `start` if there is none. Looks from the end."""
+    """The offset behind the last line feed in ``[start, end)``; `start` if there is none. It reads from the end."""
     size = LOOK_BYTES
     while end > start:
         begin_at = max(start, end - size)
@@ -118,7 +118,7 @@ def last_line_end(read: Read, start: int, end: int) -> int:
 
 
 def next_line_end(read: Read, start: int, end: int) -> int | None:
-    """Behind the first line feed in ``[start, end)``; None if there is none."""
+    """The offset behind the first line feed in ``[start, end)``; None if there is none."""
     size = LOOK_BYTES
     while start < end:
         upto = min(start + size, end)
@@ -130,7 +130,7 @@ def next_line_end(read: Read, start: int, end: int) -> int | None:
 
 
 def normalized(data: bytes, end: int) -> Lines:
-    """Whole lines, the first `end` bytes of some data, each ended by one line feed."""
+    """The first `end` bytes of some data, which are whole lines, with one line feed at the end of each."""
     if data.find(RETURN, 0, end) < 0:
         return Lines(data, 0, end)
     data = data[:end].replace(b"\r\n", FEED).replace(RETURN, FEED)
@@ -138,7 +138,7 @@ def normalized(data: bytes, end: int) -> Lines:
 
 
 def _first_break(data: bytes, *, is_last: bool) -> int:
-    """How many bytes the first line has, its end included; 0 if it does not end, or may go on behind the data."""
+    """Size of the first line with its end; 0 if it has no end, or if its end may go on behind the data."""
     feed, back = data.find(FEED), data.find(RETURN)
     if back < 0 or 0 <= feed < back:
         return feed + 1
@@ -148,6 +148,6 @@ def _first_break(data: bytes, *, is_last: bool) -> int:
 
 
 def _last_break(data: bytes) -> int:
-    """How many bytes all whole lines have; a return at the very end may go on, so it does not count."""
+    """Size of all whole lines. A return at the end of the data does not count: its line feed may come next."""
     feed = data.rfind(FEED)
     return max(feed, data.rfind(RETURN, feed + 1, len(data) - 1)) + 1

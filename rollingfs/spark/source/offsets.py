@@ -1,10 +1,10 @@
-"""How far a stream has read: the offset that Spark keeps in its checkpoint. Pure.
+"""Offsets of a stream: how far it has read each segment, as Spark keeps it in its checkpoint. Pure.
 
-Spark compares offsets as JSON text, so what has not moved must come back as it was::
+Spark compares offsets as JSON text, so an offset that has not moved must have the same text::
 
     {"/data/events/a": {"segment": "7b0c2f6e-…", "offset": 1048576, "sealed": true}, …}
 
-A segment that a batch is the first to read, or whose head was skipped, also says ``from`` where the batch begins.
+If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from rollingfs.spark.source.partitions import Extent
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far one segment was read."""
+    """How far the stream has read one segment."""
 
     identity: str
     offset: int
     begin: int | None = None
-    """Where the batch that ends here begins, if not where the one before it ended."""
+    """Where the batch that ends here begins; None if it begins where the one before it ended."""
     sealed: bool = False
-    """Whether that is all that it will ever have."""
+    """Whether the segment is sealed and read to its end."""
 
     def as_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """The mark as Spark keeps it."""
         found: dict[str, Any] = {"segment": self.identity, "offset": self.offset}
         if self.begin is not None:
             found["from"] = self.begin
@@ -41,7 +41,7 @@ class Mark:
 
 
 def parse(offset: Mapping[str, Any]) -> dict[str, Mark]:
-    """An offset, by path."""
+    """The marks of an offset, by path."""
     return {path: Mark.from_json(found) for path, found in offset.items()}
 
 
@@ -51,7 +51,7 @@ def format_offset(marks: Mapping[str, Mark]) -> dict[str, Any]:
 
 
 def extents(start: Mapping[str, Mark], end: Mapping[str, Mark]) -> list[Extent]:
-    """What lies between two offsets: a function of them alone, so that a batch that is run again is the same."""
+    """The bytes between two offsets; they depend on nothing else, so that a repeated batch reads the same bytes."""
     found = []
     for path, mark in sorted(end.items()):
         before = start.get(path)

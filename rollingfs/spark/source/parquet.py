@@ -28,13 +28,13 @@ from rollingfs.spark.source.lines import Read
 from rollingfs.spark.source.partitions import Range
 
 ROWS_MAX = 64 * 1024
-"""Of a record batch."""
+"""Maximum number of rows of a record batch."""
 GROUP_BYTES = 64 * 1024 * 1024
-"""Rows of so many bytes, in memory, become a row group."""
+"""Size in memory of the rows of a row group."""
 
 
 def schema(file: Any) -> pa.Schema:
-    """Of the file."""
+    """The schema of a file."""
     return pq.read_schema(file)
 
 
@@ -53,7 +53,7 @@ def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.Record
 
 
 def _begin(group: Any) -> int:
-    """Where a row group begins in its file; one without columns has no bytes."""
+    """The offset of a row group in its file; a row group without columns has no bytes."""
     if not group.num_columns:
         return 0
     first = group.column(0)
@@ -61,11 +61,11 @@ def _begin(group: Any) -> int:
 
 
 class Encoder:
-    """Rows as a Parquet file, to iterate over; its footer is known behind the last piece."""
+    """An iterable of the pieces of a Parquet file of some rows; the footer is known after the last piece."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self.footer: bytes | None = None
-        """None while nothing was written: no rows make no file."""
+        """None until the file is complete; without rows there is no file."""
         self._batches = batches
 
     def __iter__(self) -> Iterator[bytes]:
@@ -98,7 +98,7 @@ def footer_of(read: Read, start: int, end: int) -> bytes:
 
 
 def tail(parts: Sequence[Part]) -> bytes:
-    """What is to be written behind all parts so that they are one file."""
+    """The bytes that make one file of the parts before them."""
     return _end(join(parts))
 
 
@@ -106,18 +106,18 @@ def _end(footer: bytes) -> bytes:
     return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
-# -- other columns than there are --------------------------------------------------------------------------------
+# -- other columns than those of the file ------------------------------------------------------------------------
 
 
 def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
-    """The schema in which rows can be appended to a file: its columns as they are, in its order, then new ones.
+    """The schema in which rows can be appended to a file: the columns of the file in their order, then new ones.
 
     Parameters
     ----------
     footer
-        Of the file.
+        That of the file.
     schema
-        Of the rows, all columns nullable.
+        That of the rows, all columns nullable.
 
     Raises
     ------
@@ -129,12 +129,11 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
     for nth, column in enumerate(there):
         if column.name not in mine:
             raise MalformedFooterError(
-                f"its columns are not those of what is there already: {column.name!r} is missing among "
-                f"{', '.join(schema.names)}"
+                f"their columns are not those of the file: {column.name!r} is missing among {', '.join(schema.names)}"
             )
         if not column.is_like(mine[column.name]):
             raise MalformedFooterError(
-                f"column {column.name!r} is {schema.field(column.name).type}, but {known.field(nth).type} there"
+                f"column {column.name!r} is {schema.field(column.name).type}, but {known.field(nth).type} in the file"
             )
     fields = [_as_there(schema.field(column.name), column) for column in there]
     names = {field.name for field in fields}
@@ -144,7 +143,7 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
 
 
 def _as_there(field: pa.Field, column: Column) -> pa.Field:
-    """A field in the order of a column that is like it, with its nulls."""
+    """A field with the order of fields and the nullability of a column of the file that is like it."""
     kind = field.type
     if pt.is_struct(kind):
         kind = pa.struct([_as_there(kind.field(child.name), child) for child in column.children])
@@ -157,23 +156,23 @@ def _as_there(field: pa.Field, column: Column) -> pa.Field:
 
 
 def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, bytes]:
-    """Give a file the columns that come with rows behind it: nulls, for the rows that it has.
+    """Give the old rows of a file the columns that new rows add: they are null.
 
     Parameters
     ----------
     old
         The footer of the file.
     new
-        That of the rows, whose first columns are the file's own.
+        That of the new rows, whose first columns are those of the file.
     schema
-        Of the rows.
+        That of the new rows.
     at
-        Where the nulls will lie in the file.
+        The offset at which the nulls will lie in the file.
 
     Returns
     -------
     bytes, bytes
-        The nulls, and the footer of the file with them; none, and the old one, if no columns come.
+        The nulls, and the footer of the file with them; no bytes and the old footer, if no column is added.
     """
     coming = columns(new)[len(columns(old)) :]
     if not coming:

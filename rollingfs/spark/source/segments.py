@@ -21,7 +21,7 @@ PLAIN = "plain "
 
 
 def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[View | CorruptHeaderError | None]:
-    """What is at some paths now: a segment, why its header cannot be read, or None; several are asked for at once."""
+    """The segments at some paths now, or why their headers cannot be read, or None; the requests go out together."""
     client = fs._client
 
     async def one(path: str) -> View | CorruptHeaderError | None:
@@ -50,18 +50,18 @@ def view_now(fs: RollingFileSystem, path: str) -> View | None:
 
 
 def identity(view: View) -> str:
-    """What tells a segment from another that gets its name later."""
+    """The identity of a segment: another segment that gets its name later has another."""
     if view.header is not None:
         return view.header.segment
     assert view.plain is not None
-    # no token: a listing may know another than a look at the file; and only one of the two may know milliseconds
+    # without a token or milliseconds: a listing and a look at the file may differ in both
     return f"{PLAIN}{int(view.plain.modified)} {view.plain.size}"
 
 
 def is_same(view: View, known: str) -> bool:
-    """Whether offsets of the segment with that identity mean this one; a plain file stays itself when it is adopted.
+    """Whether offsets in the segment with a known identity are valid in this one.
 
-    Also once a plain copy has taken its place: the header keeps the date of the file that was adopted.
+    They stay valid when a plain file is adopted: the header keeps the date of the file.
     """
     if view.header is not None and known.startswith(PLAIN):
         origin_ms = view.header.origin_ms
@@ -70,7 +70,7 @@ def is_same(view: View, known: str) -> bool:
 
 
 def is_sealed(view: View) -> bool:
-    """Whether it takes no more bytes."""
+    """Whether a segment takes no more bytes."""
     return view.header is not None and view.header.sealed
 
 

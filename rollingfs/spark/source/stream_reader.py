@@ -1,4 +1,4 @@
-"""The streaming source: tails a growing segment, or a folder of them, by segment offsets."""
+"""Streaming reads: a query follows growing segments by their offsets."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pyspark_rollingfs")
 
 FORMATS = (TEXT, JSON, ARROW)
-"""Those in which a segment grows by records."""
+"""The formats in which a segment grows by whole records."""
 
 
 class DataLossError(SegmentTruncatedError):
-    """Bytes that the query has not read are gone; ``failOnDataLoss=false`` goes on without them."""
+    """Bytes are gone before the query has read them; with ``failOnDataLoss=false`` it goes on without them."""
 
 
 class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is appended, in batches of whole records.
+    """Reads appended bytes, in batches of whole records.
 
-    Lines end with a line feed, or where a sealed segment ends; of Arrow, whole IPC streams are taken. What a look at
-    the store has shown is believed as long as a header is (``header_cache_s``): Spark asks a hundred times a second.
+    A line ends with a line feed, or where a sealed segment ends; of Arrow, a batch takes whole IPC streams. A look at
+    the store stays valid as long as a cached header (``header_cache_s``), because Spark asks a hundred times a second.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -46,18 +46,18 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.rows = RowReader(options, schema)
         self._ends: dict[str, Mark] | None = None
-        """For Trigger.AvailableNow: where everything ended when the query began."""
+        """With Trigger.AvailableNow: the ends of all segments when the query began."""
         self._aligned: dict[str, tuple[Any, int]] = {}
-        """Ends that were looked for before: an idle stream reads nothing."""
+        """Ends of records that were found before, so that an idle stream reads nothing."""
         self._found = places.Found({}, {})
         self._looked_at_s: float | None = None
         self._idle_at: dict[str, Any] | None = None
-        """Where the query stood when the last look showed nothing more to read."""
+        """The offset of the query at which the last look showed nothing to read."""
 
-    # -- where it stands ---------------------------------------------------------------------------------------
+    # -- offsets -----------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new query begins: the first retained bytes, or the present ends."""
+        """The offset of a new query: the first retained bytes, or the present ends."""
         is_latest = self.options.starting_offset == LATEST
         marks = {}
         for view in self._look().views.values():
@@ -66,17 +66,17 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets.format_offset(marks)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Remember where everything ends now."""
+        """Remember the present ends of all segments."""
         views = self._look(fresh=True).views
         self._ends = {path: Mark(segments.identity(view), view.length) for path, view in views.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """``maxBytesPerTrigger``."""
+        """The option ``maxBytesPerTrigger``."""
         size = self.options.trigger_bytes_max
         return ReadAllAvailable() if size is None else ReadMaxBytes(size)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next batch ends; `start` itself, if there is none.
+        """The offset at which the next batch ends; `start` itself if there is nothing to read.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         shares = backlogs
         if isinstance(limit, ReadMaxBytes):
             shares = partitions.share({path: size for path, size in backlogs.items() if size}, limit.max_bytes)
-        # what cannot be read now may be mended: it is gone on with where the query was
+        # a corrupt segment may be repaired: the query keeps its place in it
         marks = {
             path: Mark(known.identity, known.offset, None, known.sealed)
             for path, known in before.items()
@@ -111,7 +111,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def _look(self, *, fresh: bool = False) -> places.Found:
-        """What is there, as a look has shown that is no older than headers are believed."""
+        """The segments as the last look has shown them; a new look, if a cached header of that age is not valid."""
         fs = places.filesystem(self.options)
         now_s = time.monotonic()
         if fresh or self._looked_at_s is None or now_s - self._looked_at_s >= fs._client.headers.cache_s:
@@ -122,21 +122,21 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._found
 
     def _limit(self, path: str, view: View) -> int:
-        """How far a segment may be read: with Trigger.AvailableNow, not beyond where it ended at first."""
+        """The offset up to which a segment may be read: its end; with Trigger.AvailableNow, its first end."""
         if self._ends is None:
             return view.length
         end = self._ends.get(path)
         return end.offset if end is not None and segments.is_same(view, end.identity) else view.start
 
     def _begin(self, view: View, known: Mark | None) -> int:
-        """Where the next batch begins in a segment."""
+        """The offset at which the next batch begins in a segment."""
         if known is None:
             return view.start
         if not segments.is_same(view, known.identity):
             if not known.sealed:
                 self._lose(
-                    f"{view.path}: another segment has this name; of the old one, what lies behind offset "
-                    f"{known.offset} was not read"
+                    f"{view.path}: another segment has this name now; the bytes of the old one behind offset "
+                    f"{known.offset} were not read"
                 )
             return view.start
         if view.start > known.offset:
@@ -154,7 +154,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s; going on without (failOnDataLoss=false)", what)
 
     def _end(self, view: View, begin: int, upto: int) -> int:
-        """Where the last whole record ends, at most at `upto`, or else the first one behind it."""
+        """The end of the last whole record that ends at or before `upto`; else that of the first one behind it."""
         limit = max(begin, self._limit(view.path, view))
         key = (segments.identity(view), begin, min(upto, limit), limit, segments.is_sealed(view))
         known, end = self._aligned.get(view.path, (None, begin))
@@ -163,7 +163,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 end = self._align(SegmentReader(places.filesystem(self.options), view), begin, min(upto, limit), limit)
             except CORRUPT as error:
                 self.rows.skip(extent_of(view, begin, limit), error)
-                end = begin  # until it can be read
+                end = begin  # the stream waits until the bytes can be read
             self._aligned[view.path] = (key, end)
         return end
 
@@ -181,10 +181,10 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return found
         return limit if segments.is_sealed(view) and limit == view.length else begin
 
-    # -- what lies between ---------------------------------------------------------------------------------------
+    # -- batches -----------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges of a batch, also of one that is run again.
+        """The ranges of a batch, also of a repeated one.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def _left(self, extent: Extent, view: View | None) -> Extent | None:
-        """What of an extent is still there."""
+        """The part of an extent that is still there; None if nothing is."""
         if view is None or not segments.is_same(view, extent.identity):
             self._lose(f"{extent.path}: the segment is gone, and bytes {extent.start} to {extent.end} were not read")
             return None
@@ -220,14 +220,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.rows.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: what was read is kept by the checkpoint; what may go, retention decides."""
+        """Do nothing: the checkpoint keeps the offset, and retention decides which bytes may go."""
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is open between batches."""
 
 
 def _has_moved(before: Mapping[str, Mark], after: Mapping[str, Mark]) -> bool:
-    """Whether there is anything to read, or to remember: that a segment has ended, or that bytes were lost."""
+    """Whether there are bytes to read, or something to remember: the end of a segment, or a loss of bytes."""
     if any(path not in after and not mark.sealed for path, mark in before.items()):
         return True
     for path, mark in after.items():

@@ -1,8 +1,10 @@
-"""The streaming sink: each batch is appended exactly once.
+"""Streaming writes: each batch is appended exactly once.
 
-The batch's number is committed as an attribute of the target, in the same header replacement as its rows, on
-condition that the attribute is still what it was when the number was looked up. So a batch that is run again, by
-a restarted driver or by a slow twin of it, finds that its rows are there.
+1. The driver reads the attribute of the query on the target: the number of the last batch that it committed.
+2. If the number is that of this batch or a later one, the rows are there already, and nothing is done.
+3. Else one header replacement commits the rows and the new number, on condition that the attribute has not changed.
+
+So a batch that a restarted driver repeats, or a slow twin of the driver, is committed once.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ logger = logging.getLogger("pyspark_rollingfs")
 ATTRIBUTE_PREFIX = "spark/"
 TRIES_MAX = 16
 BATCH_ID = "streaming.sql.batchId"
-"""Where Spark tells tasks the number of the batch."""
+"""The local property in which Spark tells tasks the number of the batch."""
 QUERIES_SHOWN_MAX = 8
 
 
 class RollingStreamWriter(DataSourceStreamArrowWriter):
-    """Appends the batches of a query to one segment; in complete mode each takes the place of all before it."""
+    """Appends the batches of a query to one segment; in complete mode each batch overwrites it."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self._job = JobCommit(options, schema, overwrite=overwrite)
         self._attrs: Mapping[str, str] = {}
-        """What the target had when the batch was planned."""
+        """The attributes of the target when the batch was planned."""
         self._is_sealed = False
 
     def check_target(self) -> None:
-        """Refuse, before any task, a target that the commit would refuse.
+        """Refuse a target to which the commit would fail, before any task begins.
 
         Raises
         ------
@@ -60,7 +62,7 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
         Raises
         ------
         SegmentSealedError, ValueError
-            The target takes no bytes, or no attribute, and the batch is not in it; nothing was staged.
+            The target lacks the batch, and is sealed or full of attributes. Nothing was staged.
         """
         context: Any = TaskContext.get()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
@@ -73,11 +75,13 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
         if last is not None and int(last) >= batch:
             return
         if self._is_sealed:
-            raise SegmentSealedError(f"{self._job.url} is sealed; it takes no more batches, and lacks this one")
+            raise SegmentSealedError(
+                f"{self._job.url} is sealed; it takes no more batches, and lacks this one ({batch}); nothing was written"
+            )
         self._check_full(self._attrs, key, batch)
 
     def _check_full(self, attrs: Mapping[str, str], key: str, batch: int) -> None:
-        """Refuse a query that a target has no room to remember, with the way to make room."""
+        """Refuse a query if the target has no room for its attribute; the error says how to make room."""
         try:
             check_attrs({**attrs, key: str(batch)})
         except ValueError as error:
@@ -86,17 +90,17 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
             shown = (", ".join(known[:QUERIES_SHOWN_MAX]) or "none") + more
             raise ValueError(
                 f"{self._job.url} has no room for attribute {key}, by which the sink knows its batches; nothing was "
-                "written. Remove those of queries whose checkpoints will never be used again, by "
-                f'fs.append(path, b"", attrs={{"{ATTRIBUTE_PREFIX}…": None}}). It has, the oldest query first: {shown}'
+                "written. Remove the attributes of queries whose checkpoints will never be used again, by "
+                f'fs.append(path, b"", attrs={{"{ATTRIBUTE_PREFIX}…": None}}). It has, oldest query first: {shown}'
             ) from error
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit the batch, unless it is there.
+        """Commit the batch, unless the target has it.
 
         Raises
         ------
         OSError
-            It could not be committed, or that cannot be said; the query fails, and is safe to start again.
+            The batch was not committed, or its outcome is unknown. The query fails, and is safe to start again.
         """
         queries = {receipt.query for receipt in received(messages)}
         if not queries:
@@ -110,7 +114,7 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
                 attrs = self._look()
             except OSError as error:
                 if failure is not None:
-                    raise failure from error  # what happened first is what matters
+                    raise failure from error  # the first error is the cause
                 raise
             last = attrs.get(key)
             if last is not None and int(last) >= batchId:
@@ -121,17 +125,17 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
             try:
                 self._job.commit(messages, {key: str(batchId)}, {key: last})
             except (AttributeMismatchError, AppendOutcomeUnknown) as error:
-                failure = error  # somebody else was faster, or it may be there: look again
+                failure = error  # another driver was faster, or the commit took place: look again
                 continue
             return
         assert failure is not None
         raise failure
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Delete nothing, for the same reason as in a batch write."""
+        """Delete nothing, as `RollingWriter.abort`."""
         self._job.abort(messages)
 
     def _look(self) -> Mapping[str, str]:
-        """The attributes that the target has now: of each query, the number of the last batch that it committed."""
+        """The attributes of the target now; a query's has the number of the last batch that it committed."""
         view = self._job.view()
         return view.header.attrs if view is not None and view.header is not None else {}
