@@ -109,7 +109,7 @@ def test_a_sealed_target_is_refused_before_a_task_begins_and_may_be_overwritten(
     fs.seal(str(path))
     with pytest.raises(SegmentSealedError, match="sealed at length 5"):
         source(path).writer(SCHEMA, False)
-    with pytest.raises(SegmentSealedError, match="lacks this one"):
+    with pytest.raises(SegmentSealedError, match="lacks batch 1"):
         task(source(path).streamWriter(SCHEMA, False), batch=1)
     assert not staged(path)
     writer = source(path).writer(SCHEMA, True)

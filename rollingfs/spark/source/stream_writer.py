@@ -76,7 +76,7 @@ class RollingStreamWriter(DataSourceStreamArrowWriter):
             return
         if self._is_sealed:
             raise SegmentSealedError(
-                f"{self._job.url} is sealed; it takes no more batches, and lacks this one ({batch}); nothing was written"
+                f"{self._job.url} is sealed; it takes no more batches, and lacks batch {batch}; nothing was written"
             )
         self._check_full(self._attrs, key, batch)
 
