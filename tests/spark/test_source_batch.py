@@ -14,7 +14,7 @@ import pytest
 
 from rollingfs.policy import RollingPolicy
 from tests.support.servers import require_module
-from tests.support.spark import Place
+from tests.support.spark import Place, Task, arrow_stream, parquet_file
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -154,11 +154,7 @@ def test_json_that_is_odd_gives_the_rows_of_spark_itself(disk, tmp_path):
 def test_arrow_streams_of_several_appends_are_pruned_and_cast_by_the_schema(place):
     def stream(start: int) -> bytes:
         batch = pa.record_batch({"n": list(range(start, start + 100)), "s": [f"s{n}" for n in range(100)]})
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch.slice(0, 50))
-            writer.write_batch(batch.slice(50))
-        return sink.getvalue()
+        return arrow_stream(batch.slice(0, 50), batch.slice(50))
 
     place.segment("a", stream(0) + stream(100), RollingPolicy(max_bytes=1000, inline_bytes=300), piece=777)
     found = load(place, "a", format="arrow", partitionBytes=1500)
@@ -170,11 +166,10 @@ def test_arrow_streams_of_several_appends_are_pruned_and_cast_by_the_schema(plac
 
 def test_parquet_in_a_segment_is_read_by_its_row_groups(place, tmp_path):
     table = pa.table({"n": list(range(1000)), "s": [f"s{n % 7}" for n in range(1000)]})
-    sink = io.BytesIO()
-    pq.write_table(table, sink, row_group_size=100)
-    place.segment("p", sink.getvalue(), RollingPolicy(max_bytes=1000, inline_bytes=300), piece=3000)
+    data = parquet_file(table, row_group_size=100)
+    place.segment("p", data, RollingPolicy(max_bytes=1000, inline_bytes=300), piece=3000)
     found = load(place, "p", format="parquet", partitionBytes=2000)
-    assert rows(found) == rows(place.spark.read.parquet(plain_twin(tmp_path, sink.getvalue())))
+    assert rows(found) == rows(place.spark.read.parquet(plain_twin(tmp_path, data)))
     assert [row["s"] for row in rows(load(place, "p", "s string", format="parquet"))] == table["s"].to_pylist()
 
 
@@ -319,25 +314,17 @@ def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_sta
     assert not Path(f"{disk.path}/unmade$header").exists()
 
 
-def test_an_abort_after_a_commit_that_took_place_deletes_nothing(disk, caplog, monkeypatch):
-    from pyspark import TaskContext
+def test_an_abort_after_a_commit_that_took_place_deletes_nothing(disk, caplog):
     from pyspark.sql.types import StructType
 
     from rollingfs.spark.source.batch_writer import RollingWriter
     from rollingfs.spark.source.options import parse_options
 
-    class Context:
-        def partitionId(self) -> int:  # noqa: N802 - Spark's name
-            return 0
-
-        def getLocalProperty(self, name: str) -> None:  # noqa: N802 - Spark's name
-            return None
-
-    monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context()))
     schema = StructType().add("value", "string")
     writer = RollingWriter(parse_options({"path": f"{disk.path}/x"}), schema, False)
-    done = writer.write(iter([pa.record_batch({"value": ["a"]})]))
-    lost = writer.write(iter([pa.record_batch({"value": ["b"]})]))
+    with Task().running():
+        done = writer.write(iter([pa.record_batch({"value": ["a"]})]))
+        lost = writer.write(iter([pa.record_batch({"value": ["b"]})]))
     writer.commit([done, None])
     writer.abort([done, None])
     assert disk.content("x") == b"a\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +11,12 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support.servers import require_module
+from tests.support.spark import arrow_stream, first_column, given, parquet_file
 
 require_module("pyarrow")
 require_module("pyspark")
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
@@ -34,11 +33,6 @@ ALL = ReadAllAvailable()
 
 
 @pytest.fixture
-def fs() -> RollingFileSystem:
-    return RollingFileSystem("file", sync=False, header_cache_s=0)
-
-
-@pytest.fixture
 def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
     """Three segments and a plain file; the header of the second is damaged. A deleted one, and one that is hidden."""
     for name in ("a", "b", "in/c", "gone", "a/hidden"):
@@ -49,16 +43,13 @@ def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
     return tmp_path / "f"
 
 
-def options_of(path: Any, cache_s: float = 0, **options: Any) -> Any:
-    storage = json.dumps({"rolling": {"header_cache_s": cache_s}})
-    return parse_options({"path": str(path), "storage_options": storage, **options})
+def options_of(path: Any, **options: Any) -> Any:
+    return parse_options(given(path, **options))
 
 
 def read(path: Any, schema: StructType = SCHEMA, **options: Any) -> list[Any]:
     reader = RollingReader(options_of(path, **options), schema)
-    return [
-        value for part in reader.partitions() for batch in reader.read(part) for value in batch.column(0).to_pylist()
-    ]
+    return first_column(reader, reader.partitions())
 
 
 # -- headers -----------------------------------------------------------------------------------------------------
@@ -80,15 +71,9 @@ def test_a_segment_with_a_corrupt_header_is_skipped_and_named_with_their_number(
 
 
 def test_columns_are_learnt_of_what_is_not_corrupt(fs, tmp_path):
-    def arrow(name: str) -> bytes:
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, (batch := pa.record_batch({name: [1]})).schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue()
-
     for name in ("a", "b", "c"):
         fs.create(f"{tmp_path}/f/{name}", CHUNKS)
-        fs.append(f"{tmp_path}/f/{name}", arrow(name) if name != "a" else arrow(name) * 9)
+        fs.append(f"{tmp_path}/f/{name}", arrow_stream(pa.record_batch({name: [1]})) * (9 if name == "a" else 1))
     Path(f"{tmp_path}/f/a$header").write_bytes(b"rubbish")
     damage(tmp_path / "f" / "b")
     with pytest.raises(CorruptHeaderError):
@@ -114,15 +99,9 @@ def damage(path: Path, nth: int = 0) -> None:
 
 def content(kind: str) -> bytes:
     if kind == "parquet":
-        sink = io.BytesIO()
-        pq.write_table(pa.table({"n": list(range(500))}), sink, row_group_size=50)
-        return sink.getvalue()
+        return parquet_file(pa.table({"n": list(range(500))}), row_group_size=50)
     if kind == "arrow":
-        sink = io.BytesIO()
-        batch = pa.record_batch({"n": list(range(500))})
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue()
+        return arrow_stream(pa.record_batch({"n": list(range(500))}))
     return b"".join(b'{"n": %d}\n' % n for n in range(500))
 
 
@@ -178,8 +157,7 @@ def streamed(path: Any, **options: Any) -> RollingStreamReader:
 
 def step(source: RollingStreamReader, start: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
     end = json.loads(json.dumps(source.latestOffset(json.loads(json.dumps(start)), ALL)))
-    parts = source.partitions(start, end)
-    return [value for part in parts for batch in source.read(part) for value in batch.column(0).to_pylist()], end
+    return first_column(source, source.partitions(start, end)), end
 
 
 def test_a_stream_leaves_a_segment_alone_while_its_header_is_corrupt_and_goes_on_where_it_was(fs, tmp_path, caplog):

@@ -10,13 +10,13 @@ import pytest
 
 from rollingfs import FencedError, RollingFileSystem, SegmentSealedError
 from tests.support.servers import require_module
+from tests.support.spark import Task
 
 require_module("pyarrow")
 require_module("pyspark")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.cloudpickle import dumps
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -31,33 +31,10 @@ SCHEMA = StructType().add("value", "string")
 QUERY = "3f"
 
 
-class Context:
-    """What Spark tells a task."""
-
-    def __init__(self, batch: int | None) -> None:
-        self._known = {"sql.streaming.queryId": QUERY, "streaming.sql.batchId": batch and str(batch)}
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return 0
-
-    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
-        return self._known[name]
-
-
-@pytest.fixture
-def fs() -> RollingFileSystem:
-    return RollingFileSystem("file", sync=False, header_cache_s=0)
-
-
-@pytest.fixture
-def task(monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_task(writer: Any, rows: pa.RecordBatch | None = None, batch: int | None = None) -> Any:
     """Run a task of a writer that Spark has pickled."""
-
-    def run(writer: Any, rows: pa.RecordBatch | None = None, batch: int | None = None) -> Any:
-        monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context(batch)))
+    with Task(query=QUERY, batch=batch).running():
         return pickle.loads(dumps(writer)).write(iter([rows or pa.record_batch({"value": ["a"]})]))
-
-    return run
 
 
 def source(path: Any, **options: Any) -> RollingDataSource:
@@ -103,30 +80,30 @@ def test_a_folder_with_anything_in_it_is_refused_as_a_target_with_what_is_in_it(
         make()
 
 
-def test_a_sealed_target_is_refused_before_a_task_begins_and_may_be_overwritten(fs, tmp_path, task):
+def test_a_sealed_target_is_refused_before_a_task_begins_and_may_be_overwritten(fs, tmp_path):
     path = tmp_path / "s"
     fs.overwrite(str(path), b"done\n")
     fs.seal(str(path))
     with pytest.raises(SegmentSealedError, match="sealed at length 5"):
         source(path).writer(SCHEMA, False)
     with pytest.raises(SegmentSealedError, match="lacks batch 1"):
-        task(source(path).streamWriter(SCHEMA, False), batch=1)
+        run_task(source(path).streamWriter(SCHEMA, False), batch=1)
     assert not staged(path)
     writer = source(path).writer(SCHEMA, True)
-    writer.commit([task(writer)])
+    writer.commit([run_task(writer)])
     assert fs.cat_file(str(path)) == b"a\n"
 
 
-def test_a_batch_that_is_in_a_sealed_target_may_be_run_again(fs, tmp_path, task):
+def test_a_batch_that_is_in_a_sealed_target_may_be_run_again(fs, tmp_path):
     path = tmp_path / "s"
     writer = source(path).streamWriter(SCHEMA, False)
-    writer.commit([task(writer, batch=5)], 5)
+    writer.commit([run_task(writer, batch=5)], 5)
     fs.seal(str(path))
     again = source(path).streamWriter(SCHEMA, False)
-    again.commit([task(again, batch=5)], 5)
+    again.commit([run_task(again, batch=5)], 5)
     assert fs.cat_file(str(path)) == b"a\n"
     with pytest.raises(SegmentSealedError):
-        task(again, batch=6)
+        run_task(again, batch=6)
 
 
 def test_a_target_that_somebody_holds_or_that_is_damaged_or_has_no_name_is_refused_before_a_task_begins(fs, tmp_path):
@@ -167,10 +144,10 @@ def test_the_writer_that_commits_or_aborts_a_batch_looks_at_nothing_when_it_is_m
 # -- the first cause ---------------------------------------------------------------------------------------------
 
 
-def test_an_abort_never_raises_and_says_in_the_log_what_it_could_not_see(fs, tmp_path, task, caplog):
+def test_an_abort_never_raises_and_says_in_the_log_what_it_could_not_see(fs, tmp_path, caplog):
     path = tmp_path / "s"
     batch, stream = (make() for make in writers(path))
-    receipt = task(batch)
+    receipt = run_task(batch)
     Path(f"{path}$header").write_bytes(b"rubbish")
     batch.abort([receipt, None])
     stream.abort([receipt, None], 0)
@@ -178,9 +155,9 @@ def test_an_abort_never_raises_and_says_in_the_log_what_it_could_not_see(fs, tmp
     assert "CorruptHeaderError" in caplog.text
 
 
-def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(tmp_path, task, monkeypatch):
+def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(tmp_path, monkeypatch):
     writer: RollingStreamWriter = source(tmp_path / "s").streamWriter(SCHEMA, False)
-    receipt = task(writer, batch=0)
+    receipt = run_task(writer, batch=0)
 
     def unsure(*args: Any) -> None:
         monkeypatch.setattr(writer, "_look", gone)
@@ -200,21 +177,21 @@ def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(tm
 # -- attributes --------------------------------------------------------------------------------------------------
 
 
-def test_a_query_for_which_a_target_has_no_room_is_told_which_attributes_to_drop(fs, tmp_path, task):
+def test_a_query_for_which_a_target_has_no_room_is_told_which_attributes_to_drop(fs, tmp_path):
     path = tmp_path / "s"
     fs.overwrite(str(path), b"", attrs={"mine": "x", **{f"spark/q{nth}": str(nth) for nth in range(ATTRS_MAX - 1)}})
     writer = source(path).streamWriter(SCHEMA, False)
     told = r"no room for attribute spark/3f.*spark/q0 \(batch 0\), spark/q1 .*spark/q7 \(batch 7\) and 55 more"
     with pytest.raises(ValueError, match=told):
-        task(writer, batch=1)
+        run_task(writer, batch=1)
     assert not staged(path)
-    receipt = task(writer)  # of a Spark that names no batch
+    receipt = run_task(writer)  # of a Spark that names no batch
     with pytest.raises(ValueError, match=told):
         writer.commit([receipt], 1)
     assert fs.cat_file(str(path)) == b""
     fs.append(str(path), b"", attrs={"spark/q0": None})
     writer = source(path).streamWriter(SCHEMA, False)
-    writer.commit([task(writer, batch=1)], 1)
+    writer.commit([run_task(writer, batch=1)], 1)
     assert fs.cat_file(str(path)) == b"a\n"
     assert "spark/3f" in fs.segment(str(path)).attrs
 
@@ -228,7 +205,7 @@ def rows_in(fs: RollingFileSystem, path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(fs, tmp_path, task):
+def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(fs, tmp_path):
     path = tmp_path / "p"
     n, s, extra = (
         StructField(name, kind, False) for name, kind in (("n", LongType()), ("s", StringType()), ("x", LongType()))
@@ -240,9 +217,9 @@ def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(fs, 
         batch = pa.record_batch(rows)
         if stream_batch is None:
             writer = there.writer(schema, False)
-            writer.commit([task(writer, batch)])
+            writer.commit([run_task(writer, batch)])
         else:
-            receipt = task(there.streamWriter(schema, False), batch, stream_batch)
+            receipt = run_task(there.streamWriter(schema, False), batch, stream_batch)
             pickle.loads(dumps(there)).streamWriter(schema, False).commit([receipt], stream_batch)
 
     write([n, s], {"n": [1], "s": ["a"]})
@@ -257,22 +234,22 @@ def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(fs, 
         make()
 
 
-def test_a_null_for_a_parquet_column_that_takes_none_is_refused_by_the_task_that_has_it(fs, tmp_path, task):
+def test_a_null_for_a_parquet_column_that_takes_none_is_refused_by_the_task_that_has_it(fs, tmp_path):
     path = tmp_path / "p"
     schema = pa.schema([pa.field("n", pa.int64(), False)])
     with fs.open(str(path), "wb") as file:
         pq.write_table(pa.table({"n": [1]}, schema), file)
     writer = source(path, format="parquet").writer(StructType().add("n", "long"), False)
-    writer.commit([task(writer, pa.record_batch({"n": [2]}))])
+    writer.commit([run_task(writer, pa.record_batch({"n": [2]}))])
     assert rows_in(fs, path) == [{"n": 1}, {"n": 2}]
     with pytest.raises(pa.ArrowInvalid, match="column 'n' has nulls"):
-        task(writer, pa.record_batch({"n": pa.array([None], pa.int64())}))
+        run_task(writer, pa.record_batch({"n": pa.array([None], pa.int64())}))
 
 
-def test_columns_that_come_to_a_parquet_file_during_a_job_are_named_when_the_job_commits(fs, tmp_path, task):
+def test_columns_that_come_to_a_parquet_file_during_a_job_are_named_when_the_job_commits(fs, tmp_path):
     path = tmp_path / "p"
     one, two = (source(path, format="parquet").writer(StructType().add(name, "long"), False) for name in ("n", "m"))
-    mine, others = task(one, pa.record_batch({"n": [1]})), task(two, pa.record_batch({"m": [1]}))
+    mine, others = run_task(one, pa.record_batch({"n": [1]})), run_task(two, pa.record_batch({"m": [1]}))
     two.commit([others])
     with pytest.raises(
         ValueError,
@@ -282,10 +259,10 @@ def test_columns_that_come_to_a_parquet_file_during_a_job_are_named_when_the_job
     assert rows_in(fs, path) == [{"m": 1}]
 
 
-def test_who_lets_a_parquet_file_grow_beside_others_pauses_before_each_new_try(fs, tmp_path, task, monkeypatch):
+def test_who_lets_a_parquet_file_grow_beside_others_pauses_before_each_new_try(fs, tmp_path, monkeypatch):
     path = tmp_path / "p"
     slow, fast = (source(path, format="parquet").writer(StructType().add("n", "long"), False) for _ in range(2))
-    mine = task(slow, pa.record_batch({"n": [1]}))
+    mine = run_task(slow, pa.record_batch({"n": [1]}))
     pauses: list[float] = []
     monkeypatch.setattr(batch_writer.time, "sleep", pauses.append)
     look, tries = slow._job.view, iter(range(3))
@@ -293,7 +270,7 @@ def test_who_lets_a_parquet_file_grow_beside_others_pauses_before_each_new_try(f
     def look_then_lose() -> Any:
         seen = look()
         if next(tries, None) is not None:
-            fast.commit([task(fast, pa.record_batch({"n": [0]}))])
+            fast.commit([run_task(fast, pa.record_batch({"n": [0]}))])
         return seen
 
     monkeypatch.setattr(slow._job, "view", look_then_lose)
