@@ -1,4 +1,4 @@
-package rollingfs.hadoop.read;
+package rollingfs.hadoop.format;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -6,12 +6,12 @@ import rollingfs.hadoop.format.Header.Chunk;
 import rollingfs.hadoop.format.Header.Entry;
 import rollingfs.hadoop.format.Header.Page;
 
-/** Which entries of a map hold which offsets. Pure. */
-final class Ranges {
-    private Ranges() {}
+/** The places of bytes in a map of entries. Pure. */
+public final class Placement {
+    private Placement() {}
 
-    /** The index of the entry (of a contiguous list) that holds an offset, or the list's size. */
-    static <E extends Entry> int find(List<E> entries, long offset) {
+    /** The index of the entry that holds an offset, in a list without gaps; the size of the list if none does. */
+    public static <E extends Entry> int find(List<E> entries, long offset) {
         int low = 0;
         int high = entries.size();
         while (low < high) {
@@ -25,8 +25,8 @@ final class Ranges {
         return low;
     }
 
-    /** The chunks that stand for a page's line in a map: clipped and shifted; their references stay as they are. */
-    static List<Chunk> unfold(Page page, List<Chunk> chunks) {
+    /** The chunks of an index page that a page line means: clipped and shifted, with unchanged references. */
+    public static List<Chunk> unfold(Page page, List<Chunk> chunks) {
         long first = page.offset();
         long last = Math.addExact(first, page.length());
         List<Chunk> found = new ArrayList<>();
