@@ -1,4 +1,4 @@
-"""Batch reads and writes through ``format("rolling")`` give the rows, and take them, as Spark's own formats do."""
+"""Batch reads and writes of ``format("rolling")`` give and take the same rows as Spark's own formats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def registered(source: Any) -> None:
 
 
 def options_of(place: Place) -> dict[str, str]:
-    """What `read` and `write` need to know beside the URL."""
+    """The options that a read or write needs besides the URL."""
     options = getattr(place.client.backend, "fs", None)
     storage = options.storage_options if options is not None else {}
     known = {key: storage[key] for key in ("endpoint_url", "key", "secret") if key in storage}

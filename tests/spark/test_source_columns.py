@@ -1,4 +1,4 @@
-"""Columns that change from one write to the next: nulls that come later, other orders, columns that are added."""
+"""Columns that change from one write to the next: later nulls, other orders, added columns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rows_of(data: bytes) -> list[dict[str, Any]]:
 # -- nulls -------------------------------------------------------------------------------------------------------
 
 
-def test_a_schema_that_is_learnt_of_data_is_nullable_however_deep():
+def test_a_schema_that_is_inferred_is_nullable_however_deep():
     kind = StructType([StructField("s", NOT_NULL, False), StructField("m", MapType(StringType(), LongType(), False))])
     assert rows.spark_schema(rows.arrow_schema(kind)) == kind.toNullable()
 

@@ -1,4 +1,4 @@
-"""One corrupt segment among others: it fails the read that meets it, or is skipped and named. No session of Spark."""
+"""A corrupt segment among others fails the read that meets it, or is skipped and named. Without a session of Spark."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ ALL = ReadAllAvailable()
 
 @pytest.fixture
 def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
-    """Three segments and a plain file; the header of the second is damaged. A deleted one, and one that is hidden."""
-    for name in ("a", "b", "in/c", "gone", "a/hidden"):
+    """Three segments and a plain file; the header of `b` is damaged. A deleted segment, and two that others hide."""
+    for name in ("a", "b", "in/c", "gone", "a/hidden", "b/hidden"):
         fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())
     fs.rm(f"{tmp_path}/f/gone")
     (tmp_path / "f" / "plain").write_bytes(b"plain\n")
@@ -70,7 +70,7 @@ def test_a_segment_with_a_corrupt_header_is_skipped_and_named_with_their_number(
     assert record.getMessage().startswith(f"1 of {len(rows) + 1} segments cannot be read: {folder}/b (")
 
 
-def test_columns_are_learnt_of_what_is_not_corrupt(fs, tmp_path):
+def test_columns_are_inferred_from_segments_that_are_not_corrupt(fs, tmp_path):
     for name in ("a", "b", "c"):
         fs.create(f"{tmp_path}/f/{name}", CHUNKS)
         fs.append(f"{tmp_path}/f/{name}", arrow_stream(pa.record_batch({name: [1]})) * (9 if name == "a" else 1))
@@ -83,7 +83,7 @@ def test_columns_are_learnt_of_what_is_not_corrupt(fs, tmp_path):
         infer_schema(options_of(tmp_path / "f" / "b", format="json"))
 
 
-def test_what_is_to_be_done_with_corrupt_segments_is_fail_or_skip():
+def test_the_option_for_corrupt_segments_is_fail_or_skip():
     with pytest.raises(ValueError, match="option onCorrupt is 'ignore': it must be one of fail, skip"):
         options_of("/x", onCorrupt="ignore")
 
@@ -133,7 +133,7 @@ def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_erro
         read(path, onCorrupt="skip")
 
 
-def test_a_header_that_is_damaged_between_the_plan_and_the_task_is_treated_likewise(fs, tmp_path, caplog):
+def test_a_header_that_is_damaged_between_the_plan_and_the_task_fails_the_task_or_is_skipped(fs, tmp_path, caplog):
     for option in ("fail", "skip"):
         path = tmp_path / option
         fs.overwrite(str(path), b"a\n")
@@ -199,7 +199,7 @@ def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_thos
     assert f"{tmp_path}/f/a: bytes 0 to {len(content('json')) + 6} are skipped" in caplog.text
 
 
-def test_an_idle_stream_looks_at_the_store_as_seldom_as_headers_are_believed(fs, tmp_path, monkeypatch):
+def test_an_idle_stream_looks_at_the_store_once_while_a_cached_header_is_valid(fs, tmp_path, monkeypatch):
     """Spark asks every 10 ms where there is no trigger: 683 requests in 10 s for one idle segment."""
     path = str(tmp_path / "s")
     fs.overwrite(path, b"one\ntwo\n")

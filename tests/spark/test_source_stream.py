@@ -1,4 +1,4 @@
-"""The streaming source by itself, without a Spark session: offsets, limits, truncation. And the sink's commits."""
+"""The streaming source and the commits of the sink, without a Spark session: offsets, limits, truncation."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_head_truncated_past_the_checkpoint_is_an_error_or_a_logged_skip(fs, t
     assert lenient.latestOffset(after, ALL) is after
 
 
-def test_a_truncation_between_planning_and_the_task_is_treated_likewise(fs, tmp_path, caplog):
+def test_a_head_truncated_between_the_plan_and_the_task_is_an_error_or_a_logged_skip(fs, tmp_path, caplog):
     path = made(fs, tmp_path / "s", b"one\ntwo\n")
     for option in ("true", "false"):
         source = reader(path, failOnDataLoss=option)

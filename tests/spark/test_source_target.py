@@ -1,4 +1,4 @@
-"""What a write goes to is looked at before any task begins; what fails later, fails with its own cause. No session."""
+"""A write looks at its target before any task begins; a later failure shows its own cause. Without a session."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def source(path: Any, **options: Any) -> RollingDataSource:
 
 
 def writers(path: Any, schema: StructType = SCHEMA, overwrite: bool = False, **options: Any) -> list[Any]:
-    """How each of the two makes its writer."""
+    """Two calls that make a writer: for a batch, for a stream."""
     return [
         lambda: source(path, **options).writer(schema, overwrite),
         lambda: source(path, **options).streamWriter(schema, overwrite),
@@ -59,7 +59,7 @@ def staged(path: Any) -> list[Path]:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_folder_with_anything_in_it_is_refused_as_a_target_with_what_is_in_it(fs, tmp_path, overwrite):
-    """A segment of its name would hide it all."""
+    """A segment of its name would hide its content."""
     folder = tmp_path / "d"
     for nth in range(3):
         fs.create(f"{folder}/s{nth}")
@@ -134,7 +134,7 @@ def test_credentials_that_are_refused_are_seen_before_a_task_begins(tmp_path, mo
 
 
 def test_the_writer_that_commits_or_aborts_a_batch_looks_at_nothing_when_it_is_made(fs, tmp_path):
-    """Spark makes it of the pickled data source; what it raised would hide why Spark aborts."""
+    """Spark makes it from the pickled data source; an error of it would hide the error for which Spark aborts."""
     path = tmp_path / "s"
     Path(f"{path}$header").write_bytes(b"rubbish")
     again = pickle.loads(dumps(source(path)))
@@ -259,7 +259,7 @@ def test_columns_that_come_to_a_parquet_file_during_a_job_are_named_when_the_job
     assert rows_in(fs, path) == [{"m": 1}]
 
 
-def test_who_lets_a_parquet_file_grow_beside_others_pauses_before_each_new_try(fs, tmp_path, monkeypatch):
+def test_a_writer_of_parquet_that_loses_a_race_pauses_before_each_new_try(fs, tmp_path, monkeypatch):
     path = tmp_path / "p"
     slow, fast = (source(path, format="parquet").writer(StructType().add("n", "long"), False) for _ in range(2))
     mine = run_task(slow, pa.record_batch({"n": [1]}))
