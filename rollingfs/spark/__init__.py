@@ -2,7 +2,7 @@
 
 In: a Spark session or its builder, URLs, storage options. Out: settings of a session, sentences on what it lacks, rows.
 `source` is the data source ``format("rolling")``, `hadoop` the filesystem for URLs like ``rolling+s3://bucket/events``,
-in Java. Must not be here: anything that changes a header by itself; a change goes through `rollingfs.fs`.
+in Java. Must not be here: code that writes a header; the operations of the library do.
 """
 
 from rollingfs.spark.configure import configure

@@ -100,7 +100,7 @@ def _settings(
         unknown = ", ".join(sorted(wanted - set(OPERATIONS))) or "none"
         raise ValueError(f"operations: {unknown}; they must be of {', '.join(OPERATIONS)}")
     if ("truncate" in wanted) != (keep is not None):
-        raise ValueError("'truncate' needs keep=, how many bytes to keep, and nothing else does")
+        raise ValueError("'truncate' needs keep= (how many bytes to keep), and no other operation takes it")
     return Settings(
         tuple(operation for operation in OPERATIONS if operation in wanted),
         None if keep is None else Keep(parse_bytes(keep), align),

@@ -33,9 +33,9 @@ logger = logging.getLogger("pyspark_rollingfs")
 QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark tells tasks the id of the query."""
 GROWTHS_MAX = 64
-"""Maximum tries to append to a Parquet file to which others append meanwhile; each try makes a new footer."""
+"""Maximum tries to append to a Parquet file while other writers append; each try makes a new footer."""
 GROWTH_PAUSE_S = 0.02
-"""Maximum pause before the second try; it doubles with each try. Pauses are random, lest writers collide."""
+"""Maximum pause before the second try; it doubles with each try. It is random, so that writers do not meet again."""
 GROWTH_PAUSE_S_MAX = 1.0
 
 
