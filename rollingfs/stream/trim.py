@@ -1,22 +1,20 @@
-"""Trimming a stream: recorded first, so that whoever comes next finishes what was broken off."""
+"""Trimming a stream. A trim is recorded first, so that the next run finishes one that was broken off."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError
-from rollingfs.folders.listing import RAISE, REPORT, OnError
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
-from rollingfs.read.contents import is_of_entry
 from rollingfs.read.snapshot import View
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim
+from rollingfs.stream.members import Members
 
 logger = logging.getLogger("rollingfs")
 
@@ -31,22 +29,26 @@ class Trimmed:
     waiting: int = 0
     """Bytes that wait for the collection of the folders they lie in."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Segments that were left as they are because they cannot be read, or not be changed; and why, by path."""
+    """Segments that were left as they are because they cannot be read or changed, by path, with the reason."""
+
+    @staticmethod
+    def of(several: Sequence[Trimmed]) -> Trimmed:
+        """Several trims together."""
+        return Trimmed(
+            sum(one.bytes for one in several),
+            tuple(path for one in several for path in one.deleted),
+            sum(one.waiting for one in several),
+            {path: error for one in several for path, error in one.failed.items()},
+        )
 
 
 class Trimmer:
-    """Trims the segments of streams.
+    """Trims the segments of a stream."""
 
-    Parameters
-    ----------
-    on_error
-        Whether to go on with the others after a segment that cannot be read or changed.
-    """
-
-    def __init__(self, client: Client, ledgers: Ledgers, on_error: OnError = REPORT) -> None:
-        self.client = client
+    def __init__(self, members: Members, ledgers: Ledgers) -> None:
+        self.members = members
+        self.client = members.client
         self.ledgers = ledgers
-        self.on_error = on_error
 
     @staticmethod
     def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
@@ -96,10 +98,10 @@ class Trimmer:
             tuple(view.path for view, offset in found if view.header and is_over(view.header, offset)),
         )
 
-    async def finish(self, folder: str, ledger: Ledger) -> Trimmed:
-        """Do what is recorded; nothing, if it is done.
+    async def finish(self, ledger: Ledger) -> Trimmed:
+        """Do the recorded trim, unless it is done.
 
-        It stays recorded for segments that cannot be read or changed now: each run tries them again.
+        It stays recorded while segments cannot be read or changed: each run tries them again.
 
         Raises
         ------
@@ -109,10 +111,9 @@ class Trimmer:
         if ledger.trim.done:
             return Trimmed()
         calls = [
-            partial(self._trim_or_report, f"{folder.rstrip('/')}/{name}", goal)
-            for name, goal in ledger.trim.goals.items()
+            partial(self._trim_or_report, self.members.path_of(name), goal) for name, goal in ledger.trim.goals.items()
         ]
-        result = _sum(await self.client.runtime.gather(calls, self.client.backend.requests_max))
+        result = Trimmed.of(await self.members.listings.gather(calls))
         if result.failed:
             return result
         done = ledger.trim
@@ -121,14 +122,14 @@ class Trimmer:
             # another trim may have been recorded meanwhile: then it goes on
             return replace(found, trim=Trim(done.goals)) if found.trim == done else found
 
-        await self.ledgers.update(folder, finished)
+        await self.ledgers.update(self.members.path, finished)
         return result
 
     async def _trim_or_report(self, path: str, goal: Goal) -> Trimmed:
         try:
             return await self._trim(path, goal)
         except OSError as error:
-            if self.on_error == RAISE or not is_of_entry(error):
+            if not self.members.is_reported(error):
                 raise
             logger.warning("%s is not trimmed: %s", path, error)
             return Trimmed(failed={path: str(error)})
@@ -174,13 +175,3 @@ def _drops(view: View, offset: int) -> bool:
 def _guard(goal: Goal, header: Header | None) -> Guard:
     """Trimming is the stream's right, whoever writes exclusively: so it acts in the epoch that it finds."""
     return Guard(goal.segment, header.epoch if header is not None and header.owner is not None else None)
-
-
-def _sum(found: Iterable[Trimmed]) -> Trimmed:
-    several = list(found)
-    return Trimmed(
-        sum(one.bytes for one in several),
-        tuple(path for one in several for path in one.deleted),
-        sum(one.waiting for one in several),
-        {path: error for one in several for path, error in one.failed.items()},
-    )
