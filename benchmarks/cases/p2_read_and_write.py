@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from benchmarks.case import Case, Goal, Job, figure, ratio
+from benchmarks.clients import BUCKET, arrow, obs, rolling, s3
 from benchmarks.content import ContentFile, check, content
-from benchmarks.stores import BUCKET, arrow, obs, rolling, s3
-from benchmarks.work import Goal, Job, Work, figure, ratio
 
 MIB = 2**20
 READ_BYTES = 8 * MIB
@@ -75,7 +75,7 @@ def obstore_ranges(job: Job) -> None:
 
 
 async def _obstore_ranges(store: Any, name: str, size: int) -> int:
-    """Several ranges on their way, taken in order: as a sequential reader in bounded memory would."""
+    """Request several ranges at once and take them in order, as a sequential reader in bounded memory would."""
     import obstore
 
     starts = iter(range(0, size, OBSTORE_RANGE_BYTES))
@@ -100,7 +100,7 @@ def obstore_whole(job: Job) -> None:
 
 
 async def _obstore_whole(store: Any, name: str, size: int) -> list[tuple[int, Any]]:
-    """All ranges at once, in pieces: nothing joins them to one object, as `cat_file` does."""
+    """Request all ranges at once, without joining them to one object as `cat_file` does."""
     import obstore
 
     gate = asyncio.Semaphore(2 * OBSTORE_RANGES)
@@ -149,7 +149,7 @@ def _write(job: Job, fs: Any, path: str, block_size: int | None = None) -> None:
 
 
 def _check_written(job: Job, read: Callable[..., Any]) -> None:
-    for start in range(0, size_of(job), 16 * READ_BYTES):  # of what `_write` wrote, now and then a piece
+    for start in range(0, size_of(job), 16 * READ_BYTES):  # a sample of what `_write` wrote
         piece = start // READ_BYTES % 4 * READ_BYTES
         data = read(start=start, end=start + READ_BYTES)
         assert check(data, piece) == READ_BYTES
@@ -219,8 +219,8 @@ def _share(one: str, *others: str) -> Callable[[Any], float]:
 _TO_MIB = 1 / MIB
 SHOWN = ("bytes_per_s", "wall_s", "requests", "cpu_s", "memory_bytes")
 
-WORKS = (
-    Work(
+CASES = (
+    Case(
         "P2",
         "1 GiB read from front to back",
         {
@@ -243,7 +243,7 @@ WORKS = (
         prepare,
         shown=SHOWN,
     ),
-    Work(
+    Case(
         "P2b",
         "1 GiB written",
         {

@@ -1,17 +1,12 @@
-"""P5, P6: concat and truncate, which move no bytes."""
+"""P5: concat, which moves no bytes."""
 
 from __future__ import annotations
 
+from benchmarks.case import Case, Goal, Job, figure, ratio
+from benchmarks.clients import BUCKET, rolling, s3
 from benchmarks.content import check, content
-from benchmarks.fabricate import fabricate, page_counts
-from benchmarks.stores import BUCKET, rolling, s3
-from benchmarks.work import Goal, Job, Work, figure, ratio
-from rollingfs import RollingPolicy
-from rollingfs.runtime.bridge import Bridge
 
 SOURCE_BYTES = 10 * 2**20
-CHUNK_BYTES = 40
-DELETED_AT_ONCE = 1000
 
 
 def _sources(job: Job) -> int:
@@ -28,7 +23,7 @@ def ours_concat(job: Job) -> None:
     fs = rolling(job)
     fs.create(f"{folder}/all")
     for source in sources:
-        fs.info(source)  # this client has had their headers, however long ago
+        fs.info(source)  # the client knows the headers, perhaps old ones
     with job.measured(count):
         fs.concat(f"{folder}/all", sources)
     job.sample.byte_count = count * SOURCE_BYTES
@@ -54,47 +49,14 @@ def s3fs_merge(job: Job) -> None:
     setup.rm(folder, recursive=True)
 
 
-def _truncated(job: Job) -> int:
-    return job.pick(10_000, 1_000)
-
-
-def ours_truncate(job: Job) -> None:
-    path, count = f"{BUCKET}/p6-{job.name}", _truncated(job)
-    setup, policy = rolling(job, direct=True), RollingPolicy(CHUNK_BYTES, None, CHUNK_BYTES)
-    backend = setup._backend
-    Bridge(backend).run(fabricate(backend, [path], count + 10, policy, range(count + 10)))
-    fs = rolling(job)
-    fs.info(path)
-    fs.touch(f"{path}-other")  # the store is probed by then
-    with job.measured():
-        fs.truncate(path, count * CHUNK_BYTES)
-    requests = job.sample.requests
-    deletes = sum(number for name, number in requests.items() if "Delete" in name)
-    files = count + len(page_counts(count + 10))
-    job.sample.extra["excess_requests"] = requests["PutObject"] - 1 + max(0, deletes - -(-files // DELETED_AT_ONCE))
-    assert fs.info(path, refresh=True)["size"] == 10 * CHUNK_BYTES
-    left = len(s3(job, direct=True).ls(f"{path}$chunks", detail=False))
-    assert left <= 10 + 128, f"{left} files left"
-
-
-WORKS = (
-    Work(
+CASES = (
+    Case(
         "P5",
         "concat of 100 sealed sources of 10 MiB",
         {"rollingfs concat": ours_concat, "UploadPartCopy": s3fs_merge},
         (
             Goal("requests a source", figure("requests", "rollingfs concat"), at_most=4.1),
             Goal("UploadPartCopy / ours", ratio("wall_s", "UploadPartCopy", "rollingfs concat"), at_least=20),
-        ),
-    ),
-    Work(
-        "P6",
-        "10,000 chunks truncated away",
-        {"rollingfs truncate": ours_truncate},
-        (
-            Goal(
-                "writes beyond 1 commit + ⌈n/1000⌉ deletes", figure("excess_requests", "rollingfs truncate"), at_most=0
-            ),
         ),
     ),
 )

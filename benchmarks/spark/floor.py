@@ -1,4 +1,4 @@
-"""What no Python data source of Spark is faster than: one that gives the same record batch again and again."""
+"""The fastest possible Python data source of Spark: it gives the same record batch again and again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def write_batch(path: str, batch: pa.RecordBatch) -> None:
-    """Write the batch that is to be given."""
+    """Write the batch that `SameBatch` gives."""
     with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
 

@@ -1,4 +1,4 @@
-"""The servers: MinIO for the truth, and toxiproxy in front of it for the distance and the bandwidth of S3."""
+"""The servers: MinIO, and toxiproxy in front of it, which adds the latency and the bandwidth of S3."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _COUNT = re.compile(r'minio_api_requests_total\{name="(\w+)".*type="s3"\} (\d+)'
 
 
 @dataclass(frozen=True, slots=True)
-class Rig:
-    """Where the servers are. It goes to the processes that measure."""
+class Servers:
+    """The addresses of the servers, for the processes that measure."""
 
     direct_url: str
-    """MinIO itself: to prepare what is measured, and to count."""
+    """MinIO itself, for preparations and for the counts of requests."""
     url: str
-    """MinIO behind the proxy: what is measured."""
+    """MinIO behind the proxy, for measurements."""
     key: str
     secret: str
 
@@ -50,15 +50,15 @@ class Rig:
         }
 
     def requests(self) -> Counter[str]:
-        """How many requests MinIO has been sent since it began, by operation."""
+        """The number of requests that MinIO has received since it started, by operation."""
         with urllib.request.urlopen(f"{self.direct_url}/minio/metrics/v3/api/requests", timeout=60) as answer:
             text = answer.read().decode()
         return Counter({name: int(count) for name, count in _COUNT.findall(text)})
 
 
 @contextlib.contextmanager
-def open_rig() -> Iterator[Rig]:
-    """Start MinIO and toxiproxy; both are built into the cache folder where they are missing.
+def open_servers() -> Iterator[Servers]:
+    """Start MinIO and toxiproxy, after building into the cache folder what is missing there.
 
     Raises
     ------
@@ -70,9 +70,9 @@ def open_rig() -> Iterator[Rig]:
     minio = servers.minio_binary(servers.cache_dir(), build=True)
     if minio is None:
         raise RuntimeError("MinIO is not built, and there is no `go` to build it with")
-    os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # its counters need no token then
+    os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # lets everybody read its counters
     with servers.minio_server(minio) as options, _toxiproxy(servers.cache_dir(), options["endpoint_url"]) as url:
-        yield Rig(options["endpoint_url"], url, options["key"], options["secret"])
+        yield Servers(options["endpoint_url"], url, options["key"], options["secret"])
 
 
 def toxiproxy_binary(cache: Path) -> Path:
@@ -127,7 +127,7 @@ def _wait_ready(process: subprocess.Popen[bytes], url: str) -> None:
 
 
 def _post(url: str, fields: dict[str, Any]) -> None:
-    # toxiproxy refuses what looks like a browser, and urllib's own User-Agent is none
+    # toxiproxy refuses browsers; the User-Agent of urllib is accepted
     request = urllib.request.Request(url, json.dumps(fields).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=10):
         pass

@@ -11,8 +11,8 @@ from typing import Any
 
 import fsspec
 
+from benchmarks.case import Case, Goal, Job, ratio
 from benchmarks.content import ContentFile, check, content
-from benchmarks.work import Goal, Job, Work, ratio
 
 MIB = 2**20
 APPEND_BYTES = 4096
@@ -79,7 +79,7 @@ def _copy(source: ContentFile, file: Any) -> None:
 
 
 def _warm(job: Job, folder: str) -> None:
-    """Fill the cache of files, and free it: memory that a virtual machine has not used lately is slow to come by."""
+    """Fill and free the cache of files: a virtual machine gets memory slowly that it has not used lately."""
     path = f"{folder}/warm"
     with open(path, "wb", buffering=0) as file:
         _copy(_whole(job), file)
@@ -127,7 +127,7 @@ def _whole(job: Job) -> _Held:
 
 
 def _scan(job: Job, file: Any) -> None:
-    while file.read(PIECE_BYTES):  # the first pass warms what the second measures
+    while file.read(PIECE_BYTES):  # the first pass fills the cache for the second, which is measured
         pass
     file.seek(0)
     at = 0
@@ -155,8 +155,8 @@ def plain_scan(job: Job) -> None:
             _scan(job, source)
 
 
-WORKS = (
-    Work(
+CASES = (
+    Case(
         "P11",
         "local disk: durable append of 4 KiB; 1 GiB appended, and scanned",
         {
@@ -181,7 +181,7 @@ WORKS = (
                 at_least=0.95,
             ),
         ),
-        needs_rig=False,
+        needs_servers=False,
         shown=("unit_s", "p99_s", "bytes_per_s", "cpu_unit_s", "memory_bytes"),
     ),
 )

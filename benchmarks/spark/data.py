@@ -1,4 +1,4 @@
-"""What Spark reads: the same bytes as segments of many chunks and as plain files."""
+"""What Spark reads: the same bytes in segments of many chunks and in plain files."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 
 import fsspec
 
-from benchmarks.work import Job
+from benchmarks.case import Job
 
 MIB = 2**20
 FILES = 8
 BLOCKS = 6
-"""Of each file."""
+"""Blocks of each file."""
 BLOCK_BYTES = 8 * MIB
 BLOCK_BYTES_QUICK = 64 * 2**10
 CHUNK_BYTES = 8 * MIB
 CHUNK_BYTES_QUICK = 50_000
 TAIL_BYTES = 100_000
 TAIL_BYTES_QUICK = 10_000
-"""Of each segment, appended last: they stay in its header."""
+"""Bytes at the end of each segment, appended last: they stay in its header."""
 ARROW_COPIES = 2
-"""Rows of a block are that much smaller as Arrow."""
+"""As Arrow, the rows of a block are smaller by this factor."""
 JSON_SCHEMA = "id long, user string, page string, ms double, ok boolean"
 SUMS = ("count(*)", "sum(id)", "sum(octet_length(user))", "sum(octet_length(page))", "sum(ms)", "count_if(ok)")
 COLUMNS = 8
@@ -36,14 +36,14 @@ ROW_GROUP_ROWS = 250_000
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of JSON, and what they hold."""
+    """Whole lines of JSON, and their rows."""
 
     data: bytes
     rows: list[dict[str, Any]]
 
     @property
     def sums(self) -> tuple[float, ...]:
-        """What `SUMS` are."""
+        """The values of `SUMS`."""
         rows = self.rows
         return (
             len(rows),
@@ -56,12 +56,12 @@ class Block:
 
     @property
     def text_sums(self) -> tuple[float, ...]:
-        """How many lines, and how many bytes without line feeds."""
+        """The number of lines, and of bytes without line feeds."""
         return len(self.rows), len(self.data) - len(self.rows)
 
 
 def make_block(job: Job) -> Block:
-    """Lines of a log, together just not as large as a block."""
+    """As many lines of a log as fit into a block."""
     size, chance = job.pick(BLOCK_BYTES, BLOCK_BYTES_QUICK), random.Random(5)
     lines: list[bytes] = []
     rows = []
@@ -88,7 +88,7 @@ def rolling(job: Job) -> Any:
 
 
 def write_both(job: Job, folder: str, ending: str, data: bytes) -> int:
-    """Write `FILES` segments and as many plain files into two folders; the number of all bytes of either."""
+    """Write `FILES` segments and as many plain files into two folders; returns the bytes in each folder."""
     fs, tail = rolling(job), job.pick(TAIL_BYTES, TAIL_BYTES_QUICK)
     segments, plain = f"{folder}/segments-{ending}", f"{folder}/plain-{ending}"
     os.makedirs(plain)
@@ -99,18 +99,18 @@ def write_both(job: Job, folder: str, ending: str, data: bytes) -> int:
         fs.append(f"{segments}/{name}", data[-tail:])
         with open(f"{plain}/{name}", "wb") as file:
             file.write(data)
-    assert len(fs.segment(f"{segments}/part-00000.{ending}").chunks) > 1, "they are to have many chunks"
+    assert len(fs.segment(f"{segments}/part-00000.{ending}").chunks) > 1, "the segments must have many chunks"
     return FILES * len(data)
 
 
 def write_lines(job: Job, folder: str, ending: str) -> tuple[Block, int]:
-    """Write lines as `write_both` does; the block that is in there `FILES * BLOCKS` times, and the number of bytes."""
+    """Write lines as `write_both` does; returns the block, which is there `FILES * BLOCKS` times, and the bytes."""
     block = make_block(job)
     return block, write_both(job, folder, ending, BLOCKS * block.data)
 
 
 def write_parquet(job: Job, folder: str) -> tuple[list[int], int]:
-    """Write tables of longs; the sum of each column over all files (modulo 2**64, as Spark adds), and the bytes."""
+    """Write tables of longs; returns the sum of each column over all files (as Spark adds), and the bytes."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -132,7 +132,7 @@ def arrow_batch(block: Block) -> Any:
 
 
 def write_streams(job: Job, folder: str, batch: Any) -> int:
-    """Write `BLOCKS` times the batch as an Arrow stream, as `write_both` does; the number of all bytes."""
+    """Write the batch `BLOCKS` times as an Arrow stream, as `write_both` does; returns the bytes."""
     import pyarrow as pa
 
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What a work is: something to prepare, contestants that do it, goals that their medians must meet."""
+"""What a case is: a preparation, contestants that do the same work, goals that their medians must meet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.rig import Rig
+from benchmarks.servers import Servers
 
 CLEAR_REFS = "/proc/self/clear_refs"
 
@@ -23,12 +23,12 @@ class Skip(Exception):
 
 @dataclass(slots=True)
 class Sample:
-    """What one contestant's one round cost."""
+    """The cost of one round of one contestant."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
     memory_bytes: int = 0
-    """Peak of the resident memory over what it was when the clock started."""
+    """Peak of the resident memory, less what was resident when the clock started."""
     requests: dict[str, int] = field(default_factory=dict)
     """By operation."""
     count: int = 1
@@ -38,10 +38,10 @@ class Sample:
     latencies_s: list[float] = field(default_factory=list)
     """Of each unit."""
     extra: dict[str, float] = field(default_factory=dict)
-    """Anything else."""
+    """Further figures of the case."""
 
     def figures(self) -> dict[str, float]:
-        """Everything as numbers, to take medians of."""
+        """All numbers of which the report takes medians."""
         found = {
             "wall_s": self.wall_s,
             "cpu_s": self.cpu_s,
@@ -66,16 +66,16 @@ class Sample:
 class Job:
     """One round of one contestant, in its own process."""
 
-    rig: Rig
+    servers: Servers
     quick: bool
     nth: int
-    """Which round it is."""
+    """The number of the round, from 0."""
     given: Mapping[str, Any]
-    """What the preparation made."""
+    """What the preparation returned."""
     sample: Sample = field(default_factory=Sample)
 
     def pick(self, full: int, quick: int) -> int:
-        """A size: of a real run, or of a quick one."""
+        """The size for this run: a real or a quick one."""
         return quick if self.quick else full
 
     @property
@@ -85,9 +85,9 @@ class Job:
 
     @contextlib.contextmanager
     def measured(self, count: int = 1) -> Iterator[Sample]:
-        """Measure what is done within."""
-        before = self.rig.requests() if self.rig.direct_url else None
-        memory = _reset_peak()
+        """Measure what the block of this context does."""
+        before = self.servers.requests() if self.servers.direct_url else None
+        memory = reset_peak()
         cpu, began = _cpu_s(), time.perf_counter()
         yield self.sample
         self.sample.wall_s = time.perf_counter() - began
@@ -95,7 +95,7 @@ class Job:
         self.sample.memory_bytes = max(0, _peak_bytes() - memory)
         self.sample.count = count
         if before is not None:
-            self.sample.requests = dict(self.rig.requests() - before)
+            self.sample.requests = dict(self.servers.requests() - before)
 
     def each(self, call: Callable[[int], object], count: int) -> None:
         """Measure `count` calls one by one."""
@@ -132,23 +132,23 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Something that several contestants do."""
+class Case:
+    """Work that several contestants do."""
 
     id: str
     title: str
     contestants: Mapping[str, Contestant]
     goals: Sequence[Goal] = ()
     prepare: Callable[[Job], Mapping[str, Any]] | None = None
-    """Runs once, in a process of its own; what it returns is `Job.given`."""
+    """Runs once, in a process of its own, and returns `Job.given`."""
     host: Callable[[Job], contextlib.AbstractContextManager[Mapping[str, Any]]] | None = None
-    """Instead of `prepare`: all contestants and rounds run within it, in one process; what it yields is `Job.given`.
+    """Replaces `prepare`: a context that yields `Job.given`, in one process with all contestants and rounds.
 
-    For what starts slowly or gets faster with use, as a session of Spark.
+    For what starts slowly or gets faster with use, as a session of Spark does.
     """
     rounds_min: int = 1
-    """Of a full run."""
-    needs_rig: bool = True
+    """Minimum number of rounds of a full run."""
+    needs_servers: bool = True
     shown: Sequence[str] = ("wall_s", "requests", "cpu_s", "memory_bytes")
     """The figures of the table."""
 
@@ -172,15 +172,15 @@ def _cpu_s() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _reset_peak() -> int:
-    """Let the peak of memory be what is used now; returns that."""
+def reset_peak() -> int:
+    """Set the peak of memory to what is used now; returns that."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed before is not the work's
+        ctypes.CDLL(None).malloc_trim(0)  # what was freed before is not of this case
     try:
         with open(CLEAR_REFS, "w") as file:
             file.write("5")
     except OSError:
-        return _peak_bytes()  # no Linux: only what goes beyond the highest peak is seen
+        return _peak_bytes()  # not on Linux: only memory beyond the highest peak so far is seen
     return _status_bytes("VmRSS")
 
 

@@ -1,4 +1,4 @@
-"""Runs works: every round of every contestant in a process of its own, contestants interleaved."""
+"""Runs cases. Contestants take turns; each round of each contestant has a process of its own."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.rig import Rig, open_rig
-from benchmarks.stores import BUCKET, WARM
-from benchmarks.work import Contestant, Job, Sample, Skip, Work
+from benchmarks.case import Case, Contestant, Job, Sample, Skip
+from benchmarks.clients import BUCKET, WARM
+from benchmarks.servers import Servers, open_servers
 
 ROUND_S_MAX = 900
 END_S_MAX = 10
@@ -30,23 +30,23 @@ PRELOADED = (
     "obstore",
     "deltalake",
 )
-"""Imported before anything is measured; what is not installed is left out."""
-NO_RIG = Rig("", "", "", "")
+"""Modules that are imported before anything is measured, if they are installed."""
+NO_SERVERS = Servers("", "", "", "")
 Ask = Callable[[Any, Job], tuple[str, Any]]
-"""Runs a contestant somewhere: "done" with its sample, "skipped" or "failed" with the reason."""
+"""Runs a contestant in some process; returns "done" and its sample, or "skipped" or "failed" and the reason."""
 
 
 @dataclass
 class Outcome:
-    """What a work gave."""
+    """The samples of a case, and the contestants that have none."""
 
-    work: Work
+    case: Case
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
     def medians(self) -> dict[str, dict[str, float]]:
-        """For each contestant the median of each figure over the rounds."""
+        """The median of each figure over the rounds, by contestant."""
         return {name: _medians(samples) for name, samples in self.samples.items() if samples}
 
 
@@ -55,85 +55,85 @@ def _medians(samples: Sequence[Sample]) -> dict[str, float]:
     return {key: statistics.median(each[key] for each in rounds if key in each) for key in rounds[0]}
 
 
-def run(works: Sequence[Work], rounds: int, quick: bool, say: Callable[[str], None]) -> list[Outcome]:
-    """Run works, `rounds` times each."""
-    with _rig_for(works) as rig:
-        return [_run_work(work, rig, rounds, quick, say) for work in works]
+def run(cases: Sequence[Case], rounds: int, quick: bool, say: Callable[[str], None]) -> list[Outcome]:
+    """Run cases, `rounds` times each."""
+    with _servers_for(cases) as servers:
+        return [_run_case(case, servers, rounds, quick, say) for case in cases]
 
 
 @contextlib.contextmanager
-def _rig_for(works: Sequence[Work]) -> Iterator[Rig]:
-    if not any(work.needs_rig for work in works):
-        yield NO_RIG
+def _servers_for(cases: Sequence[Case]) -> Iterator[Servers]:
+    if not any(case.needs_servers for case in cases):
+        yield NO_SERVERS
         return
-    with open_rig() as rig:
-        _in_child(_make_bucket, Job(rig, quick=True, nth=0, given={}))
-        yield rig
+    with open_servers() as servers:
+        _in_child(_make_bucket, Job(servers, quick=True, nth=0, given={}))
+        yield servers
 
 
 def _make_bucket(job: Job) -> None:
     import s3fs
 
-    fs = s3fs.S3FileSystem(**job.rig.s3fs_options(direct=True))
+    fs = s3fs.S3FileSystem(**job.servers.s3fs_options(direct=True))
     fs.mkdir(BUCKET)
     fs.pipe_file(WARM, b"warm")
 
 
-def _run_work(work: Work, rig: Rig, rounds: int, quick: bool, say: Callable[[str], None]) -> Outcome:
-    outcome = Outcome(work)
-    rig = rig if work.needs_rig else NO_RIG
-    rounds = rounds if quick else max(rounds, work.rounds_min)
-    first = Job(rig, quick, rounds, {})
+def _run_case(case: Case, servers: Servers, rounds: int, quick: bool, say: Callable[[str], None]) -> Outcome:
+    outcome = Outcome(case)
+    servers = servers if case.needs_servers else NO_SERVERS
+    rounds = rounds if quick else max(rounds, case.rounds_min)
+    first = Job(servers, quick, rounds, {})
     with contextlib.ExitStack() as stack:
         ask: Ask = _in_child
         answer: tuple[str, Any] = "done", {}
-        if work.prepare is not None or work.host is not None:
-            say(f"{work.id}: preparing")
-        if work.host is not None:
-            answer, ask = stack.enter_context(_hosted(work.host, first))
-        elif work.prepare is not None:
-            answer = _in_child(_Prepared(work.prepare), first)
+        if case.prepare is not None or case.host is not None:
+            say(f"{case.id}: preparing")
+        if case.host is not None:
+            answer, ask = stack.enter_context(_hosted(case.host, first))
+        elif case.prepare is not None:
+            answer = _in_child(_Prepared(case.prepare), first)
         status, found = answer
         if status == "skipped":
-            outcome.skipped = dict.fromkeys(work.contestants, found)
-            say(f"{work.id}: skipped: {found}")
+            outcome.skipped = dict.fromkeys(case.contestants, found)
+            say(f"{case.id}: skipped: {found}")
         elif status != "done":
-            outcome.failed = dict.fromkeys(work.contestants, found)
-            say(f"{work.id}: cannot be prepared:\n{found}")
+            outcome.failed = dict.fromkeys(case.contestants, found)
+            say(f"{case.id}: cannot be prepared:\n{found}")
         else:
             for nth in range(rounds):
-                _run_round(outcome, Job(rig, quick, nth, found), ask, say)
+                _run_round(outcome, Job(servers, quick, nth, found), ask, say)
     return outcome
 
 
 def _run_round(outcome: Outcome, job: Job, ask: Ask, say: Callable[[str], None]) -> None:
-    work, nth = outcome.work, job.nth
-    contestants = list(work.contestants.items())
-    if work.host is None:
-        first = nth % len(contestants)  # whoever comes first touches memory and disk that nobody has touched
+    case, nth = outcome.case, job.nth
+    contestants = list(case.contestants.items())
+    if case.host is None:
+        first = nth % len(contestants)  # the first one touches memory and disk that nobody has touched
         contestants = contestants[first:] + contestants[:first]
     elif nth % 2:
-        contestants.reverse()  # of two neighbours, who are compared, the second finds what the first has left
+        contestants.reverse()  # goals compare neighbours, and the second one finds what the first has left
     for name, contestant in contestants:
         if name in outcome.skipped or name in outcome.failed:
             continue
-        status, found = ask(contestant, Job(job.rig, job.quick, nth, job.given))
+        status, found = ask(contestant, Job(job.servers, job.quick, nth, job.given))
         if status == "done":
             outcome.samples.setdefault(name, []).append(found)
-            say(f"{work.id}: round {nth + 1}: {name}: {found.wall_s:.2f} s")
+            say(f"{case.id}: round {nth + 1}: {name}: {found.wall_s:.2f} s")
         elif status == "skipped":
             outcome.skipped[name] = found
-            say(f"{work.id}: {name}: skipped: {found}")
+            say(f"{case.id}: {name}: skipped: {found}")
         else:
             outcome.failed[name] = found
-            say(f"{work.id}: {name}: failed:\n{found}")
+            say(f"{case.id}: {name}: failed:\n{found}")
 
 
 # -- in a process of its own ---------------------------------------------------------------------------------
 
 
 class _Prepared:
-    """A preparation as a contestant: what it returns is what is kept."""
+    """A preparation, told from a contestant: its return value is the answer."""
 
     def __init__(self, prepare: Callable[[Job], Mapping[str, Any]]) -> None:
         self.prepare = prepare
@@ -153,7 +153,7 @@ def _in_child(contestant: Contestant | _Prepared, job: Job) -> tuple[str, Any]:
 
 @contextlib.contextmanager
 def _hosted(host: Callable[[Job], Any], job: Job) -> Iterator[tuple[tuple[str, Any], Ask]]:
-    """A process that lives until the end of the work: how its beginning went, and what runs contestants in it."""
+    """Start a process that lives until the case ends; yields how its start went, and what runs contestants in it."""
     context = _context()
     here, there = context.Pipe()
     process = context.Process(target=_host, args=(there, host, job))
@@ -170,7 +170,7 @@ def _hosted(host: Callable[[Job], Any], job: Job) -> Iterator[tuple[tuple[str, A
     try:
         yield _answer(here), ask
     finally:
-        here.close()  # it is told so that this is the end
+        here.close()  # tells the process to end
         _end(process, HOST_END_S_MAX)
 
 
@@ -209,7 +209,7 @@ def _host(pipe: Any, host: Callable[[Job], Any], job: Job) -> None:
 
         def prepare(job: Job) -> Mapping[str, Any]:
             given.update(stack.enter_context(host(job)))
-            return {}  # what it yields stays here: a session cannot be sent
+            return {}  # what the host yields stays in this process: a session cannot be sent
 
         pipe.send(_tried(_Prepared(prepare), job))
         while True:
@@ -228,6 +228,6 @@ def _tried(contestant: Contestant | _Prepared, job: Job) -> tuple[str, Any]:
         contestant(job)
     except Skip as skip:
         return "skipped", str(skip)
-    except Exception:  # noqa: BLE001 - it is printed by the parent, and the others go on
+    except Exception:  # noqa: BLE001 - the parent prints it and goes on with the others
         return "failed", traceback.format_exc()
     return "done", job.sample

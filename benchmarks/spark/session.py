@@ -1,4 +1,4 @@
-"""A session of Spark that lives as long as a work, and what it costs."""
+"""A session of Spark that lives as long as a case, and what it costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.work import Job, Skip
+from benchmarks.case import Job, Skip
 
 CORES = 2
 DRIVER_MEMORY = "3g"
@@ -41,7 +41,7 @@ def _java_path() -> str | None:
 
 @contextlib.contextmanager
 def open_session() -> Iterator[tuple[Any, str]]:
-    """A session configured as users do, and a folder that is deleted afterwards.
+    """A session configured as users configure it, and a folder that is deleted afterwards.
 
     Plain files are read and written without check sums, as segments are.
     """
@@ -73,7 +73,9 @@ def open_session() -> Iterator[tuple[Any, str]]:
             warnings.simplefilter("ignore")
             spark = configure(builder).getOrCreate()
         try:
-            spark.range(0, CORES, 1, CORES).selectExpr("sum(id)").first()  # what is loaded at first is nobody's
+            spark.range(0, CORES, 1, CORES).selectExpr(
+                "sum(id)"
+            ).first()  # loads classes
             yield spark, folder
         finally:
             spark.stop()
@@ -83,7 +85,7 @@ def open_session() -> Iterator[tuple[Any, str]]:
 
 @contextlib.contextmanager
 def measured(job: Job) -> Iterator[None]:
-    """Measure what is done within, with the CPU time of the JVM and of Spark's Python processes."""
+    """Measure a block, with the CPU time of the JVM and of Spark's Python processes."""
     before = _family_cpu_s()
     with job.measured() as sample:
         yield
@@ -92,14 +94,14 @@ def measured(job: Job) -> Iterator[None]:
 
 
 def _family_cpu_s() -> float | None:
-    """Of this process and all that descend from it, also what has ended; None where there is no ``/proc``."""
+    """CPU time of this process and all its descendants, ended ones too; None where there is no ``/proc``."""
     if not os.path.exists("/proc/self/stat"):
         return None
     found: dict[int, tuple[int, int]] = {}
     for entry in os.listdir("/proc"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             if entry.isdigit():
-                # the name, which may have spaces, is in parentheses
+                # the name is in parentheses and may have spaces
                 fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
                 found[int(entry)] = int(fields[1]), sum(map(int, fields[11:15]))
     ours = {os.getpid()}

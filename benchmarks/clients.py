@@ -1,4 +1,4 @@
-"""How ours and the rivals connect: each with what makes it fast, found by trying."""
+"""How rollingfs and its rivals connect. Each has the settings that made it fastest when we tried."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import fsspec
 
-from benchmarks.work import Job, Skip
+from benchmarks.case import Job, Skip
 
 BUCKET = "bench"
 WARM = f"{BUCKET}/warm"
-"""A small object that everybody reads before the clock starts: clients and the first connection are made by then."""
+"""A small object that each client reads before the clock starts, so that its first connection is made by then."""
 S3FS_CONNECTIONS = 64
 
 
@@ -26,7 +26,7 @@ def rolling(job: Job, *, direct: bool = False, warm: bool = True, **options: Any
     fs = fsspec.filesystem(
         "rolling",
         target_protocol="s3",
-        target_options=job.rig.s3fs_options(direct=direct),
+        target_options=job.servers.s3fs_options(direct=direct),
         skip_instance_cache=True,
         **options,
     )
@@ -40,7 +40,7 @@ def s3(job: Job, *, direct: bool = False, warm: bool = True) -> Any:
     from s3fs import S3FileSystem
 
     fs = S3FileSystem(
-        **job.rig.s3fs_options(direct=direct),
+        **job.servers.s3fs_options(direct=direct),
         config_kwargs={"max_pool_connections": S3FS_CONNECTIONS},
         skip_instance_cache=True,
     )
@@ -57,9 +57,9 @@ def obs(job: Job, *, direct: bool = False) -> Any:
 
     store = S3Store(
         BUCKET,
-        endpoint=job.rig.direct_url if direct else job.rig.url,
-        access_key_id=job.rig.key,
-        secret_access_key=job.rig.secret,
+        endpoint=job.servers.direct_url if direct else job.servers.url,
+        access_key_id=job.servers.key,
+        secret_access_key=job.servers.secret,
         region="us-east-1",
         virtual_hosted_style_request=False,
         client_options={"allow_http": True},
@@ -75,9 +75,9 @@ def arrow(job: Job) -> Any:
 
     pa.set_io_thread_count(32)
     fs = S3FileSystem(
-        access_key=job.rig.key,
-        secret_key=job.rig.secret,
-        endpoint_override=job.rig.url.removeprefix("http://"),
+        access_key=job.servers.key,
+        secret_key=job.servers.secret,
+        endpoint_override=job.servers.url.removeprefix("http://"),
         scheme="http",
         region="us-east-1",
     )
@@ -90,9 +90,9 @@ def delta_options(job: Job) -> dict[str, str]:
     """The storage options of delta-rs; conditional puts are its default."""
     need("deltalake")
     return {
-        "AWS_ACCESS_KEY_ID": job.rig.key,
-        "AWS_SECRET_ACCESS_KEY": job.rig.secret,
-        "AWS_ENDPOINT_URL": job.rig.url,
+        "AWS_ACCESS_KEY_ID": job.servers.key,
+        "AWS_SECRET_ACCESS_KEY": job.servers.secret,
+        "AWS_ENDPOINT_URL": job.servers.url,
         "AWS_REGION": "us-east-1",
         "AWS_ALLOW_HTTP": "true",
     }

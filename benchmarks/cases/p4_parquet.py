@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.stores import BUCKET, arrow, rolling, s3
-from benchmarks.work import Goal, Job, Work, ratio
+from benchmarks.case import Case, Goal, Job, ratio
+from benchmarks.clients import BUCKET, arrow, rolling, s3
 
 ROWS = 4 * 2**20
 ROWS_QUICK = 2**19
@@ -107,8 +107,8 @@ def arrow_scan(job: Job) -> None:
     _arrow(job, _scan)
 
 
-WORKS = (
-    Work(
+CASES = (
+    Case(
         "P4",
         "Parquet of 250 MB",
         {

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from benchmarks.case import Case, Goal, Job, Medians, figure
+from benchmarks.clients import BUCKET, rolling
 from benchmarks.fabricate import chunk_data, fabricate
-from benchmarks.stores import BUCKET, rolling
-from benchmarks.work import Goal, Job, Medians, Work, figure
 from rollingfs import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 
@@ -30,7 +30,7 @@ def _count(job: Job, nth: int) -> int:
 
 
 def _regions(count: int) -> list[int]:
-    """Chunks to be read, each with its neighbour: far from each other, within the pages if there are some."""
+    """Chunks to read, each with its neighbour: far apart, and within the index pages if there are any."""
     chance = random.Random(count)
     last = count - 2 if count < 200 else count - 200
     return [chance.randrange(TRUNCATES + 1, last) for _ in range(6)]
@@ -48,7 +48,7 @@ def prepare(job: Job) -> Mapping[str, Any]:
 
 
 def at_count(nth: int, job: Job) -> None:
-    """Each operation by itself: its time, its CPU time and its requests."""
+    """Measure the time, CPU time and requests of each operation."""
     count = _count(job, nth)
     path = f"{job.given['folder']}/{count}-{job.nth}"
     fs = rolling(job, header_cache_s=0)
@@ -57,18 +57,18 @@ def at_count(nth: int, job: Job) -> None:
     extra["header_bytes"] = job.given["header_bytes"][count]
 
     def timed(name: str, calls: list[Callable[[], object]]) -> list[float]:
-        before, cpu, walls = job.rig.requests(), time.process_time(), []
+        before, cpu, walls = job.servers.requests(), time.process_time(), []
         for call in calls:
             began = time.perf_counter()
             call()
             walls.append(time.perf_counter() - began)
         extra[f"{name}_s"] = statistics.median(walls)
         extra[f"{name}_cpu_s"] = (time.process_time() - cpu) / len(calls)
-        extra[f"{name}_requests"] = sum((job.rig.requests() - before).values()) / len(calls)
+        extra[f"{name}_requests"] = sum((job.servers.requests() - before).values()) / len(calls)
         return walls
 
     def read(file: Any, chunk: int, nth: int) -> None:
-        at = 1000 + nth * 2 * READ_BYTES  # never where another read has been
+        at = 1000 + nth * 2 * READ_BYTES  # where no other read has been
         file.seek(chunk * CHUNK_BYTES + at)
         assert file.read(READ_BYTES) == chunk_data(chunk, CHUNK_BYTES)[at : at + READ_BYTES]
 
@@ -81,7 +81,7 @@ def at_count(nth: int, job: Job) -> None:
             timed("read", [partial(read, file, chunk + 1, nth) for nth, chunk in enumerate(regions)])
         data = bytes(APPEND_BYTES)
         timed("append", [partial(fs.append, path, data)] * job.pick(50, 20))
-        fs.truncate(path, CHUNK_BYTES)  # of a page's first chunk: reads the page
+        fs.truncate(path, CHUNK_BYTES)  # drops the first chunk of a page, so it reads the page
         timed("truncate", [partial(fs.truncate, path, nth * CHUNK_BYTES) for nth in range(2, TRUNCATES)])
 
 
@@ -92,8 +92,8 @@ def _against_ten(operation: str, name: str) -> Callable[[Medians], float]:
     return lambda medians: medians[name][f"{operation}_s"] / medians[NAMES[0]][f"{operation}_s"]
 
 
-WORKS = (
-    Work(
+CASES = (
+    Case(
         "P7",
         "append, open, truncate and random read by number of chunks",
         {name: partial(at_count, nth) for nth, name in enumerate(NAMES)},

@@ -7,9 +7,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from benchmarks.case import Case, Goal, Job, figure, ratio
+from benchmarks.clients import BUCKET, delta_options, obs, rolling, s3
 from benchmarks.content import check, content
-from benchmarks.stores import BUCKET, delta_options, obs, rolling, s3
-from benchmarks.work import Goal, Job, Work, figure, ratio
 
 SIZE = 4096
 SIDE_BY_SIDE = 8
@@ -55,7 +55,7 @@ def delta(job: Job) -> None:
     url = f"s3://{BUCKET}/p1-{job.name}"
     batch = pa.table({"data": [content(0, SIZE)]})
     write_deltalake(url, batch, storage_options=options)
-    table = DeltaTable(url, storage_options=options)  # kept: to open it by URL each time reads its log again
+    table = DeltaTable(url, storage_options=options)  # kept, because opening it by URL reads its log again
 
     job.each(lambda _: write_deltalake(table, batch, mode="append"), job.pick(60, 6))
 
@@ -104,7 +104,7 @@ def _processes(job: Job, processes: int) -> None:
 
 def _append_many(job: Job, path: str, count: int, barrier: Any, answers: Any) -> None:
     fs = rolling(job)
-    fs.append(f"{path}-other", b"") if fs.exists(f"{path}-other") else fs.touch(f"{path}-other")  # probed by then
+    fs.append(f"{path}-other", b"") if fs.exists(f"{path}-other") else fs.touch(f"{path}-other")  # probes the store
     data, latencies = content(0, SIZE), []
     barrier.wait()
     for _ in range(count):
@@ -114,8 +114,8 @@ def _append_many(job: Job, path: str, count: int, barrier: Any, answers: Any) ->
     answers.put(latencies)
 
 
-WORKS = (
-    Work(
+CASES = (
+    Case(
         "P1",
         "durable append of 4 KiB, one after another",
         {
@@ -134,7 +134,7 @@ WORKS = (
         ),
         shown=("unit_s", "p99_s", "requests", "cpu_unit_s", "memory_bytes"),
     ),
-    Work(
+    Case(
         "P1b",
         "4 KiB appended by 8 threads, by 8 processes",
         {

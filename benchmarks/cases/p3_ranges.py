@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from benchmarks.case import Case, Goal, Job, ratio
+from benchmarks.cases.p2_read_and_write import prepare, size_of
+from benchmarks.clients import obs, rolling, s3
 from benchmarks.content import check
-from benchmarks.stores import obs, rolling, s3
-from benchmarks.work import Goal, Job, Work, ratio
-from benchmarks.works.sequential import prepare, size_of
 
 RANGE_BYTES = 64 * 1024
 RANGES = 100
@@ -52,7 +52,7 @@ def s3fs_cat_ranges(job: Job) -> None:
 
 
 def s3fs_threads(job: Job) -> None:
-    """Each thread its own file: one that is shared has one position."""
+    """Each thread has its own file, because a shared file has one position."""
     fs, starts, path = s3(job), _starts(job), job.given["plain"]
     files = [fs.open(path, "rb", cache_type="none") for _ in range(THREADS)]
 
@@ -77,8 +77,8 @@ def obstore_get_ranges(job: Job) -> None:
     _check(job, starts, found)
 
 
-WORKS = (
-    Work(
+CASES = (
+    Case(
         "P3",
         "100 random ranges of 64 KiB",
         {
