@@ -73,9 +73,7 @@ def open_session() -> Iterator[tuple[Any, str]]:
             warnings.simplefilter("ignore")
             spark = configure(builder).getOrCreate()
         try:
-            spark.range(0, CORES, 1, CORES).selectExpr(
-                "sum(id)"
-            ).first()  # loads classes
+            spark.range(0, CORES, 1, CORES).selectExpr("sum(id)").first()  # loads classes
             yield spark, folder
         finally:
             spark.stop()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import changing, looking, reading, streaming, upkeep
+from rollingfs.cli import change, read, show, streams, upkeep
 from rollingfs.cli.command import Commands
 
 EPILOG = "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 verify found damage, 130 interrupted."
@@ -40,7 +40,7 @@ def _common(
     """Take what stands before the command."""
 
 
-for _module in (looking, reading, changing, streaming, upkeep):
+for _module in (show, read, change, streams, upkeep):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 

@@ -17,6 +17,9 @@ COMMON = {
     "debug": (Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")], False),
 }
 
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False)]
+PathOf = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
+
 Body = Callable[..., None]
 
 

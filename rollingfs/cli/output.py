@@ -11,6 +11,7 @@ import select
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -22,6 +23,7 @@ from rollingfs.stream.cut import StreamCut
 
 WIDTH_PIPED = 1_000_000
 """Columns where nobody looks at a terminal: nothing is folded or cut off."""
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE})
 
 
@@ -102,6 +104,32 @@ def _as_json(value: Any) -> Any:
 def visible(text: str) -> str:
     """The text with control characters escaped: a file's name must not steer a terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+# -- numbers and dates, as people read them -------------------------------------------------------------------
+
+
+def size_text(size: float) -> str:
+    """A number of bytes as people read it."""
+    if size < 1024:
+        return f"{size:.0f} B"
+    power = 1
+    while size >= 1024 ** (power + 1) and power < len(_UNITS):
+        power += 1
+    return f"{size / 1024**power:.1f} {_UNITS[power - 1]}"
+
+
+def date_text(seconds: float) -> str:
+    """A date in the local time zone."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def count_text(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+# -- tables and pictures ---------------------------------------------------------------------------------------
 
 
 def screen() -> Console:

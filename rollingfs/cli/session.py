@@ -103,7 +103,7 @@ class Session:
         if not shown or not self.is_watched:
             yield _nothing
             return
-        from rollingfs.cli.render import progress_bar
+        from rollingfs.cli.progress import progress_bar
 
         bar = progress_bar(of_bytes=of_bytes, counted=of_bytes or total is not None)
         self._bar = bar

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands
+from rollingfs.cli.command import Commands, Paths
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.looking import Paths
+from rollingfs.cli.output import count_text
 from rollingfs.cli.session import Advance, Place, Session
-from rollingfs.cli.text import count_text
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree
 from rollingfs.format import names

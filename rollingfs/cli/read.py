@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands
+from rollingfs.cli.command import Commands, PathOf, Paths
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.looking import PathOf, Paths
 from rollingfs.cli.session import Session
 from rollingfs.fs.segment_handle import Segment
 

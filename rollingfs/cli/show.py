@@ -1,18 +1,21 @@
-"""Commands that look: ``ls``, ``info``, ``map``."""
+"""Commands that show what is there: ``ls``, ``info``, ``map``."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands
+from rollingfs.cli.command import Commands, PathOf, Paths
 from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.output import date_text, visible
 from rollingfs.cli.session import Session
-from rollingfs.cli.text import date_text
 from rollingfs.folders.listing import Info
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.segment_map import Garbage, outline
@@ -21,9 +24,6 @@ commands = Commands()
 
 MAP_COLUMNS_MAX = 120
 MAP_MARGIN_COLUMNS = 3
-
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False)]
-PathOf = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
 
 
 @commands("ls")
@@ -47,9 +47,7 @@ def ls(
     if session.json:
         output.write_json(infos)
     elif long:
-        from rollingfs.cli.render import listing
-
-        output.show(listing(infos, names))
+        output.show(_listing(infos, names))
     else:
         for name in names:
             output.say(name)
@@ -64,6 +62,24 @@ def _shown(info: Info, is_short: bool) -> str:
     return name + ("/" if info["type"] == "directory" else "")
 
 
+def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
+    """``ls -l``: a row for each info, with its shown name."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("state", "chunks", "start", "size", "modified", "name"):
+        table.add_column(title, justify="right" if title in ("chunks", "start", "size") else "left", no_wrap=True)
+    for info, name in zip(infos, names, strict=True):
+        if info["type"] == "directory":
+            table.add_row("folder", "", "", "", "", Text(visible(name)))
+            continue
+        if "error" in info:
+            table.add_row("unreadable", "", "", "", "", Text(visible(name)))
+            continue
+        state = "sealed" if info["sealed"] else "open" if info["version"] else "plain"
+        numbers = [f"{info[key]:,}" for key in ("chunks", "start_offset", "size")]
+        table.add_row(state, *numbers, date_text(info["mtime"]), Text(visible(name)))
+    return table
+
+
 @commands("info")
 def info(session: Session, path: Paths) -> None:
     """Show what is known of segments, plain files or folders.
@@ -76,12 +92,18 @@ def info(session: Session, path: Paths) -> None:
         if session.json:
             output.write_json(found)
             continue
-        from rollingfs.cli.render import fields
-
         rows = [(name, _value(name, value)) for name, value in found.items()]
         if found["type"] == "file":
             rows += _details(place.fs.segment(place.path))
-        output.show(fields(rows))
+        output.show(_fields(rows))
+
+
+def _fields(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names and values, one below the other."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, value in rows:
+        table.add_row(name, Text(visible(value)))
+    return table
 
 
 def _value(name: str, value: Any) -> str:
@@ -123,7 +145,7 @@ def show_map(
         columns = _columns(is_picture=file is not None)
         found = outline(segment, now_s=time.time(), width=columns, garbage=garbage)
     if file is not None:
-        from rollingfs.cli.drawing import draw
+        from rollingfs.cli.map_picture import draw
 
         draw(found, file)
     if session.json:
@@ -131,14 +153,14 @@ def show_map(
     elif file is not None:
         output.say(f"{file}: the map of {segment.path}")
     else:
-        from rollingfs.cli.render import map_lines
+        from rollingfs.cli.map_text import map_lines
 
         output.show(*map_lines(found))
 
 
 def _columns(*, is_picture: bool) -> int:
     if is_picture:
-        from rollingfs.cli.drawing import CELLS
+        from rollingfs.cli.map_picture import CELLS
 
         return CELLS
     return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))

@@ -11,10 +11,9 @@ from typing import Annotated, cast
 
 import typer
 
-from rollingfs.cli.command import Commands
-from rollingfs.cli.looking import PathOf, Paths
+from rollingfs.cli.command import Commands, PathOf, Paths
+from rollingfs.cli.output import count_text
 from rollingfs.cli.session import Advance, Place, Session
-from rollingfs.cli.text import count_text
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.filesystem import RollingFileSystem

@@ -1,78 +1,18 @@
-"""What commands show to people in a terminal: tables, progress bars, the picture of a segment."""
+"""The map of a segment as text for a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
 from rich.text import Text
 
-from rollingfs.cli.output import visible
-from rollingfs.cli.text import count_text, date_text, size_text
+from rollingfs.cli.output import count_text, size_text, visible
 from rollingfs.fs.segment_map import GONE, ROWS_MAX, TAIL, Class, Outline
 
 STEPS = "▁▂▃▄▅▆▇█"
-"""The larger a chunk, the higher."""
+"""Marks of chunks, the smallest first."""
 GARBAGE = "▒"
 AGE_STYLES = ("bright_green", "green", "cyan", "blue", "magenta")
-"""The youngest first; as many as `mapview.AGES`."""
+"""The youngest first; as many as `segment_map.AGES`."""
 GONE_STYLE, TAIL_STYLE, GARBAGE_STYLE = "bright_black", "yellow", "red"
-BAR_COLUMNS = 24
-
-
-def listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
-    """``ls -l``: a row for each info, with its shown name."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("state", "chunks", "start", "size", "modified", "name"):
-        table.add_column(title, justify="right" if title in ("chunks", "start", "size") else "left", no_wrap=True)
-    for info, name in zip(infos, names, strict=True):
-        if info["type"] == "directory":
-            table.add_row("folder", "", "", "", "", Text(visible(name)))
-            continue
-        if "error" in info:
-            table.add_row("unreadable", "", "", "", "", Text(visible(name)))
-            continue
-        state = "sealed" if info["sealed"] else "open" if info["version"] else "plain"
-        numbers = [f"{info[key]:,}" for key in ("chunks", "start_offset", "size")]
-        table.add_row(state, *numbers, date_text(info["mtime"]), Text(visible(name)))
-    return table
-
-
-def fields(rows: Iterable[tuple[str, str]]) -> Table:
-    """Names and values, one below the other."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, value in rows:
-        table.add_row(name, Text(visible(value)))
-    return table
-
-
-def progress_bar(*, of_bytes: bool, counted: bool) -> Progress:
-    """A bar on standard error, which goes away when it is done."""
-    columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
-    if counted:
-        columns.append(BarColumn(BAR_COLUMNS))
-        columns += [DownloadColumn(binary_units=True), TransferSpeedColumn()] if of_bytes else [MofNCompleteColumn()]
-    columns.append(TimeElapsedColumn())
-    # nothing is redirected: what is said to standard output goes there, be it a file
-    return Progress(
-        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
-    )
-
-
-# -- the picture of a segment --------------------------------------------------------------------------------
 
 
 def map_lines(found: Outline) -> list[Text]:

@@ -1,4 +1,4 @@
-"""The picture of a segment as a file: SVG, or PNG by Pillow. Both draw the same few shapes."""
+"""The map of a segment as a file: SVG, or PNG by Pillow. Both draw the same few shapes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rollingfs.cli.output import visible
-from rollingfs.cli.text import count_text, size_text
+from rollingfs.cli.output import count_text, size_text, visible
 from rollingfs.fs.segment_map import Class, Outline
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ CHUNK_GAP = 1
 ROW_HEIGHT = 22
 LEGEND_TOP = BAR_BOTTOM + 70
 AGE_COLOURS = ("#2da44e", "#57ab5a", "#39a7c4", "#3b6fd4", "#8250df")
-"""The youngest first; as many as `mapview.AGES`."""
+"""The youngest first; as many as `segment_map.AGES`."""
 GONE_COLOUR, TAIL_COLOUR, GARBAGE_COLOUR = "#d0d7de", "#d4a72c", "#cf222e"
 INK, PAPER, SIZE_COLOUR = "#1f2328", "#ffffff", "#6e7781"
 FONT_PX, TITLE_PX = 14, 18
