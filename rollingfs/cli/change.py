@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -145,7 +146,12 @@ def concat(
 
 def _check_sealed(fs: RollingFileSystem, paths: Sequence[str]) -> None:
     for path in paths:
-        if not fs.info(path).get("sealed"):
+        found = fs.info(path)
+        if found["type"] == "directory":
+            raise IsADirectoryError(
+                errno.EISDIR, "It is a folder: concat takes sealed segments; nothing was changed", path
+            )
+        if not found["sealed"]:
             raise SegmentNotSealedError(f"{path} is not sealed: seal it first; nothing was changed")
 
 

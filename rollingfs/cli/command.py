@@ -50,7 +50,8 @@ def _with_session(body: Body) -> Callable[..., None]:
 
     def run(**given: Any) -> None:
         common = {name: given.pop(name) for name in COMMON}
-        session = Session(common["option"] or (), common["json"], common["debug"])
+        is_recursive = any(parameter.name == "recursive" for parameter in own)
+        session = Session(common["option"] or (), common["json"], common["debug"], is_recursive)
         code = session.run(lambda: body(session, **given))
         if code:
             raise typer.Exit(code)

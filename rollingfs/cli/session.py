@@ -14,6 +14,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.errors import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
 from rollingfs.errors import AppendInterrupted
+from rollingfs.format.transitions import MISSING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -44,14 +45,18 @@ class Session:
         Whether the output is for machines.
     debug
         Whether errors come with their tracebacks.
+    is_recursive
+        Whether the command has the option ``-r``, with which it takes folders.
     """
 
     option: Sequence[str] = ()
     json: bool = False
     debug: bool = False
+    is_recursive: bool = False
     code: int = errors.DONE
     interrupted: str = ""
     """What to say after Ctrl-C, where the library says nothing of its own."""
+    _places: list[Place] = field(default_factory=list)
     _opener: Stores | None = None
     _stores: dict[str, RollingFileSystem] = field(default_factory=dict)
     _bar: Progress | None = None
@@ -62,7 +67,8 @@ class Session:
         if protocol not in self._stores:
             self._opener = self._opener or Stores(parse_options(self.option, os.environ))
             self._stores[protocol] = self._opener.open(protocol)
-        return Place(self._stores[protocol], path)
+        self._places.append(Place(self._stores[protocol], path))
+        return self._places[-1]
 
     def places(self, texts: Sequence[str]) -> tuple[RollingFileSystem, list[str]]:
         """Several paths, which must lie on one store."""
@@ -143,9 +149,29 @@ class Session:
         except Exception as error:  # noqa: BLE001 - the last frame: any error of any store becomes its one line
             if self.debug:
                 traceback.print_exc()
-            output.complain(errors.in_one_line(error))
+            output.complain(errors.in_one_line(self._explained(error)))
             return errors.FAILED
         return self.code
+
+    def _explained(self, error: Exception) -> Exception:
+        """The error; where it says that a segment is missing, what is there instead, if that can be found out."""
+        if isinstance(error, FileNotFoundError) and (error.strerror or "").startswith(MISSING):
+            for place in self._places:
+                path = place.fs._strip(place.path)
+                if path == error.filename:
+                    with contextlib.suppress(Exception):  # the look is an extra: the error itself is told anyway
+                        return FileNotFoundError(error.errno, self._instead(place.fs, path) or error.strerror, path)
+        return error
+
+    def _instead(self, fs: RollingFileSystem, path: str) -> str | None:
+        """What is at a path where no segment is: a folder, or not even the bucket."""
+        if fs.isdir(path):
+            hint = "give -r for all segments in it" if self.is_recursive else "this command takes segments"
+            return f"It is a folder, not a segment: {hint}"
+        bucket = path.partition("/")[0]
+        if bucket and not fs._backend.has_folders and not fs.isdir(bucket):
+            return f"the bucket {bucket!r} does not exist"
+        return None
 
 
 def _nothing(done: int) -> None:

@@ -85,7 +85,7 @@ def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[
     Raises
     ------
     WrongUsage
-        There is no ``=``.
+        There is no ``=``, or no name before it.
     """
     found: list[Given] = []
     for name in sorted(environment):
@@ -94,7 +94,7 @@ def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[
             found.append(Given(name, tuple(names), _value(environment[name]), is_ambient=True))
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name:
+        if not equals or not all(name.split(".")):
             raise WrongUsage(f"--option {text!r} is not of the form name=value")
         found.append(Given(f"--option {name}", tuple(name.split(".")), _value(value)))
     return found
@@ -140,7 +140,7 @@ class Stores:
         Raises
         ------
         WrongUsage
-            There is no such protocol; nobody has such an option; or it may be meant for several.
+            There is no such protocol; nobody has such an option; it may be meant for several; or its value is bad.
         """
         from fsspec.registry import known_implementations, registry
 
@@ -172,7 +172,11 @@ class Stores:
             accepted.check(options)
         except TypeError as error:
             raise WrongUsage(str(error)) from error
-        return RollingFileSystem(target_protocol=protocol, target_options=options, **nest(own))
+        try:
+            return RollingFileSystem(target_protocol=protocol, target_options=options, **nest(own))
+        except (TypeError, ValueError) as error:
+            labels = {one.label: None for _, one in own if repr(one.value) in str(error)}
+            raise WrongUsage(f"{', '.join(labels) or f'the options of {protocol}'}: {error}") from error
 
     def _is_own(self, one: Given, accepted: Accepted) -> bool:
         """Whether an option that names nobody is rolling's."""

@@ -105,7 +105,10 @@ def _complain(session: Session, failed: Mapping[str, str]) -> None:
 def _cut_text(given: str) -> str:
     if given.lstrip().startswith("{"):
         return given
-    return sys.stdin.read() if given == "-" else Path(given).read_text(encoding="utf-8")
+    text = sys.stdin.read() if given == "-" else Path(given).read_text(encoding="utf-8")
+    if not text.strip():
+        raise WrongUsage(f"{'standard input' if given == '-' else given} is empty: give the line that cut has written")
+    return text
 
 
 @commands("retain")

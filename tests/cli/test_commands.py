@@ -406,7 +406,7 @@ def test_errors_are_one_line_and_debug_adds_the_traceback(tmp_path):
     assert "Traceback" in found.err
     assert Run("truncate", tmp_path / "nothing", "many").code == 2
     assert Run("nosuch").code == 2
-    assert "max_bytes" in failed("append", tmp_path / "x", "--option", "max_bytes=0")
+    assert "max_bytes" in failed("append", tmp_path / "x", "--option", "max_bytes=0", code=2)
 
 
 def test_the_shell_completes_commands():
