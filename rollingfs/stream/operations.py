@@ -1,4 +1,4 @@
-"""What can be done with a stream, as coroutines of the core; `Stream` is made of them."""
+"""The operations on a stream, as coroutines; `fs.stream_handle.Stream` makes its methods of them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class StreamVerbs:
         return sum(view.size for view in found.views.values())
 
     async def delete(self) -> None:
-        """Delete all segments of the stream, and what it remembers. One that was broken off may be called again.
+        """Delete all segments of the stream, and what it remembers. A call that was broken off may be repeated.
 
         Raises
         ------

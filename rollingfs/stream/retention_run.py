@@ -85,7 +85,7 @@ class _Plan:
     taken: StreamCut | None
     views: Mapping[str, View]
     extant: Sequence[str]
-    """The names of all segments that there are, also of those that cannot be read."""
+    """The names of all segments, also of those that cannot be read."""
     now: float
 
     def with_cut(self, ledger: Ledger) -> Ledger:
@@ -95,7 +95,7 @@ class _Plan:
         return replace(ledger, cuts=(*ledger.cuts, self.taken))
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:
-        """What there is to trim; never back behind what is recorded."""
+        """The goals of the trim; none lies before a recorded one."""
         extents = self._extents()
         read = [found.cut for found in ledger.subscribers.values()]
         target = retention.choose(self.policy, ledger.cuts, read, extents, self.now)
@@ -108,7 +108,7 @@ class _Plan:
         return {name: goal for name, goal in goals.items() if name not in last or not goal.is_behind(last[name])}
 
     def trimmed(self, ledger: Ledger, goals: Mapping[str, Goal], name: str) -> Ledger:
-        """The ledger with the trim begun, and without cuts that are of no use after it."""
+        """The ledger with the trim begun, and without the cuts that are useless after it."""
         extents = self._extents()
         left = {
             found: replace(extent, start=max(extent.start, goals[found].offset)) if found in goals else extent

@@ -52,22 +52,23 @@ class Trimmer:
 
     @staticmethod
     def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
-        """What a trim to a cut has to do.
+        """The goals of a trim to a cut.
+
+        Segments that are gone, and other incarnations than those that the cut names, get no goal.
 
         Parameters
         ----------
         views
             The segments, by name.
         cut
-            By name. Of segments that are not there, and of those that only have the name of the one that it means, it
-            says nothing.
+            The cut, by name.
 
         Raises
         ------
         BadOffsetError
             An offset lies beyond the end of its segment.
         ValueError
-            The cut does not say of which incarnation an offset is that would drop bytes.
+            An offset would drop bytes, and the cut does not name the incarnation.
         """
         goals = {}
         for name, offset in cut.items():
@@ -77,14 +78,15 @@ class Trimmer:
             meant = cut.incarnations.get(name)
             if meant is None and _drops(view, offset):
                 raise ValueError(
-                    f"{view.path}: the cut does not say which incarnation of the segment it means, as cuts of older "
-                    "releases do not, so that could be one that was replaced since; nothing was trimmed: take a new cut"
+                    f"{view.path}: the cut does not name the incarnation of the segment, as cuts of older releases do "
+                    "not, and the segment may have been replaced since; nothing was trimmed: take a new cut"
                 )
             if meant not in view.incarnations:
                 continue
             if offset > view.length:
                 raise BadOffsetError(
-                    f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}"
+                    f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}; "
+                    "nothing was trimmed"
                 )
             goals[name] = Goal(offset, view.incarnations[0])
         return goals
@@ -119,7 +121,7 @@ class Trimmer:
         done = ledger.trim
 
         def finished(found: Ledger) -> Ledger:
-            # another trim may have been recorded meanwhile: then it goes on
+            # if another trim was recorded meanwhile, that one is not done
             return replace(found, trim=Trim(done.goals)) if found.trim == done else found
 
         await self.ledgers.update(self.members.path, finished)
@@ -135,7 +137,7 @@ class Trimmer:
             return Trimmed(failed={path: str(error)})
 
     async def _trim(self, path: str, goal: Goal) -> Trimmed:
-        """Trim one segment, unless it is gone, or another has its name."""
+        """Trim one segment, unless it is gone or replaced."""
         view = await self._view(path)
         if view is None or goal.segment not in view.incarnations:
             return Trimmed()
@@ -163,15 +165,15 @@ class Trimmer:
 
 
 def is_over(header: Header, offset: int) -> bool:
-    """Whether a trim to this offset leaves nothing of a segment that takes no more bytes."""
+    """Whether a segment is sealed, and a trim to this offset leaves nothing of it."""
     return header.sealed and offset >= header.length
 
 
 def _drops(view: View, offset: int) -> bool:
-    """Whether a trim to this offset leaves less than there is."""
+    """Whether a trim to this offset would drop bytes or delete the segment."""
     return offset > view.start or (view.header is not None and is_over(view.header, offset))
 
 
 def _guard(goal: Goal, header: Header | None) -> Guard:
-    """Trimming is the stream's right, whoever writes exclusively: so it acts in the epoch that it finds."""
+    """A guard for a goal, in the epoch that the header has: an exclusive owner does not stop a trim."""
     return Guard(goal.segment, header.epoch if header is not None and header.owner is not None else None)
