@@ -57,7 +57,7 @@ def append(
 
 
 def _size(source: BufferedReader) -> int | None:
-    """How much there is to be read, if that can be known."""
+    """The size of standard input, if it is a regular file."""
     try:
         status = os.fstat(source.fileno())
     except OSError:  # a stand-in without a descriptor
@@ -66,16 +66,16 @@ def _size(source: BufferedReader) -> int | None:
 
 
 def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, advance: Advance) -> tuple[int, int]:
-    """Append all of a file; returns where it begins and how much it is.
+    """Append all of a file; returns the offset and the size of what was appended.
 
-    It is read here rather than by the library: over S3 that would happen in a thread which Ctrl-C cannot wake.
+    The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
     """
     fs = place.fs
     path = fs._verbs.to_write(place.path)
     segments, bridge = fs._client.segments, fs._bridge
     intake: Intake = segments.addition(path, guard, create=create)
     try:
-        while data := source.read1(PIECE_BYTES):  # what is there, so that progress is told as it comes
+        while data := source.read1(PIECE_BYTES):  # takes what has come, so that progress is shown at once
             bridge.run(intake.take(data))
             advance(len(data))
         bridge.run(intake.flush())
@@ -134,7 +134,7 @@ def concat(
     session.interrupted = "interrupted; run it again with the sources that are still there"
     fs, (to, *sources) = session.places([target, *source])
     if create and not fs.exists(to):
-        _check_sealed(fs, sources)  # lest an empty target is all that comes of it
+        _check_sealed(fs, sources)  # so that a refusal leaves no empty target
         fs.create(to)
     with session.progress(f"joining {count_text(len(sources), 'segment')}"):
         offset = fs.concat(to, sources)

@@ -1,4 +1,4 @@
-"""`Commands`: functions become commands, with the options that all have in common."""
+"""`Commands` makes functions into commands, and adds the options that all commands have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Body = Callable[..., None]
 
 
 class Commands:
-    """A group of commands: functions whose first parameter is the session, the others what the user gives."""
+    """A group of commands: functions of the session and of what the user gives."""
 
     def __init__(self) -> None:
         self._bodies: dict[str, Body] = {}
@@ -39,13 +39,13 @@ class Commands:
         return keep
 
     def add_to(self, app: typer.Typer) -> None:
-        """Make them commands of an app."""
+        """Add the commands to an app."""
         for name, body in self._bodies.items():
             app.command(name, help=inspect.getdoc(body))(_with_session(body))
 
 
 def _with_session(body: Body) -> Callable[..., None]:
-    """A function as typer wants it: it takes the common options as well, and ends with the exit code."""
+    """The function that typer calls: it takes the common options too, and raises the exit code."""
     _, *own = inspect.signature(body, eval_str=True).parameters.values()
 
     def run(**given: Any) -> None:
@@ -61,6 +61,6 @@ def _with_session(body: Body) -> Callable[..., None]:
         inspect.Parameter(name, kind, default=default, annotation=hint) for name, (hint, default) in COMMON.items()
     ]
     parameters = [parameter.replace(kind=kind) for parameter in own] + common
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what `inspect` looks for first
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # `inspect` reads it first
     run.__annotations__ = {}
     return run

@@ -43,7 +43,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A line of text; `x` is its left end, or its right end if it `ends` there."""
+    """A line of text. It begins at `x`, or ends there if `ends`."""
 
     x: float
     y: float
@@ -56,7 +56,7 @@ Shape = Box | Label
 
 
 def draw(found: Outline, file: Path) -> None:
-    """Write the picture into a file, as its suffix says.
+    """Write the picture into a file, as SVG or PNG by its suffix.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def draw(found: Outline, file: Path) -> None:
         _write_png(shapes, height, file)
 
 
-# -- what there is to see ------------------------------------------------------------------------------------
+# -- shapes --------------------------------------------------------------------------------------------------
 
 
 def _shapes(found: Outline) -> Iterator[Shape]:
@@ -131,7 +131,7 @@ def _legend(found: Outline) -> Iterator[Shape]:
 
 
 def _sizes(sizes: Sequence[Class]) -> Iterator[Shape]:
-    """A bar for each class of sizes, as long as its chunks have bytes."""
+    """A bar for each class of sizes; its length shows the bytes of its chunks."""
     left = WIDTH // 2
     most = max(one.bytes for one in sizes)
     yield Label(left, LEGEND_TOP, "by size")
@@ -146,7 +146,7 @@ def _class_text(one: Class) -> str:
     return f"{one.label}: {count_text(one.count, 'chunk')}, {size_text(one.bytes)}"
 
 
-# -- as a file -----------------------------------------------------------------------------------------------
+# -- files ----------------------------------------------------------------------------------------------------
 
 
 def _svg(shapes: Sequence[Shape], height: int) -> str:
@@ -177,7 +177,12 @@ def _write_png(shapes: Sequence[Shape], height: int, file: Path) -> None:
     canvas = ImageDraw.Draw(image)
     for shape in shapes:
         if isinstance(shape, Box):
-            corners = (shape.x, shape.y, shape.x + shape.width - 1, shape.y + shape.height - 1)  # both are drawn
+            corners = (
+                shape.x,
+                shape.y,
+                shape.x + shape.width - 1,
+                shape.y + shape.height - 1,
+            )  # both corners are drawn
             canvas.rectangle(corners, fill=shape.colour)
         else:
             font = ImageFont.load_default(shape.px)

@@ -19,7 +19,7 @@ commands = Commands()
 
 PIECE_BYTES = 4 * 1024 * 1024
 PEEK_BYTES = 64 * 1024
-"""So much is read at a time where it is lines that are wanted."""
+"""Size of a read that looks for lines."""
 LINES_DEFAULT = 10
 
 Lines = Annotated[int | None, typer.Option("-n", "--lines", min=0, help="How many lines (by default 10).")]
@@ -118,7 +118,7 @@ def last_lines(segment: Segment, count: int) -> int:
     while position > segment.start:
         first = max(segment.start, position - PEEK_BYTES)
         data = segment.read(first, position)
-        # the line feed at the very end ends the last line; it begins none
+        # a line feed at the very end ends the last line and begins none
         index = len(data) - 1 if position == segment.length else len(data)
         while (index := data.rfind(b"\n", 0, index)) >= 0:
             count -= 1
@@ -134,7 +134,7 @@ def _pieces(segment: Segment, start: int, end: int, size: int) -> Iterator[tuple
 
 
 def _end_of_line(data: bytes, count: int) -> int:
-    """Where the line of this number ends, or else the data."""
+    """Where this many lines end; the end of the data if it has fewer."""
     end = 0
     for _ in range(count):
         end = data.find(b"\n", end) + 1
@@ -145,4 +145,4 @@ def _end_of_line(data: bytes, count: int) -> int:
 
 def _check_one(*given: int | None) -> None:
     if sum(one is not None for one in given) > 1:
-        raise WrongUsage("--lines, --bytes and --offset say the same thing in different ways: give one of them")
+        raise WrongUsage("--lines, --bytes and --offset each say where to begin: give only one of them")

@@ -113,7 +113,7 @@ def _value(name: str, value: Any) -> str:
 
 
 def _details(segment: Segment) -> list[tuple[str, str]]:
-    """What a handle knows beyond `fs.info`."""
+    """What the handle of a segment has beyond `fs.info`."""
     policy = segment.policy
     age = "never" if policy.max_age is None else f"{policy.max_age:g} s"
     rows = [

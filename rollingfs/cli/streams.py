@@ -46,7 +46,7 @@ def cut(
 def _time(text: str | None) -> float | None:
     if text is None:
         return None
-    with contextlib.suppress(ValueError):  # no number: a date
+    with contextlib.suppress(ValueError):  # it may be a date
         return float(text)
     try:
         return datetime.fromisoformat(text).timestamp()
@@ -55,7 +55,7 @@ def _time(text: str | None) -> float | None:
 
 
 def _delimiter(text: str | None) -> bytes | None:
-    r"""The bytes that a text on the command line means: ``\n`` and its kind are read as Python does."""
+    r"""The bytes of a delimiter on the command line; escapes like ``\n`` mean what they mean in Python."""
     if text is None:
         return None
     try:
@@ -142,7 +142,7 @@ def retain(
         if policy is not None:
             found.retention = policy
         elif found.retention is None:
-            found.segments()  # says so if there is no such folder
+            found.segments()  # raises if there is no such folder
             raise ValueError(f"{stream}: the stream has no retention policy; store one by --by-size or --by-time")
         did = found.retain(dry_run=dry_run)
     done = "would drop" if dry_run else "dropped"

@@ -168,7 +168,7 @@ def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Adv
 
 
 def _size_of(fs: RollingFileSystem, path: str) -> int:
-    """Bytes to be read of a segment; none of one that cannot be read, which is said when it comes to it."""
+    """Bytes to verify of a segment; 0 if it cannot be read: verifying it reports that."""
     try:
         return fs.segment(path).size
     except (CorruptHeaderError, FileNotFoundError, PermissionError):
