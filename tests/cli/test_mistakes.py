@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import Run, done
+from tests.support.cli import done, failed
 from tests.support.servers import new_bucket
 
 ON_SEGMENTS = ("cat", "head", "tail", "seal", "truncate {} 3", "map", "consolidate")
@@ -21,9 +21,7 @@ def folder(tmp_path: Path) -> str:
 
 def refused(words: str, path: str, code: int = 1) -> str:
     """Run a command that must fail with one line on standard error; returns that line."""
-    found = Run(*(words if "{}" in words else words + " {}").format(path).split())
-    assert (found.code, found.out, found.err.count("\n")) == (code, b"", 1)
-    return found.err
+    return failed(*(words if "{}" in words else words + " {}").format(path).split(), code=code)
 
 
 @pytest.mark.parametrize("words", ON_SEGMENTS)
