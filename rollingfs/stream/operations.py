@@ -24,15 +24,7 @@ from rollingfs.stream.trim import Trimmed, Trimmer
 
 
 class StreamVerbs:
-    """The operations on the stream in one folder.
-
-    Parameters
-    ----------
-    path
-        The folder, as the backend names it. Segments directly in it are the stream's.
-    on_error
-        What to do about segments that cannot be read: ``"report"`` goes on with the others, ``"raise"`` raises.
-    """
+    """The operations on the stream in one folder; the parameters are those of `Members`."""
 
     def __init__(self, client: Client, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
         self.client = client

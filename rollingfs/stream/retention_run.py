@@ -35,15 +35,7 @@ class Retained:
 
 
 async def retain(members: Members, cutter: Cutter, trimmer: Trimmer, dry_run: bool) -> Retained:
-    """Finish a trim that was broken off, take a cut if it is time, trim.
-
-    Raises
-    ------
-    ValueError
-        The stream has no policy.
-    FileNotFoundError, NotADirectoryError
-        There is no such folder.
-    """
+    """`StreamVerbs.retain`."""
     path, ledgers = members.path, trimmer.ledgers
     ledger = await ledgers.load(path)
     policy = ledger.retention
