@@ -21,8 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
 WAIT_S = 20.0
-CORE = ("/contextlib.py", *(f"rollingfs/{name}.py" for name in ("append", "commit", "attempt", "uploads", "runtime")))
-DISK = ("/contextlib.py", *(f"rollingfs/backend/{name}.py" for name in ("local", "record_lock", "disk")))
+PARTS = (*(f"commit/{name}" for name in ("loop", "attempt", "uploads")), "runtime/concurrency", "write/gather")
+CORE = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
+DISK = ("/contextlib.py", *(f"rollingfs/backend/local/{name}.py" for name in ("backend", "record_lock", "disk")))
 
 
 def interrupt():
