@@ -127,7 +127,6 @@ class Chunks:
             await upload.abort()
             raise
 
-    async def discard(self, stored: Sequence[Stored]) -> None:
+    async def delete(self, stored: Sequence[Stored]) -> None:
         """Delete chunks that no attempt ever named."""
-        if stored:
-            await self.backend.delete([chunk.path for chunk in stored])
+        await self.backend.delete([chunk.path for chunk in stored])

@@ -10,12 +10,11 @@ from functools import partial
 
 from rollingfs.backend.contract import Backend
 from rollingfs.format import names, placement
-from rollingfs.format.codec import format_text
-from rollingfs.format.drops import merge_drops, shed_drops
-from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
+from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
+from rollingfs.format.header import Chunk, Entry, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.tokens import crc32c
-from rollingfs.format.transitions import STAMP_BYTES_MAX
+from rollingfs.format.transitions import excess_bytes
 from rollingfs.runtime.concurrency import Runtime
 
 CHUNKS_CACHED_MAX = 64 * 4096
@@ -93,7 +92,7 @@ class Pages:
         """The chunk folders that entries of a segment name, those inside index pages included."""
         found = {names.parent(names.resolve(segment, entry.file)) for entry in entries}
         for entry in entries:
-            if isinstance(entry, Page) and (entry.foreign or "/" in entry.file):
+            if isinstance(entry, Page) and (entry.foreign or not is_own(entry.file)):
                 found |= {names.parent(names.resolve(segment, c.file)) for c in await self.chunks(segment, entry)}
         return found
 
@@ -112,7 +111,7 @@ class Pages:
         path = f"{names.chunks_folder(segment)}/{name}"
         await self.backend.write(path, [data])
         self._keep(path, shifted)
-        foreign = sum("/" in chunk.file or names.is_staged(chunk.file) for chunk in chunks)
+        foreign = sum(not is_deletable(chunk.file) for chunk in chunks)
         return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)
 
     async def fold(self, segment: str, header: Header, memo: dict[tuple[Entry, ...], Page], now_ms: int) -> Header:
@@ -125,7 +124,7 @@ class Pages:
         """
         while plan := placement.plan_fold(header.entries):
             header = await self._fold_once(segment, header, plan, memo, now_ms)
-        while (over := len(format_text(header)) - (TEXT_BYTES_MAX - STAMP_BYTES_MAX)) > 0:
+        while (over := excess_bytes(header)) > 0:
             squeeze = placement.plan_squeeze(header.entries)
             if squeeze is None:
                 return shed_drops(header, over)
@@ -149,10 +148,5 @@ class Pages:
         if folded not in memo:
             memo[folded] = await self.write(segment, await self.unfold(segment, folded))
         entries = (*header.entries[: plan.first], memo[folded], *header.entries[plan.last :])
-        drops = [self._drop_file(entry, now_ms) for entry in folded if isinstance(entry, Page)]
+        drops = [drop_line(entry, now_ms) for entry in folded if isinstance(entry, Page)]
         return replace(header, entries=entries, drops=merge_drops(header.drops, drops))
-
-    @staticmethod
-    def _drop_file(page: Page, now_ms: int) -> Drop:
-        folder = names.parent(page.file)
-        return Drop(f"{folder}/", now_ms, size=page.size) if folder else Drop(page.file, now_ms)

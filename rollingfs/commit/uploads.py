@@ -50,7 +50,8 @@ class Uploads:
     async def delete(self) -> None:
         """Delete the files that no attempt has named."""
         unnamed, self._unnamed = self._unnamed, []
-        await self._chunks.discard(unnamed)
+        if unnamed:
+            await self._chunks.delete(unnamed)
 
     async def discard(self) -> None:
         """`delete`; if that fails, collection does it, because the caller must hear the outcome of the commit."""

@@ -1,41 +1,38 @@
 """How a header changes: one pure function ``Header -> Header`` for each operation.
 
 A transition checks what the operation insists on, against the very header that will be replaced, and so runs
-again on every attempt. It neither counts the version nor writes the commit line: `stamp` does, for all.
+again on every attempt. It neither counts the version nor writes the commit line: `stamp` does, for all. What concat and
+rename do to two segments is in `merging`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from rollingfs.errors import (
     AttributeMismatchError,
     BadOffsetError,
     FencedError,
     RollingError,
-    SegmentNotSealedError,
     SegmentSealedError,
 )
-from rollingfs.format import tokens
-from rollingfs.format.drops import Pages, drop_all, drops_of, merge_drops
+from rollingfs.format.codec import format_text
+from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
     COMMITS_MAX,
-    MARKS_BYTES_MAX,
-    MARKS_MAX,
     PLAIN_INCARNATION,
+    TEXT_BYTES_MAX,
     Adopted,
     Commit,
     Entry,
     Header,
-    Mark,
-    Merge,
     Page,
     Phase,
 )
+from rollingfs.format.placement import plan_fold
 from rollingfs.policy import RollingPolicy
 
 
@@ -68,49 +65,21 @@ class MarksFullError(RollingError):
     """Internal: merge marks must be settled before this transition."""
 
 
-class Verdict(Enum):
-    """What the header now says of an attempt to replace its predecessor."""
-
-    MINE = "it took place"
-    SAME = "it has not taken place, but still may"
-    NOT_MINE = "it did not take place and never will"
-    UNKNOWN = "nothing can be said"
-
-
-def judge(base: Header | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
-    """Whether operation `number` of `writer`, conditioned on `base`, took place.
-
-    Parameters
-    ----------
-    base
-        The header that the attempt would have replaced; None if there was none.
-    same
-        Whether the file still is what the attempt was conditioned on.
-    current
-        The header that is there now; None if there is none (or an empty file).
-    """
-    if same:
-        return Verdict.SAME
-    if current is None:
-        return Verdict.UNKNOWN
-    base_version = base.version if base else 0
-    mine = current.commit_of(writer)
-    if mine is not None and mine.number == number:
-        return Verdict.MINE
-    if (mine is not None and mine.number > number) or current.evicted > base_version or current.version <= base_version:
-        return Verdict.UNKNOWN
-    return Verdict.NOT_MINE
+# -- what every commit adds ----------------------------------------------------------------------------------
 
 
 STAMP_BYTES_MAX = 256
 """By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
 
 
-def is_crowded(base: Header | None) -> bool:
-    """Whether so many write just now that their commit lines may soon push out one that follows on `base`."""
-    if base is None:
-        return False
-    return sum(line.version > base.version - COMMITS_MAX for line in base.commits) > COMMITS_MAX // 2
+def must_fold(header: Header) -> bool:
+    """Whether entries must move into index pages before the header is written."""
+    return plan_fold(header.entries) is not None or excess_bytes(header) > 0
+
+
+def excess_bytes(header: Header) -> int:
+    """By how much the text of a header is too long to be stamped; negative if there is room."""
+    return len(format_text(header)) + STAMP_BYTES_MAX - TEXT_BYTES_MAX
 
 
 def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms: int) -> Header:
@@ -136,6 +105,11 @@ GONE = "The segment that this handle was opened on is gone; another has its name
 def missing(name: str) -> FileNotFoundError:
     """The error for a segment that is not there."""
     return FileNotFoundError(2, MISSING, name)
+
+
+def exists(name: str) -> FileExistsError:
+    """The error for a segment or a plain file where there should be none."""
+    return FileExistsError(17, "A segment or a file is there already; nothing was written", name)
 
 
 def live(header: Header | None, name: str, segment: str | None = None) -> Header:
@@ -184,6 +158,25 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
             f"{name}: expected offset {guard.expected_offset}, but its length is {length}; nothing was written"
         )
     return found
+
+
+def check_absent(guard: Guard, name: str) -> None:
+    """Refuse to make a segment where the caller insists on the length or the attributes of one.
+
+    Raises
+    ------
+    BadOffsetError, AttributeMismatchError
+        He does.
+    """
+    if guard.expected_offset:
+        raise BadOffsetError(
+            f"{name} is not there, but its length was expected to be {guard.expected_offset}; nothing was written"
+        )
+    for key, expected in guard.expected_attrs.items():
+        if expected is not None:
+            raise AttributeMismatchError(
+                f"{name} is not there, but attribute {key!r} was expected to be {expected!r}; nothing was written"
+            )
 
 
 def check_incarnation(header: Header, segment: str | None, name: str) -> Header:
@@ -321,17 +314,12 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
     )
 
 
-def bury(header: Header, txn: str) -> Header:
-    """The tombstone of a source whose content another segment has taken; its own drops are still to be deleted."""
-    return replace(tombstone(header, merged=txn), drops=header.drops)
-
-
 def pages_to_truncate(header: Header, offset: int) -> list[Page]:
     """The pages that `truncate` must see: those with chunks that this segment may not delete itself."""
     return [
         entry
         for entry in header.entries
-        if isinstance(entry, Page) and entry.start < offset and (entry.foreign or "/" in entry.file)
+        if isinstance(entry, Page) and entry.start < offset and (entry.foreign or not is_own(entry.file))
     ]
 
 
@@ -357,91 +345,3 @@ def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) 
         [drop for entry in header.entries for drop in drops_of(entry, header.start, offset, now_ms, pages)],
     )
     return replace(header, start=offset, entries=kept, tail=tail, tail_at_ms=tail_at_ms, drops=drops)
-
-
-# -- two segments --------------------------------------------------------------------------------------------
-
-
-def mark_merging(header: Header, merge: Merge) -> Header:
-    """Freeze a source: its map, start and drops stay as they are until the mark is resolved."""
-    return replace(header, phase=Phase.MERGING, merge=merge)
-
-
-def unmark(header: Header) -> Header:
-    """Give a source back its prior state, after its transaction was aborted in the target."""
-    assert header.merge is not None
-    return replace(header, phase=header.merge.prior, merge=None)
-
-
-def check_source(header: Header | None, name: str, *, sealed: bool, segment: str | None = None) -> Header:
-    """The header, if it may be merged into another; with `segment`, if it is of this incarnation.
-
-    Raises
-    ------
-    SegmentNotSealedError
-        It is open, and `sealed` asks for a sealed one.
-    """
-    found = check(header, Guard(segment), name)
-    if sealed and found.phase is not Phase.SEALED:
-        raise not_sealed(name)
-    return found
-
-
-def not_sealed(name: str) -> SegmentNotSealedError:
-    """The error for a source that still takes bytes."""
-    return SegmentNotSealedError(
-        f"{name} is not sealed; seal() it before concat, so that no append is lost; nothing was joined"
-    )
-
-
-def check_marks(header: Header, more: Sequence[Mark]) -> None:
-    """Refuse marks for which a header has no room beside those that it has.
-
-    Raises
-    ------
-    MarksFullError
-        They must be settled first.
-    """
-    old = (*header.merges, *header.aborts)
-    count = len(old) + len(more)
-    if old and (count > MARKS_MAX or sum(map(_mark_bytes, [*old, *more])) > MARKS_BYTES_MAX):
-        raise MarksFullError("too many concats and renames that it takes part in are not finished")
-
-
-def _mark_bytes(mark: Mark) -> int:
-    return len(f"Aborted {mark.txn} {tokens.quote(mark.source)}\n".encode())
-
-
-def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
-    """In a target: these transactions took place."""
-    return replace(header, merges=header.merges + tuple(marks))
-
-
-def with_aborted(header: Header, mark: Mark) -> Header:
-    """In a target: this transaction will never take place.
-
-    Raises
-    ------
-    MarksFullError
-        There is no room for it: the marks that are there must be settled first.
-    """
-    check_marks(header, [mark])
-    return replace(header, aborts=(*header.aborts, mark))
-
-
-def has_merged(header: Header, txn: str) -> bool:
-    return any(mark.txn == txn for mark in header.merges)
-
-
-def has_aborted(header: Header, txn: str) -> bool:
-    return any(mark.txn == txn for mark in header.aborts)
-
-
-def settle(header: Header, marks: Iterable[Mark]) -> Header:
-    """Forget marks whose sources are seen not to be merging in their transactions any more."""
-    gone = set(marks)
-    return replace(
-        header,
-        merges=tuple(mark for mark in header.merges if mark not in gone),
-        aborts=tuple(mark for mark in header.aborts if mark not in gone),
-    )

@@ -81,7 +81,7 @@ class Ledgers:
             Whether it took place cannot be said: all changes may be made again.
         """
         path = names.ledger_path(folder)
-        deadline_s = self.client.committer.deadline_s()
+        deadline_s = self.client.committer.loop.deadline_s()
         attempt = 0
         while True:
             ledger, segment = await self._load(path)

@@ -235,7 +235,7 @@ class StreamVerbs:
         self._warn(failed)
         offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
         # the clock after the headers: all that lies before the cut had been written by then
-        when = self.client.committer.clock() if at is None else at
+        when = self.client.store.clock() if at is None else at
         incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
@@ -316,7 +316,7 @@ class StreamVerbs:
         self._check_cut(cut)
         if not subscriber:
             raise ValueError(f"{self.path}: a subscriber needs a name; nothing was written")
-        published = Published(cut.renamed(self._name), self.client.committer.clock())
+        published = Published(cut.renamed(self._name), self.client.store.clock())
 
         def change(found: Ledger) -> Ledger:
             return replace(found, subscribers={**found.subscribers, subscriber: published})
@@ -360,7 +360,7 @@ class StreamVerbs:
         there = await self._look_to_cut()
         self._warn(there.unreadable)
         views, failed = there.views, dict(there.unreadable)
-        now = self.client.committer.clock()
+        now = self.client.store.clock()
         taken = None
         if not ledger.cuts or now - ledger.cuts[-1].at >= policy.every:
             taken, uncut = await self._cut(views, None, policy.align)

@@ -14,8 +14,8 @@ from dataclasses import replace
 from rollingfs.backend.contract import FileInfo
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.committer import Committer
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.loop import Committer
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms, shadow
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, RollingError
@@ -44,12 +44,13 @@ class Adoption:
 
     def __init__(self, committer: Committer, lookup: Lookup, policy: RollingPolicy) -> None:
         self.committer = committer
+        self.store = committer.store
         self.lookup = lookup
         self.policy = policy
 
     def new(self, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
         """The header of a new incarnation, over whatever is there."""
-        return transitions.create(base, str(uuid.uuid4()), policy, self.committer.now_ms(), shadow(plain))
+        return transitions.create(base, str(uuid.uuid4()), policy, self.store.now_ms(), shadow(plain))
 
     async def adopt(self, path: str, incarnation: str | None = None) -> bool:
         """Give a plain file a header: copy it into a chunk, on condition that it is what was seen.
@@ -65,7 +66,7 @@ class Adoption:
             False if there is no plain file.
         """
         for _ in range(ADOPTIONS_MAX):
-            loaded = await self.committer.headers.load(path)
+            loaded = await self.store.headers.load(path)
             if loaded.live:
                 return True
             plain = await self.lookup.plain(path, loaded)
@@ -93,7 +94,7 @@ class Adoption:
 
     async def _adopt(self, path: str, plain: FileInfo, claim: Header) -> None:
         stored = await self._copied(path, plain)
-        uploads = Uploads(self.committer.chunks, path, [stored] if stored else [])
+        uploads = Uploads(self.store.chunks, path, [stored] if stored else [])
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.live:
@@ -104,7 +105,7 @@ class Adoption:
             header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
             if stored is None:
                 return header
-            renewed = await attempt.young(self.committer.chunks, stored)
+            renewed = await attempt.young(stored)
             return replace(header, entries=(renewed.chunk(path, 0),))
 
         await uploads.settle(self.committer.commit(path, step, fresh=True, uploads=[uploads]))
@@ -114,8 +115,8 @@ class Adoption:
         if not plain.size:
             await self._check_unchanged(path, plain)
             return None
-        await self.committer.abilities(path)
-        began = Moment.now(self.committer.clock)
+        await self.store.abilities(path)
+        began = Moment.now(self.store.clock)
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}"
         try:
             await self._copy(path, plain, target)
@@ -127,11 +128,11 @@ class Adoption:
         return Stored(target, plain.size, None, modified_ms(plain), began)
 
     async def _copy(self, path: str, plain: FileInfo, target: str) -> None:
-        backend = self.committer.backend
+        backend = self.store.backend
         if backend.can_copy:
             await backend.copy(path, target, plain.token)
         else:
-            await self.committer.chunks.copy_through(path, target)
+            await self.store.chunks.copy_through(path, target)
         try:
             # the copy's condition is the token alone: a file of the same bytes that came since is another
             await self._check_unchanged(path, plain)
@@ -140,7 +141,7 @@ class Adoption:
             raise
 
     async def _check_unchanged(self, path: str, plain: FileInfo) -> None:
-        if shadow(await self.committer.backend.stat(path)) != shadow(plain):
+        if shadow(await self.store.backend.stat(path)) != shadow(plain):
             raise ConflictError(f"{path} changed while it was copied")
 
     async def remove(self, path: str, incarnation: str | None = None) -> bool:
@@ -156,18 +157,18 @@ class Adoption:
         bool
             False if there is none, or none of this incarnation, or a segment has taken its place.
         """
-        backend = self.committer.backend
+        backend = self.store.backend
         for _ in range(ADOPTIONS_MAX):
-            loaded = await self.committer.headers.load(path)
+            loaded = await self.store.headers.load(path)
             plain = None if loaded.live else await self.lookup.plain(path, loaded)
             if plain is None:
-                await self.committer.headers.secure(path)  # whoever deleted it may not have flushed that
+                await self.store.headers.secure(path)  # whoever deleted it may not have flushed that
                 return False
             if not _is_meant(path, plain, incarnation):
                 return False
-            if not (await self.committer.abilities(path)).delete_if or plain.token is None:
+            if not (await self.store.abilities(path)).delete_if or plain.token is None:
                 await backend.delete([path])
-            elif incarnation is not None and not await delete_shadowed(self.committer, path, shadow(plain)):
+            elif incarnation is not None and not await delete_shadowed(self.store, path, shadow(plain)):
                 continue  # another has been written meanwhile, perhaps of the same bytes
             elif incarnation is None and not await backend.delete_if(path, plain.token):
                 continue  # another has been written meanwhile
@@ -181,7 +182,7 @@ class Adoption:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return base.header if base.header is not None and base.header.deleted else None
 
-        if (await self.committer.headers.load(path)).header is None:
+        if (await self.store.headers.load(path)).header is None:
             return True
         now = (await self.committer.commit(path, step, fresh=True)).header
         return now is None or now.deleted

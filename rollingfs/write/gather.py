@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt, Committed, Slot
+from rollingfs.commit.attempt import Attempt, Change, Committed
 from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.fairness import Slot
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.loop import Committer
+from rollingfs.commit.recovery import Merges
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
-from rollingfs.format import placement, transitions
-from rollingfs.format.header import Chunk, Entry, Header, Page
-from rollingfs.format.placement import Item, Spill
+from rollingfs.format import transitions
+from rollingfs.format.header import Header
+from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Guard
+from rollingfs.write.grow import as_items, grow, size_of
 
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
@@ -26,8 +28,6 @@ LINGER_SHARE = 0.4
 """Of a commit's time: so long is waited for those who have just been answered, and may append again."""
 LINGER_STEP_SHARE = 0.05
 """Of that time: how often it is looked whether they are there."""
-UPLOADS_MAX = 8
-"""How many chunks of one commit are written at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,10 @@ class Append:
 class Appender:
     """Gathers appends; whoever gets a segment's slot commits for all that wait."""
 
-    def __init__(self, committer: Committer) -> None:
-        self.committer = committer
+    def __init__(self, merges: Merges) -> None:
+        self._merges = merges
+        self._loop = merges.loop
+        self._runtime = merges.store.runtime
         self._queues: dict[str, deque[Append]] = {}
         # as all locks here that no slot is held around: garbage collection within may log, and a handler append
         self._lock = threading.RLock()
@@ -106,11 +108,11 @@ class Appender:
         RollingError, FileNotFoundError
             Its guard, or the segment's state, forbids it; nothing was written.
         """
-        append.deadline_s = self.committer.deadline_s()
-        return await self.committer.runtime.shield(self._lead(path, append))
+        append.deadline_s = self._loop.deadline_s()
+        return await self._runtime.shield(self._lead(path, append))
 
     async def _lead(self, path: str, append: Append) -> Written:
-        slot = self.committer.slot(path)
+        slot = self._loop.slots.of(path)
         try:
             with self._lock:
                 self._queues.setdefault(path, deque()).append(append)
@@ -124,7 +126,7 @@ class Appender:
         try:
             await slot.lock.run(partial(self._commit_group, path, slot, append))
         except transitions.MergeFoundError as found:
-            await self.committer.resolve_merge(path, found)
+            await self._merges.resolve(path, found.header)
 
     def _leave(self, path: str, append: Append, error: BaseException) -> Written:
         """What is known of an append whose caller breaks off; it is taken out of the queue.
@@ -154,7 +156,7 @@ class Appender:
         linger_s = slot.turns.commit_s * LINGER_SHARE
         until_s = time.monotonic() + linger_s
         while self._waiting(path) < slot.turns.together and time.monotonic() < until_s:
-            await self.committer.runtime.sleep(linger_s * LINGER_STEP_SHARE)
+            await self._runtime.sleep(linger_s * LINGER_STEP_SHARE)
 
     def _waiting(self, path: str) -> int:
         with self._lock:
@@ -166,13 +168,12 @@ class Appender:
         if leader.outcome is not None:
             return
         await self._linger(path, slot)
-        group = _Group(self.committer, path, leader)
+        group = _Group(path, leader)
         committed: Committed | None = None
         try:
             self._take(path, group)
-            committed = await self.committer.commit_held(
-                path, slot, group.step, fresh=group.is_large, deadline_s=leader.deadline_s, uploads=group.uploads
-            )
+            change = Change(path, group.step, leader.deadline_s, group.is_large, group.uploads)
+            committed = await self._loop.commit_held(slot, change)
             self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
             self._finish(path, group, {})
@@ -251,8 +252,7 @@ class _Group:
         None while its leader is at work. Whoever is not in it waits again.
     """
 
-    def __init__(self, committer: Committer, path: str, leader: Append) -> None:
-        self.committer = committer
+    def __init__(self, path: str, leader: Append) -> None:
         self.path = path
         self.leader = leader
         self.members: list[Append] = []
@@ -316,10 +316,10 @@ class _Group:
         self._attempt = attempt
         self._offsets, self._refused, self._refused_behind = {}, {}, set()
         for append in self.members:
-            offset = (header.length if header else 0) + sum(_size(item) for item in items)
+            offset = (header.length if header else 0) + sum(map(size_of, items))
             try:
                 admitted = self._admit(header, append, offset)
-                added = await as_items(self.committer, self.path, append.data, attempt)
+                added = await as_items(append.data, attempt)
             except transitions.MergeFoundError:
                 raise
             except (RollingError, FileNotFoundError, ValueError) as error:
@@ -336,105 +336,9 @@ class _Group:
             return None
         if not items and header is base.header:
             return None
-        return await grow(self.committer, self.path, header, items, attempt)
+        return await grow(header, items, attempt)
 
     def _admit(self, header: Header | None, append: Append, offset: int) -> Header:
         found = transitions.check(header, append.guard, self.path, length=offset)
         transitions.check_open(found, self.path)
         return transitions.with_attrs(found, append.attrs, self.path)
-
-
-def _size(item: Item) -> int:
-    return len(item) if isinstance(item, bytes) else item.length
-
-
-async def as_items(committer: Committer, path: str, data: Sequence[bytes | Stored], attempt: Attempt) -> list[Item]:
-    """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
-    items: list[Item] = []
-    store_now = None
-    if any(isinstance(item, Stored) and item.staged for item in data):
-        store_now = await committer.backend.now(path)
-    for item in data:
-        if isinstance(item, bytes):
-            items += [item] if item else []
-        else:
-            items.append((await attempt.young(committer.chunks, item, store_now)).chunk(path, 0))
-    return items
-
-
-async def grow(
-    committer: Committer, path: str, header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False
-) -> Header:
-    """Put items behind a header's content, writing as chunks what does not stay inline.
-
-    With `joint`, several small pieces between entries share a file, so that a concat of many sources with
-    inline tails costs no request for each.
-    """
-    now_ms = committer.now_ms()
-    policy = header.policy
-    aged = policy.max_age is not None and bool(header.tail) and now_ms - header.tail_at_ms > policy.max_age * 1000
-    placed, tail = placement.arrange(header.tail, items, policy, spill_all=aged)
-    spills = [item.data for item in placed if isinstance(item, Spill)]
-    if joint and len(spills) > 1:
-        pieces = iter(await _joint(committer, path, spills, policy.max_bytes, attempt))
-        shared = [next(pieces) if isinstance(item, Spill) else item for item in placed]
-        return transitions.extend(header, placement.place(shared, header.tail_start), tail, now_ms)
-    written = iter(await _each(committer, path, header, placed, attempt))
-    entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
-    return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
-
-
-async def _each(
-    committer: Committer, path: str, header: Header, placed: Sequence[Spill | Entry], attempt: Attempt
-) -> list[Chunk]:
-    """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
-    seen: Counter[bytes] = Counter()
-    start = header.tail_start
-    calls: list[Callable[[], Awaitable[Chunk | None]]] = []
-    for item in placed:
-        if isinstance(item, Spill):
-            seen[item.data] += 1
-            calls.append(partial(_written, committer, path, item.data, seen[item.data], start, attempt))
-        start += len(item.data) if isinstance(item, Spill) else item.length
-    if placed and not any(isinstance(item, Page) for item in placed):
-        calls.append(partial(committer.pages.fold_ahead, path, header.entries, len(placed), attempt.pages))
-    written = await committer.runtime.gather(calls, UPLOADS_MAX)
-    return [chunk for chunk in written if chunk is not None]
-
-
-async def _joint(
-    committer: Committer, path: str, spills: Sequence[bytes], size_max: int, attempt: Attempt
-) -> list[Chunk]:
-    """Write pieces into as few files as `size_max` allows; one entry for each piece, to be placed."""
-    entries: list[Chunk] = []
-    groups: list[list[bytes]] = [[]]
-    for data in spills:
-        if groups[-1] and sum(map(len, groups[-1])) + len(data) > size_max:
-            groups.append([])
-        groups[-1].append(data)
-    for nth, group in enumerate(groups):
-        data = b"".join(group)
-        stored = attempt.written.get((data, -nth - 1))
-        if stored is None:
-            stored = await committer.chunks.write_shared(path, data)
-        else:
-            stored = await committer.chunks.young(stored, None)
-        whole, offset = attempt.keep((data, -nth - 1), stored).chunk(path, 0), 0
-        for piece in group:
-            entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
-            offset += len(piece)
-    return entries
-
-
-async def _written(committer: Committer, path: str, data: bytes, nth: int, start: int, attempt: Attempt) -> Chunk:
-    """Write bytes as a chunk, once for all attempts of a commit (but again when they have grown too old).
-
-    Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
-    truncation of one would delete the other's bytes.
-    """
-    stored = attempt.written.get((data, nth))
-    if stored is None:
-        stored = await committer.chunks.write(path, data, start)
-    else:
-        stored = await committer.chunks.young(stored, None)
-    return attempt.keep((data, nth), stored).chunk(path, start)

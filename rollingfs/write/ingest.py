@@ -6,10 +6,11 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from rollingfs.backend.contract import Backend, frozen
-from rollingfs.commit.chunk_files import Chunks, Staged, Stored
+from rollingfs.backend.contract import frozen
+from rollingfs.commit.chunk_files import Staged, Stored
+from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import TELLING, not_committed
 from rollingfs.policy import RollingPolicy
@@ -33,13 +34,6 @@ class Destination:
 
     policy: RollingPolicy
     start: int = 0
-
-
-class Store(Protocol):
-    """What an intake needs: a `Client` or a `Committer`."""
-
-    backend: Backend
-    chunks: Chunks
 
 
 class Intake:

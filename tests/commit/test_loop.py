@@ -18,7 +18,7 @@ from rollingfs import AppendOutcomeUnknown, CommitTimeoutError, FencedError, Rol
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.client import Client
-from rollingfs.commit import loop as commit_module
+from rollingfs.commit import fairness, loop
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import COMMITS_MAX
@@ -227,7 +227,7 @@ def test_what_was_seen_long_ago_of_many_writers_is_not_attempted_upon(
     if not is_crowded:
         for _ in range(COMMITS_MAX):
             site.append(b"-")
-        monkeypatch.setattr(commit_module, "BELIEVED_S_MAX", 0.0)
+        monkeypatch.setattr(loop, "BELIEVED_S_MAX", 0.0)
     others_append(site)
     assert isinstance(site.backend, Hooked)
     site.backend.calls.clear()
@@ -400,7 +400,7 @@ def test_a_handler_that_appends_is_never_called_within_itself(site: Site) -> Non
     logger, appending = logging.getLogger("rollingfs"), Appending()
     logger.addHandler(appending)
     try:
-        drive(site.client.committer.slot(site.path).lock.run(tell))
+        drive(site.client.committer.slots.of(site.path).lock.run(tell))
     finally:
         logger.removeHandler(appending)
     assert appending.depth_max == 1
@@ -457,13 +457,13 @@ def test_commits_that_wait_for_others_of_their_client_do_not_add_up_their_times(
 
 
 def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_module, "REMEMBERED_MAX", 3)
+    monkeypatch.setattr(fairness, "REMEMBERED_MAX", 3)
     client = Client(private_memory(), RollingPolicy(max_bytes=10, inline_bytes=0))
     for number in range(10):
         drive(client.segments.create(f"/folder/{number}"))
         drive(client.segments.append(f"/folder/{number}", b"x" * 30))
         drive(client.segments.delete(f"/folder/{number}"))
-    assert len(client.committer._slots) == 3
+    assert len(client.committer.slots._slots) == 3
     drive(client.segments.create("/folder/9"))
     drive(client.segments.create("/folder/0"))
     assert drive(client.segments.append("/folder/0", b"again")) == 0

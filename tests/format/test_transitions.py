@@ -16,7 +16,7 @@ from rollingfs.errors import (
     SegmentNotSealedError,
     SegmentSealedError,
 )
-from rollingfs.format import names, placement, transitions
+from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.codec import format_header, format_text, parse_header
 from rollingfs.format.drops import clear_drops, drop_all, merge_drops, shed_drops
 from rollingfs.format.header import (
@@ -33,7 +33,8 @@ from rollingfs.format.header import (
     Phase,
 )
 from rollingfs.format.placement import Spill
-from rollingfs.format.transitions import Guard, MarksFullError, MergeFoundError, Verdict, judge, stamp
+from rollingfs.format.transitions import Guard, MarksFullError, MergeFoundError, stamp
+from rollingfs.format.verdict import Verdict, judge
 from rollingfs.policy import RollingPolicy
 from tests.support.strategies import WORDS, full_commits, headers
 
@@ -210,17 +211,17 @@ def test_nothing_and_a_tombstone_are_not_found(header):
 
 def test_a_merging_source_asks_for_its_mark_to_be_resolved_first():
     merge = Merge(TXN, "t", SEGMENT, Phase.SEALED, NOW_MS)
-    merging = transitions.mark_merging(transitions.seal(EMPTY), merge)
-    assert merging.sealed
+    marked = merging.mark_merging(transitions.seal(EMPTY), merge)
+    assert marked.sealed
     with pytest.raises(MergeFoundError):
-        transitions.check(merging, Guard(), "s")
-    assert transitions.unmark(merging) == transitions.seal(EMPTY)
+        transitions.check(marked, Guard(), "s")
+    assert merging.unmark(marked) == transitions.seal(EMPTY)
 
 
 def test_only_a_sealed_source_is_merged_by_concat_and_an_open_one_by_rename():
     with pytest.raises(SegmentNotSealedError):
-        transitions.check_source(EMPTY, "s", sealed=True)
-    assert transitions.check_source(EMPTY, "s", sealed=False) is EMPTY
+        merging.check_source(EMPTY, "s", sealed=True)
+    assert merging.check_source(EMPTY, "s", sealed=False) is EMPTY
     with pytest.raises(SegmentSealedError, match="sealed at length 0"):
         transitions.check_open(transitions.seal(EMPTY), "s")
 
@@ -233,9 +234,9 @@ def test_marks_are_settled_one_by_one_and_keep_a_header_from_disappearing(header
                 transition(header)
     marks = [*header.merges, *header.aborts]
     for mark in marks:
-        header = transitions.settle(header, [mark])
+        header = merging.settle(header, [mark])
         assert mark not in [*header.merges, *header.aborts]
-    assert transitions.settle(header, [Mark(TXN, "of another")]) == header
+    assert merging.settle(header, [Mark(TXN, "of another")]) == header
     grave = transitions.tombstone(header)
     assert grave.deleted
     grave.check()
@@ -476,7 +477,7 @@ class Life(RuleBasedStateMachine):
         merged = self.headers[source]
         items = [*placement.transplant(merged.entries, merged.start, source, target), merged.tail]
         self._commit(target, self._folded(target, self._extend(target, self.headers[target], items), loose_max))
-        self._commit(source, transitions.bury(merged, TXN))
+        self._commit(source, merging.bury(merged, TXN))
         start, content = self.contents[target]
         self.contents[target] = (start, content + self.contents[source][1])
         self._make_again(source)

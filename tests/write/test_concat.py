@@ -18,7 +18,7 @@ from rollingfs.format.codec import parse_header
 from rollingfs.format.header import MARKS_MAX, Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write.concat import Source
+from rollingfs.write.moves import Source
 from tests.support.hooks import AsyncMemory, private_memory
 from tests.support.life import Turned
 
@@ -271,7 +271,7 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
     data = content(maker, target)
     joined = b"".join(b"%02d;" % n for n in range(60))
     assert data == b"." * offset + joined + b"." * (appended - offset)
-    assert backends[0].asked.count(mover.committer.writer.id) >= 1, "it has lost, and asked"
+    assert backends[0].asked.count(mover.committer.slots.writer.id) >= 1, "it has lost, and asked"
     assert not any(backends[1].asked), "others do not carry the wish on"
     assert header(maker, target).turn is None
     assert all(gone(maker, source) for source in sources)
@@ -314,7 +314,8 @@ def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free
         make(client, "target", b"t", sealed=False)
     for _ in range(MARKS_MAX + 10):
         dying = Client(store, clock=clock)
-        drive(dying.concats._mark_all([Source(source, str(uuid.uuid4()), target)], str(uuid.uuid4()), sealed=True))
+        sources, deadline_s = [Source(source, str(uuid.uuid4()), target)], dying.committer.loop.deadline_s()
+        drive(dying.concats.moves.mark_all(sources, str(uuid.uuid4()), deadline_s, sealed=True))
         clock.now_s += MARK_AGE_S_MAX + 1
     drive(client.concats.rename(source, target))
     assert content(client, target) == b"data"
