@@ -2,15 +2,16 @@
 
 import asyncio
 import dataclasses
+import time
 import uuid
 
 import pytest
 
-from rollingfs import FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError
+from rollingfs import CommitTimeoutError, FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.client import Client
+from rollingfs.client import COMMIT_TIMEOUT_S, Client
 from rollingfs.commit import fairness
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.format import names
@@ -19,7 +20,7 @@ from rollingfs.format.header import MARKS_MAX, Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.moves import Source
-from tests.support.hooks import AsyncMemory, private_memory
+from tests.support.hooks import AsyncMemory, Hooked, private_memory
 from tests.support.life import Turned
 
 
@@ -233,6 +234,28 @@ def test_concat_asks_four_requests_a_source_and_two_more_and_three_where_a_tail_
     client.backend.calls.clear()
     drive(client.concats.concat(target, small))
     assert len(client.backend.calls) == 3 * 5 + 1
+
+
+def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
+    backend = Hooked(private_memory())
+    client = Client(backend)
+    client.root = "/folder"
+    target, source = make(client, "target", b"t", sealed=False), make(client, "source", b"s")
+    clock = Turned(time.monotonic())
+    monkeypatch.setattr(fairness.time, "monotonic", clock)
+
+    def pass_time():
+        clock.now_s += COMMIT_TIMEOUT_S
+
+    def lose_race():
+        drive(Client(backend.inner).segments.append(target, b"!"))
+
+    backend.plan("replace", "source$header", after=pass_time)
+    backend.plan("replace", "target$header", before=lose_race)
+    with pytest.raises(CommitTimeoutError):
+        drive(client.concats.concat(target, [source]))
+    assert content(client, target) == b"t!"
+    assert header(client, source).phase is Phase.SEALED, "the mark is taken back, whatever the time"
 
 
 class Rivals(AsyncMemory):
