@@ -33,9 +33,9 @@ class Client:
     Parameters
     ----------
     policy
-        Of the segments that it creates.
+        The policy of the segments that it creates.
     header_cache_s
-        For how many seconds a header seen is believed without asking.
+        How many seconds a header that was seen is believed without asking the store.
     commit_timeout_s
         How many seconds a commit tries before it gives up.
     clock
@@ -62,7 +62,7 @@ class Client:
         self.merges = Merges(CommitLoop(self.store, commit_timeout_s))
         self.committer = Committer(self.merges)
         self.plain_copies = PlainCopies(self.committer, self.fetcher)
-        self.merges.settlers.append(self.plain_copies.settle)
+        self.merges.settlers.append(self.plain_copies.settle)  # until there are no plain copies any more
         self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())
         self.concats = Concats(self.committer, self.segments)
         self.collector = Collector(self.committer, self.lookup, self.merges, self.plain_copies)

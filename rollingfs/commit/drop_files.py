@@ -14,9 +14,9 @@ from rollingfs.format.header import Chunk, Drop, Header, Page
 
 
 async def finish_drops(loop: CommitLoop, path: str, header: Header) -> None:
-    """Delete what the drop lines of a committed header name, in the segment's own folder.
+    """Delete the files in the segment's own folder that the drop lines of a committed header name.
 
-    The lines go with the next commit. Hints are left to the collection of the folders they point at.
+    The next commit clears the lines. Hints are left to the collection of the folders that they name.
     """
     store, slots = loop.store, loop.slots
     done, now_ms = slots.of(path).done_drops, store.now_ms()
@@ -34,7 +34,7 @@ async def finish_drops(loop: CommitLoop, path: str, header: Header) -> None:
 
 
 async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> tuple[list[str], list[str]]:
-    """The files that drop lines which are due name: chunks, and the index pages that go last, for they name chunks."""
+    """The files that drop lines name which are due: chunks, and index pages, which go last because they name chunks."""
     of_pages = [drop for drop in due if drop.is_page]
     lists = await pages.runtime.gather([partial(_listed, pages, path, drop) for drop in of_pages], PAGE_READS_MAX)
     listed = dict(zip(of_pages, lists, strict=True))

@@ -1,4 +1,4 @@
-"""Index pages on the backend: loading them through a cache, and folding what has outgrown the header."""
+"""Index pages: loaded through a cache, and written for entries that have outgrown the header."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Pages:
         return placement.unfold(page, await self.raw(names.resolve(segment, page.file), page), segment)
 
     async def raw(self, path: str, page: Page | None = None) -> Sequence[Chunk]:
-        """A page's chunks as its file says them; checked against the header's line where it is known."""
+        """A page's chunks as its file lists them; checked against the header's line where that is given."""
         with self._lock:
             found = self._cache.get(path)
             if found is not None:
@@ -134,7 +134,7 @@ class Pages:
     async def fold_ahead(
         self, segment: str, entries: tuple[Entry, ...], added: int, memo: dict[tuple[Entry, ...], Page]
     ) -> None:
-        """Write the pages that `fold` will want once `added` chunks stand behind `entries`: beside their upload."""
+        """Write the pages that `fold` will need once `added` chunks stand behind `entries`: beside their upload."""
         while (plan := placement.plan_fold((*entries, *[_AHEAD] * added))) and plan.last <= len(entries):
             folded = entries[plan.first : plan.last]
             if folded not in memo:

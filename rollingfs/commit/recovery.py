@@ -28,7 +28,7 @@ from rollingfs.format.transitions import MarksFullError
 logger = logging.getLogger("rollingfs")
 
 MARK_AGE_S_MAX = 5.0
-"""A younger mark belongs to a mover that is presumably alive, and is waited for."""
+"""The mover of a younger mark is presumably alive: others wait for it."""
 MARK_POLL_S = 0.1
 SOURCES_AT_ONCE_MAX = 8
 
@@ -40,7 +40,7 @@ class Merges:
         self.loop = loop
         self.store = loop.store
         self.settlers: list[Callable[[str], Awaitable[None]]] = [self.settle]
-        """What a segment must not disappear with is settled by these."""
+        """Called with the path of a segment whose marks leave no room, or keep it from disappearing."""
 
     async def commit(self, change: Change) -> Committed:
         """Commit a change; where the step asks for it, settle the segment's marks first.
@@ -72,7 +72,7 @@ class Merges:
     # -- one source ----------------------------------------------------------------------------------------
 
     async def resolve(self, path: str, header: Header) -> None:
-        """Finish or undo the merge of the source at `path`, or wait until its mover has.
+        """Finish or undo the merge of the source at `path`, or wait until its mover has done so.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The plain file that a header hides: which one it names, and its deletion once it is dead."""
+"""The plain file that a header hides: which file the header names, and how it is deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rollingfs.commit.store import Store
 from rollingfs.format.header import Adopted, Header
 
 CLOCKS_APART_MS_MAX = 24 * 3600 * 1000
-"""Of files older than this, by the client's clock, the store's clock is not asked."""
+"""For a file older than this by the client's clock, the store is not asked for its own clock."""
 
 
 def modified_ms(info: FileInfo) -> int:
@@ -21,7 +21,7 @@ def shadow(plain: FileInfo | None) -> Adopted | None:
 
 
 def is_shadowed(header: Header | None, info: FileInfo) -> bool:
-    """Whether a plain file is hidden by a header: by any live one, by a tombstone only if it names this file."""
+    """Whether a header hides a plain file: a live one hides any, a tombstone only the file that it names."""
     if header is None:
         return False
     return not header.deleted or names_file(header, info)
@@ -38,7 +38,7 @@ def names_file(header: Header, info: FileInfo) -> bool:
 async def let_pass(store: Store, path: str, adopted: Adopted | None) -> None:
     """Wait until the store gives new files another date than that of a plain file which a tombstone is to name.
 
-    Else one of the same bytes and the same second that comes after the tombstone would be hidden, and collected.
+    Otherwise the tombstone would hide a file with the same bytes that comes after it in the same second.
     """
     step_s = store.backend.date_step_s
     if adopted is None or not step_s or store.now_ms() - adopted.modified_ms > CLOCKS_APART_MS_MAX:
@@ -48,10 +48,10 @@ async def let_pass(store: Store, path: str, adopted: Adopted | None) -> None:
 
 
 async def delete_shadowed(store: Store, path: str, adopted: Adopted | None) -> bool:
-    """Delete the plain file that a header names, where the store can, and only if it still is that file.
+    """Delete the plain file that a header names, if it still is that file and the store can delete conditionally.
 
-    The date is looked at right before, because a store compares nothing but the token. What remains is the time of
-    one request, within which another tool would have to write the very same bytes.
+    The date is looked at right before, because a store compares nothing but the token. So another file is deleted only
+    if another tool writes it between the two requests, with the very same bytes.
     """
     if adopted is None or not (await store.abilities(path)).delete_if:
         return False

@@ -1,7 +1,7 @@
 """Drop lines: what a segment does not refer to any more, and who deletes it. Pure.
 
-A chunk or a page of the segment's own is deleted by whoever sees that its drop line is due. What lies in folders of
-others is left to their collection: of it there is only a hint, a drop line that names the folder.
+A client deletes a file in the segment's own folder as soon as its drop line is due. A file in another segment's folder,
+or one that was staged, is left to the collection of its folder: a hint leads there, a drop line that names the folder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def dropped_chunks(drop: Drop, listed: Sequence[Chunk] = ()) -> list[str]:
 
 
 def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
-    """What is still to be deleted once the whole content is gone; pages with foreign chunks are collection's."""
+    """The drop lines once the whole content is gone; pages with foreign chunks are left to collection."""
     drops: list[Drop] = []
     for entry in header.entries:
         if isinstance(entry, Chunk) or (not entry.foreign and is_own(entry.file)):
@@ -52,7 +52,7 @@ def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
 
 
 def drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Pages) -> Iterable[Drop]:
-    """What becomes of an entry when the start moves from `old_start` to `offset`."""
+    """The drop lines of an entry when the start moves from `old_start` to `offset`."""
     if isinstance(entry, Chunk):
         if entry.end <= offset:
             yield drop_line(entry, now_ms)
@@ -80,9 +80,9 @@ def drop_line(entry: Entry, now_ms: int) -> Drop:
 
 
 def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
-    """Join drop lines: one hint a folder, and not more lines than the header has room for.
+    """Join drop lines: one hint for each folder, and no more lines than a header has room for.
 
-    What does not fit is left out: it is unreferenced, and the collection of the folder it lies in finds it.
+    Other lines are left out: nothing refers to these files, and the collection of their folder finds them.
     """
     hints: dict[str, Drop] = {}
     rest: list[Drop] = []
@@ -107,7 +107,7 @@ def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
 
 
 def shed_drops(header: Header, over: int) -> Header:
-    """Leave out drop lines that save `over` bytes of text, hints last: the map needs the room."""
+    """Leave out drop lines, hints last, until the text is `over` bytes shorter: the map needs the room."""
     kept = list(header.drops)
     while kept and over > 0:
         over -= len(line_codec.format_drop(kept.pop()).encode()) + 1
@@ -115,6 +115,6 @@ def shed_drops(header: Header, over: int) -> Header:
 
 
 def clear_drops(header: Header, done: Iterable[Drop]) -> Header:
-    """Forget the drops that are done."""
+    """Forget drop lines whose work is done."""
     gone = set(done)
     return replace(header, drops=tuple(drop for drop in header.drops if drop not in gone))

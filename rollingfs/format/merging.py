@@ -40,12 +40,12 @@ def mark_merging(header: Header, merge: Merge) -> Header:
 
 
 def is_merging(header: Header | None, txn: str) -> bool:
-    """Whether this is a source that is still bound to a transaction."""
+    """Whether this is the header of a source that is still bound to a transaction."""
     return header is not None and header.merge is not None and header.merge.txn == txn
 
 
 def unmark(header: Header) -> Header:
-    """Give a source back its prior state, after its transaction was aborted in the target."""
+    """Give a source its prior state back, after its transaction was aborted in the target."""
     assert header.merge is not None
     return replace(header, phase=header.merge.prior, merge=None)
 
@@ -139,7 +139,7 @@ def has_aborted(header: Header, txn: str) -> bool:
 
 
 def settle(header: Header, marks: Iterable[Mark]) -> Header:
-    """Forget marks whose sources are seen not to be merging in their transactions any more."""
+    """Forget marks whose sources are not merging in their transactions any more."""
     gone = set(marks)
     return replace(
         header,

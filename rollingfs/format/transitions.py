@@ -1,8 +1,7 @@
-"""How a header changes: one pure function ``Header -> Header`` for each operation.
+"""How a header changes: one pure function ``Header -> Header`` for each operation on one segment.
 
-A transition checks what the operation insists on, against the very header that will be replaced, and so runs
-again on every attempt. It neither counts the version nor writes the commit line: `stamp` does, for all. What concat and
-rename do to two segments is in `merging`.
+A transition checks the conditions of its operation against the very header that will be replaced. So it runs again on
+every attempt. It neither counts the version nor writes the commit line: `stamp` does, for all transitions.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from rollingfs.policy import RollingPolicy
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What an operation insists on; checked again in every attempt."""
+    """The conditions of an operation; every attempt checks them again."""
 
     segment: str | None = None
-    """The incarnation a handle is bound to, perhaps that of a plain file; None for a verb by path."""
+    """The incarnation that a handle is bound to, perhaps that of a plain file; None for a verb by path."""
     epoch: int | None = None
     """The epoch of an exclusive handle."""
     expected_offset: int | None = None
@@ -49,7 +48,7 @@ class Guard:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a plain file that is meant, or the segment that was adopted from it."""
+        """Whether a plain file is meant, or the segment that was adopted from it."""
         return self.segment is not None and self.segment.startswith(PLAIN_INCARNATION)
 
 
@@ -130,7 +129,10 @@ def live(header: Header | None, name: str, segment: str | None = None) -> Header
 def check(header: Header | None, guard: Guard, name: str, *, length: int | None = None) -> Header:
     """The header, if an operation that changes the segment may go on.
 
-    `length` stands for the header's, where others of the same commit come before.
+    Parameters
+    ----------
+    length
+        The length, where other appends of the same commit come before; by default the header's.
 
     Raises
     ------
@@ -142,6 +144,8 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
         An expected attribute differs.
     BadOffsetError
         The length is not the expected offset.
+    MergeFoundError
+        It is the source of a concat or rename under way.
     """
     found = check_incarnation(live(header, name), guard.segment, name)
     if found.phase is Phase.MERGING:
@@ -161,12 +165,12 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
 
 
 def check_absent(guard: Guard, name: str) -> None:
-    """Refuse to make a segment where the caller insists on the length or the attributes of one.
+    """Refuse to make a segment if the guard expects one of some length, or with some attribute.
 
     Raises
     ------
     BadOffsetError, AttributeMismatchError
-        He does.
+        The guard does.
     """
     if guard.expected_offset:
         raise BadOffsetError(
@@ -180,7 +184,7 @@ def check_absent(guard: Guard, name: str) -> None:
 
 
 def check_incarnation(header: Header, segment: str | None, name: str) -> Header:
-    """The header, if it is of this incarnation, perhaps that of the plain file it was adopted from.
+    """The header, if it is of this incarnation, perhaps that of the plain file that it was adopted from.
 
     Raises
     ------
@@ -219,7 +223,7 @@ def check_open(header: Header, name: str) -> None:
 
 
 def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> None:
-    """Refuse attributes of the segment `name` beyond the limits of the format; those to be removed (None) count not.
+    """Refuse attributes beyond the limits of the format; one that is to be removed (None) does not count.
 
     Raises
     ------
@@ -243,7 +247,7 @@ def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> N
 def create(
     base: Header | None, segment: str, policy: RollingPolicy, now_ms: int, adopted: Adopted | None = None
 ) -> Header:
-    """A new incarnation: empty, open, over nothing, a tombstone, or a segment whose content becomes `Drop`.
+    """A new incarnation, empty and open, over nothing, a tombstone, or a segment whose content becomes `Drop`.
 
     Raises
     ------
@@ -261,7 +265,7 @@ def create(
 
 
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
-    """Put entries and a new inline tail behind the entries that are there; the old tail is part of them."""
+    """Put entries and a new inline tail behind the entries that are there; the old tail must be part of them."""
     grown = tail[: len(header.tail)] == header.tail and not entries and header.tail
     at_ms = header.tail_at_ms if grown else now_ms
     return replace(header, entries=header.entries + tuple(entries), tail=tail, tail_at_ms=at_ms if tail else 0)
@@ -282,7 +286,7 @@ def seal(header: Header) -> Header:
 
 
 def acquire(header: Header, owner: str) -> Header:
-    """A new epoch, held by `owner`; whoever held the segment is fenced."""
+    """A new epoch, held by `owner`; the owner before is fenced."""
     return replace(header, epoch=header.epoch + 1, owner=owner)
 
 
@@ -292,7 +296,7 @@ def release(header: Header) -> Header:
 
 
 def tombstone(header: Header, *, merged: str | None = None) -> Header:
-    """The segment is gone, what is left says so.
+    """What is left of a segment that is gone.
 
     Raises
     ------

@@ -1,8 +1,18 @@
 """Plain files that become segments: a header over a copy of their bytes, or nothing left of them.
 
-Who adopts copies the file after a tombstone is there, and commits over this tombstone and no other. Who deletes looks
-at the header once the file is gone, and replaces a tombstone that is there. So either finds the other: an adoption
-whose tombstone came after that look finds no file to copy, and one whose tombstone came before it meets another.
+An adoption:
+
+1. It creates a tombstone, unless one is there: the *claim*.
+2. It copies the file into a chunk.
+3. It replaces the claim, and no other header.
+
+A deletion of a plain file:
+
+1. It deletes the file.
+2. It looks at the header, and replaces a tombstone that is there.
+
+So either finds the other. If the claim came after the look of the deletion, the adoption finds no file to copy. If it
+came before, the adoption finds another header in its place.
 """
 
 from __future__ import annotations
@@ -26,16 +36,16 @@ from rollingfs.read.snapshot import Lookup, View
 from rollingfs.runtime.clock import Moment
 
 ADOPTIONS_MAX = 8
-"""How often a file that others keep changing is tried again."""
+"""Maximum tries with a file that other programs keep changing."""
 
 
 def _is_meant(path: str, plain: FileInfo, incarnation: str | None) -> bool:
-    """Whether a plain file is the one of this incarnation; with None, any is."""
+    """Whether a plain file is that of this incarnation; None means any."""
     return incarnation in (None, *View(path, None, plain.token, plain).incarnations)
 
 
 def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
-    """What tells the commits to a path apart, also where its header was collected in between."""
+    """A value that differs between any two commits to a path, also if its header was collected in between."""
     return header.version, header.commits
 
 
@@ -49,11 +59,11 @@ class Adoption:
         self.policy = policy
 
     def new(self, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
-        """The header of a new incarnation, over whatever is there."""
+        """The header of a new incarnation, over what is there."""
         return transitions.create(base, str(uuid.uuid4()), policy, self.store.now_ms(), shadow(plain))
 
     async def adopt(self, path: str, incarnation: str | None = None) -> bool:
-        """Give a plain file a header: copy it into a chunk, on condition that it is what was seen.
+        """Give a plain file a header, on condition that nobody changes the file meanwhile.
 
         Parameters
         ----------
@@ -74,7 +84,7 @@ class Adoption:
                 return False
             claim = await self._claimed(path)
             if is_shadowed(claim, plain):
-                continue  # by a header that came since
+                continue  # a header that came since hides it
             try:
                 await self._adopt(path, plain, claim)
             except ConflictError:
@@ -134,7 +144,7 @@ class Adoption:
         else:
             await self.store.chunks.copy_through(path, target)
         try:
-            # the copy's condition is the token alone: a file of the same bytes that came since is another
+            # the store compares the token alone, and a file of the same bytes that came since is another file
             await self._check_unchanged(path, plain)
         except (ConflictError, FileNotFoundError):
             await backend.delete([target])
@@ -145,7 +155,7 @@ class Adoption:
             raise ConflictError(f"{path} changed while it was copied")
 
     async def remove(self, path: str, incarnation: str | None = None) -> bool:
-        """Delete a plain file, on condition that it is what was seen, where the store can.
+        """Delete a plain file, on condition that it still is what was seen, where the store has conditional deletes.
 
         Parameters
         ----------
@@ -162,7 +172,7 @@ class Adoption:
             loaded = await self.store.headers.load(path)
             plain = None if loaded.live else await self.lookup.plain(path, loaded)
             if plain is None:
-                await self.store.headers.secure(path)  # whoever deleted it may not have flushed that
+                await self.store.headers.secure(path)  # the client that deleted it may not have flushed that
                 return False
             if not _is_meant(path, plain, incarnation):
                 return False
@@ -172,12 +182,12 @@ class Adoption:
                 continue  # another has been written meanwhile, perhaps of the same bytes
             elif incarnation is None and not await backend.delete_if(path, plain.token):
                 continue  # another has been written meanwhile
-            # who adopted it before it went has its bytes: then it is a segment that is to be deleted
+            # if it was adopted before it went, a segment has its bytes, which is then to be deleted
             return await self._void_claims(path)
         raise ConflictError(f"{path}: the plain file changes too often to be deleted; it is still there")
 
     async def _void_claims(self, path: str) -> bool:
-        """Replace a tombstone over which somebody may be about to adopt; false if there is a segment by now."""
+        """Replace a tombstone that may be the claim of an adoption; False if there is a segment by now."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return base.header if base.header is not None and base.header.deleted else None

@@ -60,7 +60,7 @@ class Concats:
         Parameters
         ----------
         meant
-            The incarnations of sources, by path; of others, whatever has the name is taken.
+            The incarnations of sources, by path; of a source without one, any is taken.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class Concats:
         return await self.moves.until_marks_hold(target, move, "nothing was written")
 
     async def _target(self, target: str, guard: Guard) -> Header:
-        """The target's header as last seen, if it allows a concat; what forbids it is judged by a fresh one."""
+        """The target's header as last seen, if it allows a concat; otherwise a fresh one decides."""
         seen = self.store.headers.seen(target)
         if seen is not None:
             try:
@@ -159,7 +159,7 @@ class Concats:
             if done and sources and base.live:
                 return None
             if base.header is None or base.header.deleted or base.header.segment != incarnation:
-                # a verb by path goes on with what has this name now, which the marks must say
+                # a verb by path goes on with the segment that has this name now, but the marks name the other one
                 raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
             found = transitions.check(base.header, guard, target)
             transitions.check_open(found, target)
@@ -177,7 +177,7 @@ class Concats:
     # -- rename --------------------------------------------------------------------------------------------
 
     async def rename(self, path: str, target: str) -> None:
-        """Give a segment another name, over what may be there; start, length, state, policy and attributes stay.
+        """Give a segment another name, replacing what has that name; start, length, state, policy and attributes stay.
 
         Raises
         ------

@@ -1,4 +1,7 @@
-"""Appends: those that wait for the same segment are gathered into one commit."""
+"""Appends: several that wait for the same segment are gathered into one commit.
+
+The first thread that gets the segment's slot leads: it commits for all that wait.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ from rollingfs.write.grow import as_items, grow, size_of
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
 LINGER_SHARE = 0.4
-"""Of a commit's time: so long is waited for those who have just been answered, and may append again."""
+"""The share of a commit's time that a leader waits for callers who were just answered and may append again."""
 LINGER_STEP_SHARE = 0.05
-"""Of that time: how often it is looked whether they are there."""
+"""The share of that time after which the leader looks whether they are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Written:
     offset: int
     """Where its data begins."""
     header: Header
-    """What its commit made; what it met if there was nothing to do."""
+    """The header that its commit made, or met if there was nothing to do."""
 
 
 Outcome = Written | Exception
@@ -45,17 +48,17 @@ Outcome = Written | Exception
 
 @dataclass(eq=False)
 class Append:
-    """One caller's append: it waits in the queue, or a group has it, or its outcome is known."""
+    """One caller's append. It waits in the queue, or a group has it, or its outcome is known."""
 
     data: Sequence[bytes | Stored]
     guard: Guard = field(default_factory=Guard)
     attrs: Mapping[str, str | None] = field(default_factory=dict)
     uploads: Uploads | None = None
-    """The chunk files among its data that were uploaded for it."""
+    """The chunk files among its data that were uploaded for this append."""
     deadline_s: float = 0.0
-    """When it gives up, by the monotonic clock."""
+    """When the append gives up, by the monotonic clock."""
     group: _Group | None = None
-    """The newest that has taken it out of the queue."""
+    """The newest group that has taken it out of the queue."""
 
     @property
     def inline_size(self) -> int:
@@ -63,7 +66,7 @@ class Append:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came of it; None as long as nobody knows."""
+        """What came of it; None while nobody knows."""
         outcomes = self.group.outcomes if self.group is not None else None
         return outcomes.get(self) if outcomes is not None else None
 
@@ -83,14 +86,14 @@ class Append:
 
 
 class Appender:
-    """Gathers appends; whoever gets a segment's slot commits for all that wait."""
+    """Gathers appends, one queue for each segment."""
 
     def __init__(self, merges: Merges) -> None:
         self._merges = merges
         self._loop = merges.loop
         self._runtime = merges.store.runtime
         self._queues: dict[str, deque[Append]] = {}
-        # as all locks here that no slot is held around: garbage collection within may log, and a handler append
+        # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
         self._lock = threading.RLock()
 
     def after_fork(self) -> None:
@@ -129,7 +132,7 @@ class Appender:
             await self._merges.resolve(path, found.header)
 
     def _leave(self, path: str, append: Append, error: BaseException) -> Written:
-        """What is known of an append whose caller breaks off; it is taken out of the queue.
+        """What is known of an append whose caller breaks off; takes it out of the queue.
 
         Raises
         ------
@@ -152,7 +155,7 @@ class Appender:
         raise _unknown(path, error) from error
 
     async def _linger(self, path: str, slot: Slot) -> None:
-        """Wait for as many appends as there were last time: else threads split into two groups that take turns."""
+        """Wait for as many appends as there were last time; otherwise threads split into two groups that take turns."""
         linger_s = slot.turns.commit_s * LINGER_SHARE
         until_s = time.monotonic() + linger_s
         while self._waiting(path) < slot.turns.together and time.monotonic() < until_s:
@@ -163,7 +166,7 @@ class Appender:
             return len(self._queues.get(path, ()))
 
     async def _commit_group(self, path: str, slot: Slot, leader: Append) -> None:
-        """Commit for all that wait, unless another leader has done it for this one meanwhile."""
+        """Commit for all that wait, unless another leader has committed the leader's append meanwhile."""
         self._recover(path, leader)
         if leader.outcome is not None:
             return
@@ -189,8 +192,8 @@ class Appender:
     def _take(self, path: str, group: _Group) -> None:
         """Move appends from the queue into a group.
 
-        A leader may die between any two statements here and in `_finish`. So an append whose outcome is known may be
-        left in the queue, and one that has none may be missing: its own thread puts that right (`_recover`).
+        A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
+        stay in the queue, and one without an outcome may be missing: its own thread puts that right (`_recover`).
         """
         size = 0
         with self._lock:
@@ -208,7 +211,7 @@ class Appender:
                 self._queues.pop(path, None)
 
     def _finish(self, path: str, group: _Group, outcomes: Mapping[Append, Outcome]) -> None:
-        """Publish what came of a group, all at once; who has no outcome waits again, before those who came later."""
+        """Publish what came of a group, all at once; appends without an outcome wait again, at the front."""
         with self._lock:
             group.outcomes = outcomes
             waiting = [one for one in group.members if one.group is group and one not in outcomes]
@@ -218,7 +221,7 @@ class Appender:
                 queue.extendleft(one for one in reversed(waiting) if one not in there)
 
     def _recover(self, path: str, append: Append) -> None:
-        """Put an append right whose last leader broke off halfway: who holds the slot knows that nobody is at work."""
+        """Put an append right whose last leader broke off halfway; the caller holds the slot: no leader is at work."""
         group = append.group
         if group is not None and group.outcomes is None:
             self._finish(path, group, group.failed(_unknown(path, None)) if group.is_open else {})
@@ -233,7 +236,7 @@ def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
 
 
 def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:
-    """What Ctrl-C is told of an append."""
+    """What the error after Ctrl-C says of an append."""
     if isinstance(outcome, Written):
         return "committed"
     if is_waiting or (outcome is not None and not isinstance(outcome, AppendOutcomeUnknown)):
@@ -249,7 +252,7 @@ class _Group:
     members : list
         In the order of their bytes.
     outcomes : mapping or None
-        None while its leader is at work. Whoever is not in it waits again.
+        None while its leader is at work. An append that is not in it waits again.
     """
 
     def __init__(self, path: str, leader: Append) -> None:
@@ -266,8 +269,8 @@ class _Group:
     def is_large(self) -> bool:
         """Whether chunk files were uploaded for it.
 
-        Then it begins with the header as it is after that, so that a refusal finds them named by no attempt, and
-        they can be deleted; beside an upload the request is cheap.
+        Then its commit begins with the header as it is after the upload. If this header forbids the append, no attempt
+        has named the files, and they can be deleted. Beside an upload the request is cheap.
         """
         return any(isinstance(item, Stored) for append in self.members for item in append.data)
 
@@ -289,14 +292,14 @@ class _Group:
         return {append: Written(offset, header) for append, offset in self._offsets.items() if header is not None}
 
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
-        """The outcomes of a commit that did not take place, or of which that is not known.
+        """The outcomes of a commit that did not take place, or of which nobody knows whether it did.
 
-        A refusal because of others in the group is none: it counted with bytes and attributes that were not committed.
+        A refusal because of others in the group is no outcome: it counted bytes and attributes that were not committed.
         """
         refused = {append: why for append, why in self._refused.items() if append not in self._refused_behind}
         waiting = set(self._refused_behind)
         if isinstance(error, CommitTimeoutError):
-            # nothing was written, and the time of those who came later is not over
+            # nothing was written, and those that came later have time left
             now_s = time.monotonic()
             waiting |= {append for append in self.members if append.deadline_s > now_s}
             waiting.discard(self.leader)
@@ -310,7 +313,7 @@ class _Group:
         return {append: error for append in self.members if append not in waiting} | refused
 
     async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
-        """The header with all appends of the group that it allows; the others are refused, if it is fresh."""
+        """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
         header = base.header
         items: list[Item] = []
         self._attempt = attempt

@@ -124,14 +124,14 @@ class Moves:
         await self._pin(source, committed.header)
 
     async def _refuse_plain(self, path: str) -> None:
-        """A plain file counts as an open segment."""
+        """Refuse a plain file, which counts as an open segment."""
         if await self.segments.lookup.plain(path, Loaded(None, None)) is not None:
             loaded = await self.store.headers.load(path)
             if not loaded.live and await self.segments.lookup.plain(path, loaded) is not None:
                 raise merging.not_sealed(path)
 
     async def _pin(self, source: Source, header: Header) -> None:
-        # of the retained bytes alone: the target will have no trace of a folder that only dropped chunks lie in
+        # of the retained bytes alone: the target will not name a folder in which only dropped chunks lie
         retained = [
             placement.clip(entry, header.start, entry.end) for entry in header.entries if entry.end > header.start
         ]
@@ -144,12 +144,12 @@ class Moves:
             await self.store.backend.write(pin_path(folder, source.txn), [data])
 
     async def frozen(self, target: Header | None, sources: Sequence[Source]) -> list[Header]:
-        """The sources' headers as they are now, after the target was loaded; all must still be bound.
+        """The sources' headers as they are now, after the target was loaded; all must still be marked.
 
         Raises
         ------
         MarkLostError
-            One is not: somebody took this mover for dead.
+            One is not: another client took this mover for dead.
         """
         for source in sources:
             if target is not None and merging.has_aborted(target, source.txn):
@@ -170,7 +170,7 @@ class Moves:
         try:
             committed = await self.committer.commit(target, step, slow=True, deadline_s=deadline_s)
         except AppendOutcomeUnknown:
-            raise  # the marks stay, and are resolved by whoever meets them
+            raise  # the marks stay; the next client that meets them resolves them
         except (OSError, ValueError):
             with if_interrupted(target, "not committed"):
                 await self._undo(sources)
@@ -179,7 +179,7 @@ class Moves:
             with if_interrupted(target, "committed"):
                 await self._each([partial(self.merges.finish, source.path, source.txn) for source in sources])
         except OSError as error:
-            # it has taken place; the marks in the sources are resolved by whoever meets them
+            # the move has taken place; the next client that meets a mark finishes it
             logger.info("%s: not all sources could be buried yet: %s", target, error)
         else:
             self.committer.slots.remember(target, marks=[source.mark for source in sources])
@@ -187,13 +187,13 @@ class Moves:
         return committed.header
 
     async def _undo(self, sources: Sequence[Source]) -> None:
-        """Take marks back whose transaction certainly did not and will not take place."""
+        """Take back the marks of transactions that certainly did not and will not take place."""
         for source in sources:
             try:
                 header = (await self.store.headers.load(source.path)).header
                 if header is not None and is_merging(header, source.txn):
-                    # nobody will ever refer by this transaction; with the target absent no collection could tell.
-                    # First the pins: if they stay, so does the mark, and whoever resolves it takes note of them
+                    # a pin that stays would never be collected if the target is absent, so it goes. It goes before the
+                    # mark: if it stays, so does the mark, and the client that resolves the mark notes the pins
                     folders = await self.store.pages.folders(source.path, header.entries)
                     await self.store.backend.delete([pin_path(folder, source.txn) for folder in sorted(folders)])
                     await self.merges.reset(source.path, source.txn)

@@ -34,7 +34,7 @@ logger = logging.getLogger("rollingfs")
 T = TypeVar("T")
 
 Check = Callable[[Header | None, FileInfo | None], None]
-"""Refuses, before an upload, what is there: a segment's header, or a plain file."""
+"""Raises, before an upload, if the operation cannot succeed on what is there: a segment's header, or a plain file."""
 
 
 class Segments:
@@ -69,7 +69,7 @@ class Segments:
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.header is not None and base.header.phase is Phase.MERGING:
-                raise transitions.MergeFoundError(path, base.header)  # it may be gone already, into its target
+                raise transitions.MergeFoundError(path, base.header)  # the target may have its content already
             if base.live or await self.contents.room(path, base) is not None:
                 raise transitions.exists(path)
             return self.adoption.new(base.header, policy or self.policy)
@@ -144,7 +144,7 @@ class Segments:
             with if_interrupted(path, "committed"):
                 await finish_drops(self.committer.loop, path, header)
         except OSError as error:
-            # the new content is there; the lines stay in the header until somebody finishes them
+            # the new content is there; the drop lines stay in the header until their work is done
             logger.info("%s: replaced, but not all of the old chunks could be deleted yet: %s", path, error)
         return header
 
@@ -161,7 +161,7 @@ class Segments:
         guard = guard or Guard()
         loaded = await self.store.headers.load(path)
         if not loaded.live and (guard.segment is None or guard.is_plain):
-            with if_interrupted(path, "unknown"):  # the file may be gone, and a segment in its place
+            with if_interrupted(path, "unknown"):  # the file may be gone, or a segment may have taken its place
                 is_removed = await self.adoption.remove(path, guard.segment)
             if is_removed:
                 return
@@ -187,7 +187,7 @@ class Segments:
             await delete_shadowed(self.store, path, header.adopted)
 
     async def _finish_delete(self, path: str, header: Header) -> bool:
-        """Delete what a tombstone still names; whether there was any of it."""
+        """Delete the files that a tombstone still names; returns whether there were any."""
         named = {names.resolve(path, drop.file) for drop in header.drops if not drop.is_hint}
         if not named:
             return False
@@ -197,14 +197,14 @@ class Segments:
             return False
         if not any(entry.path in named for entry in listing.entries):
             return False
-        await self.store.headers.load_durable(path)  # whoever broke off may not have flushed its tombstone
+        await self.store.headers.load_durable(path)  # the client that broke off may not have flushed its tombstone
         await finish_drops(self.committer.loop, path, header)
         return True
 
     # -- content -------------------------------------------------------------------------------------------
 
     def addition(self, path: str, guard: Guard | None = None, *, create: bool = False) -> Intake:
-        """An intake for data to be appended; it refuses before it uploads what could not be committed now."""
+        """An intake for data to be appended; before it uploads, it refuses what could not be committed now."""
 
         def check(header: Header | None, plain: FileInfo | None) -> None:
             if header is not None:
@@ -217,7 +217,7 @@ class Segments:
         return Intake(self.store, path, partial(self._destination, path, check))
 
     def replacement(self, path: str, guard: Guard | None = None, *, create_only: bool = False) -> Intake:
-        """An intake for data to replace all that is there; it refuses as `addition` does."""
+        """An intake for data that replaces the content; it refuses as `addition` does."""
 
         def check(header: Header | None, plain: FileInfo | None) -> None:
             if create_only and (header is not None or plain is not None):
@@ -228,7 +228,7 @@ class Segments:
         return Intake(self.store, path, partial(self._destination, path, check))
 
     async def _destination(self, path: str, check: Check | None) -> Destination:
-        """Where large data goes: as the segment's own policy says, or else this client's."""
+        """How large data is written: by the segment's own policy, or that of this client if there is no segment."""
         await self.store.abilities(path)
         loaded = await self.store.headers.load(path)
         header = loaded.header if loaded.live else None
@@ -242,7 +242,7 @@ class Segments:
         Returns
         -------
         Staged
-            The receipt, for `append` or `overwrite`. What is never committed goes by collection.
+            The receipt, for `append` or `overwrite`. Collection deletes what is never committed.
         """
         names.check_segment_name(path)
         intake = Intake(self.store, path, partial(self._destination, path, None), staged=True)
@@ -320,7 +320,7 @@ class Segments:
         raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
 
     async def _settled(self, uploads: Uploads, call: Coroutine[Any, Any, T]) -> T:
-        # not to be cancelled: uploads may be deleted only after the last attempt that could name them
+        # not to be cancelled: an upload may be deleted only after the last attempt that could name it
         return await self.store.runtime.shield(uploads.settle(call))
 
     async def _taken(self, data: Data | Intake, intake: Intake) -> Intake:
@@ -361,7 +361,7 @@ class Segments:
         return header.waiting_bytes
 
     async def acquire(self, path: str, owner: str, guard: Guard | None = None) -> Header:
-        """Take the segment exclusively, from whoever holds it; the header's epoch is the new handle's."""
+        """Take the segment exclusively, also from another owner; the header's epoch is that of the new handle."""
         if not owner:
             raise ValueError(f"{path}: an owner needs a name")
 
