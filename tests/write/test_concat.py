@@ -1,4 +1,4 @@
-"""Concat and rename, and their `moves`: bytes in order, nothing moved, nothing left of the sources, whatever breaks off."""
+"""Concat and rename (`concat`, `moves`): bytes in order, nothing moved, nothing of the sources left, whatever breaks off."""
 
 import asyncio
 import dataclasses
