@@ -236,7 +236,7 @@ class Life(RuleBasedStateMachine):
         self._finish_drops(path)
 
     def _finish_drops(self, path):
-        """As `Committer.finish_drops`: own files only, what a page lists before the page."""
+        """As `finish_drops`: own files only, what a page lists before the page."""
         header = self.headers[path]
         due = [drop for drop in header.drops if not drop.is_hint]
         for drop in sorted(due, key=lambda found: found.whole):

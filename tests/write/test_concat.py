@@ -1,4 +1,4 @@
-"""Concat and rename (`concat`, `moves`): bytes in order, nothing moved, nothing of the sources left, whatever breaks off."""
+"""Concat and rename (`concat`, `moves`): bytes in order, none moved, nothing left of the sources, whatever happens."""
 
 import asyncio
 import dataclasses
