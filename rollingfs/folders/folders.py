@@ -220,7 +220,7 @@ class Folders:
             else:
                 await self.client.segments.delete(path)  # somebody has repaired it
                 return
-            if not (await self.client.committer.abilities(path)).delete_if:
+            if not (await self.client.store.abilities(path)).delete_if:
                 await self.backend.delete([header])
                 break
             if await self.backend.delete_if(header, blob.token):

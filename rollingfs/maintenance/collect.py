@@ -16,9 +16,10 @@ from dataclasses import replace
 
 from rollingfs.backend.contract import FileInfo, PendingUpload
 from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.committer import Committer
+from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
-from rollingfs.commit.loop import Committer
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.errors import ConflictError
@@ -41,11 +42,12 @@ class Collector:
 
     def __init__(self, committer: Committer, lookup: Lookup, merges: Merges, plain_copies: PlainCopies) -> None:
         self.committer = committer
+        self.store = committer.store
         self.lookup = lookup
         self.merges = merges
         self.plain_copies = plain_copies
-        self.backend = committer.backend
-        self.surveyor = Surveyor(committer.backend, committer.headers, committer.pages)
+        self.backend = self.store.backend
+        self.surveyor = Surveyor(self.backend, self.store.headers, self.store.pages)
 
     async def collect(
         self, path: str, *, grace_s: float | None = None, dry_run: bool = False, seen: dict[str, int] | None = None
@@ -107,28 +109,28 @@ class Collector:
             header, dropped = await self._settled(path, dry_run)
             results.append(dropped)
             try:
-                lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
+                lies_in = await self.store.pages.folders(path, header.entries) if header else set()
                 return header, lies_in, results
             except PageGoneError:  # it went with the header that named it
-                await self.committer.runtime.sleep(backoff_s(count))
+                await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{path}: its map changed {LOOKS_MAX} times; nothing was deleted, try again")
 
     async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
         """The header, after merges and drops under way are finished, and what was dropped."""
-        loaded = await self.committer.headers.load(path)
+        loaded = await self.store.headers.load(path)
         if dry_run:
             return loaded.header, Collected()
         while loaded.header is not None and loaded.header.phase is Phase.MERGING:
             await self.merges.resolve(path, loaded.header)
-            loaded = await self.committer.headers.load(path)
+            loaded = await self.store.headers.load(path)
         header = loaded.header
         if header is not None and (header.merges or header.aborts):
             await self.merges.settle(path)
         if header is None or not header.drops:
             return header, Collected()
-        await self.committer.headers.secure(path, loaded)
-        dropped = await self.surveyor.dropped(path, header, self.committer.now_ms())
-        await self.committer.finish_drops(path, header)
+        await self.store.headers.secure(path, loaded)
+        dropped = await self.surveyor.dropped(path, header, self.store.now_ms())
+        await finish_drops(self.committer.loop, path, header)
         return header, report(dropped, DROPPED)
 
     # -- one folder ----------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ class Collector:
             if agrees and await self._renew(folder, survey, garbage):
                 await self._delete(garbage)
                 return garbage.report(folder)
-            await self.committer.runtime.sleep(backoff_s(count))
+            await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{folder}: who refers to it changed {LOOKS_MAX} times; nothing was deleted, try again")
 
     async def _now(self, folder: str, survey: Survey, uploads: Sequence[PendingUpload]) -> float:
@@ -179,7 +181,7 @@ class Collector:
         header = survey.own.header
         if header is None or header.phase is Phase.MERGING:
             return []
-        return await self.surveyor.dropped(survey.segment, header, self.committer.now_ms())
+        return await self.surveyor.dropped(survey.segment, header, self.store.now_ms())
 
     async def _renew(self, folder: str, survey: Survey, garbage: Garbage) -> bool:
         """Commit a new version of the folder's own header; False if it is not what it was, or refers to the garbage."""
@@ -195,7 +197,7 @@ class Collector:
             if not agrees:
                 return None
             if base.header is None:
-                now_ms = self.committer.now_ms()
+                now_ms = self.store.now_ms()
                 return Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, created_ms=now_ms)
             if base.header.phase is Phase.MERGING:
                 raise transitions.MergeFoundError(segment, base.header)
@@ -237,7 +239,7 @@ class Collector:
         settled = header.deleted and (header.merges or header.aborts)  # a tombstone goes only without such lines
         if not done and not settled:
             return
-        self.committer.remember(path, drops=done)
+        self.committer.slots.remember(path, drops=done)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return base.header
@@ -258,10 +260,10 @@ class Collector:
         copy = header.plain_copy
         if not header.is_copying or copy is None or copy.began_ms is None or dry_run:
             return header
-        if not is_old(self.committer.now_ms() / 1000, copy.began_ms / 1000, grace_s):
+        if not is_old(self.store.now_ms() / 1000, copy.began_ms / 1000, grace_s):
             return header
         await self.plain_copies.settle(path)
-        return (await self.committer.headers.load(path)).header or header
+        return (await self.store.headers.load(path)).header or header
 
     async def _plain_file(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Collected:
         """Delete the plain file that was adopted, if it still is what was adopted, and no copy of what is retained."""
@@ -273,7 +275,7 @@ class Collector:
             return Collected()
         if not names_file(header, info) or not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
-        if not dry_run and not await delete_shadowed(self.committer, path, header.adopted):
+        if not dry_run and not await delete_shadowed(self.store, path, header.adopted):
             return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
         return report([info], PLAIN)
 
@@ -284,7 +286,7 @@ class Collector:
         """
         file = names.header_path(path)
         folder = names.chunks_folder(path)
-        loaded = await self.committer.headers.load(path)
+        loaded = await self.store.headers.load(path)
         found = loaded.header
         if found is None or not found.deleted or found.merges or found.aborts or loaded.token is None:
             return Collected()
@@ -294,7 +296,7 @@ class Collector:
         if plain is not None and is_shadowed(found, plain) and path not in (would_go or ()):
             return Collected()  # it still says that this plain file is dead
         # a dry run does not probe, because that writes
-        can = self.backend.can_delete_if if would_go is not None else (await self.committer.abilities(path)).delete_if
+        can = self.backend.can_delete_if if would_go is not None else (await self.store.abilities(path)).delete_if
         if not can or not await self._is_empty(folder, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)
@@ -304,7 +306,7 @@ class Collector:
             return report([info], TOMBSTONE)
         if not await self.backend.delete_if(file, loaded.token):
             return Collected()
-        self.committer.headers.forget(path)
+        self.store.headers.forget(path)
         if self.backend.has_folders:
             try:
                 await self.backend.remove_folder(folder)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from rollingfs.backend.contract import ABSENT, FileInfo, Part
 from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.committer import Committer
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.loop import Committer
 from rollingfs.commit.shadowing import delete_shadowed, let_pass, names_file, shadow
 from rollingfs.errors import (
     ConflictError,
@@ -80,8 +80,9 @@ class PlainCopies:
 
     def __init__(self, committer: Committer, fetcher: Fetcher) -> None:
         self.committer = committer
+        self.store = committer.store
         self.fetcher = fetcher
-        self.backend = committer.backend
+        self.backend = self.store.backend
         self.files = PlainFiles(committer, fetcher)
 
     async def write(self, path: str, *, segment: str | None = None, progress: Progress | None = None) -> Copied:
@@ -128,7 +129,7 @@ class PlainCopies:
                 if copied is not None:
                     steps.reach(steps.total)
                     return copied
-            await self.committer.runtime.sleep(backoff_s(count))
+            await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(
             f"{path}: the segment or its plain copy changed {ATTEMPTS_MAX} times while it was written; try again"
         )
@@ -170,7 +171,7 @@ class PlainCopies:
             is_whole = _is_whole(found, old, judged)  # of a writer that has not committed it
             if not is_whole:
                 await self._check_store(path, old)
-            copy = PlainCopy(found.segment, found.start, None if is_whole else self.committer.now_ms())
+            copy = PlainCopy(found.segment, found.start, None if is_whole else self.store.now_ms())
             return replace(found, plain_copy=copy, adopted=shadow(old) or found.adopted)
 
         try:
@@ -217,14 +218,14 @@ class PlainCopies:
         Where the store has no conditional delete, it is hidden as one that came in time is.
         """
         if await self.files.deletes(path):
-            await delete_shadowed(self.committer, path, file)
+            await delete_shadowed(self.store, path, file)
             return
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             copy = await self.files.stat(path)
             if base.header is None or copy is None or shadow(copy) != file or names_file(base.header, copy):
                 return None
-            await let_pass(self.committer, path, file)
+            await let_pass(self.store, path, file)
             return replace(base.header, adopted=file)
 
         await self.committer.commit(path, step, fresh=True)
@@ -239,7 +240,7 @@ class PlainCopies:
         ConflictError
             Others changed the file too often meanwhile.
         """
-        header = (await self.committer.headers.load(path)).header
+        header = (await self.store.headers.load(path)).header
         if header is None or not header.is_copying:
             return
         for upload in await self.files.uploads(path):
@@ -264,7 +265,7 @@ class PlainCopies:
             with contextlib.suppress(_UnjudgedError):
                 await self.committer.commit(path, step)
                 return
-            await self.committer.runtime.sleep(backoff_s(count))
+            await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{path}: the file of its plain name changed {ATTEMPTS_MAX} times; try again")
 
     # -- the bytes -------------------------------------------------------------------------------------------
@@ -296,7 +297,7 @@ class PlainCopies:
 
     async def _over(self, path: str, begun: _Begun) -> str | None:
         """What the file may be written over, not long before that; None if it is not wanted any more."""
-        now = (await self.committer.headers.load(path)).header
+        now = (await self.store.headers.load(path)).header
         wanted = begun.header
         if now is None or not now.is_copying or (now.segment, now.start) != (wanted.segment, wanted.start):
             return None
@@ -304,12 +305,12 @@ class PlainCopies:
             return ABSENT
         if await self.files.replaces(path):
             return begun.old.token if shadow(await self.files.stat(path)) == shadow(begun.old) else None
-        return ABSENT if await delete_shadowed(self.committer, path, shadow(begun.old)) else None
+        return ABSENT if await delete_shadowed(self.store, path, shadow(begun.old)) else None
 
     async def _pieces(self, path: str, header: Header) -> list[Piece]:
         if not self.backend.can_join:
             return [Piece(header.start, header.length)]
-        chunks = await self.committer.pages.unfold(path, header.entries)
+        chunks = await self.store.pages.unfold(path, header.entries)
         retained = [placement.clip(chunk, header.start, chunk.end) for chunk in chunks if chunk.end > header.start]
         kept = [chunk for chunk in retained if isinstance(chunk, Chunk)]
         return plan_pieces(kept, header.start, header.length, self.backend.join_part_bytes_min)
@@ -355,7 +356,7 @@ class PlainCopies:
 
     async def _check_changed(self, path: str, header: Header, error: Exception) -> None:
         """Explain why the copy could not be written: what changed meanwhile, or a chunk that is missing."""
-        now = (await self.committer.headers.load(path)).header
+        now = (await self.store.headers.load(path)).header
         is_refused = isinstance(error, FileExistsError | ConflictError)
         if not is_refused and now is not None and now.version == header.version:
             raise CorruptChunkError(f"{path}: a chunk that its header names is missing: {error}") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rollingfs.backend.contract import FileInfo, PendingUpload
 from rollingfs.backend.probe import probe_over
-from rollingfs.commit.loop import Committer
+from rollingfs.commit.committer import Committer
 from rollingfs.commit.shadowing import names_file, shadow
 from rollingfs.errors import CorruptChunkError, SegmentTruncatedError
 from rollingfs.format import names
@@ -35,8 +35,9 @@ class PlainFiles:
 
     def __init__(self, committer: Committer, fetcher: Fetcher) -> None:
         self.committer = committer
+        self.store = committer.store
         self.fetcher = fetcher
-        self.backend = committer.backend
+        self.backend = self.store.backend
         self._replaces: dict[str, bool] = {}
 
     async def replaces(self, path: str) -> bool:
@@ -49,13 +50,13 @@ class PlainFiles:
         """
         root = self.backend.root(path)
         if root not in self._replaces:
-            await self.committer.abilities(path)
+            await self.store.abilities(path)
             self._replaces[root] = await probe_over(self.backend, names.chunks_folder(path))
         return self._replaces[root]
 
     async def deletes(self, path: str) -> bool:
         """Whether the store deletes a file on condition that it has a token."""
-        return (await self.committer.abilities(path)).delete_if
+        return (await self.store.abilities(path)).delete_if
 
     async def stat(self, path: str) -> FileInfo | None:
         """The file, if there is one."""
@@ -71,12 +72,12 @@ class PlainFiles:
 
     async def judge(self, path: str) -> Judged | None:
         """Whose the file is that the header does not name; None if there is none, or if others were at it meanwhile."""
-        loaded = await self.committer.headers.load(path)
+        loaded = await self.store.headers.load(path)
         info = await self.stat(path)
         if loaded.header is None or info is None or names_file(loaded.header, info):
             return None
         is_copy = loaded.header.is_copying and await self._holds(path, loaded.header, info)
-        if (await self.committer.headers.load(path)).token != loaded.token:
+        if (await self.store.headers.load(path)).token != loaded.token:
             return None
         return Judged(shadow(info), is_copy)
 

@@ -43,7 +43,7 @@ class Cutter:
         self.members.warn(failed)
         offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
         # the clock after the headers: all that lies before the cut had been written by then
-        when = self.client.committer.clock() if at is None else at
+        when = self.client.store.clock() if at is None else at
         incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 

@@ -185,7 +185,7 @@ class StreamVerbs:
         self._check_cut(cut)
         if not subscriber:
             raise ValueError(f"{self.path}: a subscriber needs a name; nothing was written")
-        published = Published(cut.renamed(self.members.name_of), self.client.committer.clock())
+        published = Published(cut.renamed(self.members.name_of), self.client.store.clock())
 
         def change(found: Ledger) -> Ledger:
             return replace(found, subscribers={**found.subscribers, subscriber: published})

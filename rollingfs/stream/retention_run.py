@@ -46,7 +46,7 @@ async def retain(members: Members, cutter: Cutter, trimmer: Trimmer, dry_run: bo
     found = await members.find_to_cut()
     members.warn(found.unreadable)
     failed = dict(found.unreadable)
-    now = members.client.committer.clock()
+    now = members.client.store.clock()
     taken = None
     if not ledger.cuts or now - ledger.cuts[-1].at >= policy.every:
         taken, uncut = await cutter.take(found.views, None, policy.align)

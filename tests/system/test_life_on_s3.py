@@ -103,7 +103,7 @@ def test_any_s3_tool_reads_the_plain_copy_which_the_store_made_of_the_chunks(fs,
 
 
 def _can_delete_if(fs, path):
-    return fs._bridge.run(fs._client.committer.abilities(path)).delete_if
+    return fs._bridge.run(fs._client.store.abilities(path)).delete_if
 
 
 @pytest.mark.parametrize("s3_options", ["moto"], indirect=True)  # MinIO tells of uploads by their exact key only
