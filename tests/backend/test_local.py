@@ -727,6 +727,6 @@ def test_the_root_folder_is_listed_with_plain_paths(backend: LocalBackend) -> No
 def test_files_that_cannot_be_deleted_are_told_after_the_others_are(backend: LocalBackend, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(OSError, match=r"1 of 2 files not deleted.*folder"):
+    with pytest.raises(OSError, match=r"1 of 2 files could not be deleted.*folder"):
         run(backend, backend.delete([f"{tmp_path}/folder", f"{tmp_path}/file"]))
     assert os.listdir(tmp_path) == ["folder"]
