@@ -164,6 +164,24 @@ class SyncRuntime:
             _until_s.reset(token)
 
 
+async def gather_limited(calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
+    """Run calls on the running loop, at most `limit` at a time; the first error cancels the rest and is raised."""
+    places = asyncio.Semaphore(limit)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with places:
+            return await call()
+
+    tasks = [asyncio.ensure_future(one(call)) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
 class AsyncRuntime:
     """Tasks on an event loop."""
 
@@ -176,21 +194,7 @@ class AsyncRuntime:
         await asyncio.sleep(seconds)
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
-        """Call at most `limit` at a time; the first error cancels the rest and is raised."""
-        semaphore = asyncio.Semaphore(limit)
-
-        async def one(call: Callable[[], Awaitable[T]]) -> T:
-            async with semaphore:
-                return await call()
-
-        tasks = [asyncio.ensure_future(one(call)) for call in calls]
-        try:
-            return await asyncio.gather(*tasks)
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+        return await gather_limited(calls, limit)
 
     async def shield(self, call: Coroutine[Any, Any, T]) -> T:
         """Go on with `call` although the caller is cancelled: a commit under way must reach its verdict."""

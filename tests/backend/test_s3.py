@@ -23,9 +23,8 @@ from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
 from rollingfs.backend.contract import Part
-from rollingfs.backend.s3 import backend as s3_module
 from rollingfs.backend.s3 import client as s3_client
-from rollingfs.backend.s3 import deletes
+from rollingfs.backend.s3 import deletes, server_copy
 from rollingfs.backend.s3 import upload as s3_upload
 from rollingfs.backend.s3.backend import S3Backend
 from rollingfs.backend.s3.client import S3Client
@@ -508,8 +507,8 @@ def test_a_copy_beyond_the_limit_is_done_in_parts(
     data = os.urandom(11 * MIB)
     run(wired, wired.write(f"{bucket}/source", [data]))
     token = run(wired, wired.stat(f"{bucket}/source")).token
-    monkeypatch.setattr(s3_module, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
-    monkeypatch.setattr(s3_module, "COPY_PART_BYTES_MAX", 6 * MIB)
+    monkeypatch.setattr(server_copy, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
+    monkeypatch.setattr(server_copy, "COPY_PART_BYTES_MAX", 6 * MIB)
     proxy.fail((400, "InvalidRequest"), method="PUT")
     with count_requests(wired) as counts:
         run(wired, wired.copy(f"{bucket}/source", f"{bucket}/target", token))
