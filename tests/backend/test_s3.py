@@ -1,4 +1,4 @@
-"""The S3 backend beyond the contract: what goes over the wire, lost answers, options, the user's own filesystem."""
+"""The S3 backend beyond the contract: the requests, lost answers, options, the user's own filesystem."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def proxy(s3_options: dict[str, Any]) -> Iterator[Proxy]:
 
 @pytest.fixture
 def wired(s3_options: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> S3Backend:
-    """A backend behind `proxy`, which does not wait before it tries again."""
+    """A backend behind `proxy` that does not wait before it tries again."""
     monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
     return S3Backend(S3FileSystem(**(s3_options | {"endpoint_url": proxy.url})))
 
@@ -242,7 +242,7 @@ def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
     process.start()
     process.join(REQUEST_S_MAX)
     assert process.exitcode == 0
-    run(backends[0], backends[0].create(path + "2", b"after"))  # a conditional write is sent once: it would time out
+    run(backends[0], backends[0].create(path + "2", b"after"))  # sent once: a dead connection would time out
 
 
 # -- lost answers and refusals -------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
     async def slow(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
         if verb not in ("complete_multipart_upload", "put_object"):
             return await call(client, verb, **arguments)
-        arrived.append(verb)  # at the store, which goes on whatever becomes of the caller
+        arrived.append(verb)  # at the store, which goes on although the caller was cancelled
         return await asyncio.shield(asyncio.ensure_future(late(client, verb, **arguments)))
 
     async def upload() -> None:

@@ -1,4 +1,4 @@
-"""Headers and pages that cannot be believed: each has its own clear error, and everything stays as it was."""
+"""Malformed headers and pages: each raises its own clear error, and nothing on the backend changes."""
 
 import dataclasses
 import uuid
@@ -96,7 +96,7 @@ def uuid_of(path):
 def test_an_empty_header_file_is_no_segment_and_create_succeeds_over_it(client):
     header = names.header_path(client.path)
     drive(client.backend.replace(header, b"", drive(client.backend.read(header)).token))
-    client.headers.forget()  # the interrupted create is another client's, and was never anything else
+    client.headers.forget()  # the interrupted create is another client's
     for operation in ("append", "seal", "truncate", "delete", "read"):
         with pytest.raises(FileNotFoundError):
             drive(OPERATIONS[operation](client))

@@ -1,4 +1,4 @@
-"""The header's text form: round trip, every damage found, every limit kept."""
+"""The header's text form: the round trip works, every damage is found, every limit holds."""
 
 import dataclasses
 import uuid
@@ -34,7 +34,7 @@ def with_line(line):
 
 
 def parsed_or_none(data):
-    """What a damaged file is taken for; None if it is rejected."""
+    """The header that a reader takes a damaged file for; None if the reader rejects it."""
     try:
         found = parse_header(data, "x")
     except CorruptHeaderError:
