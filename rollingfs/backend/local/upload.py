@@ -1,4 +1,4 @@
-"""New files on a local disk, written piece by piece: under their own names, or hidden until they are whole."""
+"""New files on a disk, written piece by piece: under their own names, or hidden until they are whole."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rollingfs.backend.local import disk
 
 
 class LocalUpload(Upload):
-    """A file of a name that nobody uses; it can be seen while it grows."""
+    """A file under a name that nobody else uses; it is visible while it grows."""
 
     def __init__(self, path: str, sync: bool) -> None:
         self._path = path
         self._sync = sync
-        # a file object, so that garbage collection closes what was forgotten
+        # a file object: garbage collection closes it if its owner forgets to
         self._file = os.fdopen(disk.open_new(path, sync), "wb", buffering=0)
 
     async def write(self, data: Buffer) -> None:
@@ -36,14 +36,14 @@ class LocalUpload(Upload):
 
 
 class HiddenUpload(LocalUpload):
-    """A file of a name that others use as well: it grows under a temporary one.
+    """A file under a name that others use as well. It grows under a temporary name.
 
     Parameters
     ----------
     temporary : str
-        Where it grows.
+        The temporary name.
     appear : callable
-        Gives the whole file its name, or removes it; returns its token.
+        Gives the whole file its own name, or removes the file; returns its token.
     """
 
     def __init__(self, temporary: str, sync: bool, appear: Callable[[], Awaitable[str]]) -> None:
