@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fsspec.asyn import AsyncFileSystem, sync
@@ -18,7 +18,6 @@ from rollingfs.fs.operations import Verbs
 from rollingfs.fs.patterns import Path, as_list, is_one, is_pattern
 from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.runtime.bridge import Bridge
-from rollingfs.write.ingest import is_small
 
 
 class Methods(AsyncFileSystem):
@@ -46,7 +45,7 @@ class Methods(AsyncFileSystem):
     cat_file, _cat_file = both(Verbs.cat_file)
     cat_ranges, _cat_ranges = both(Verbs.cat_ranges)
     get_file, _get_file = both(Verbs.get_file)
-    _pipe_file = both(Verbs.pipe_file)[1]
+    _pipe_now, _pipe_file = both(Verbs.pipe_file, takes=Verbs.take_pipe_file, data="value")
     _put_file = both(Verbs.put_file)[1]
     touch, _touch = both(Verbs.touch, commits=True)
     cp_file, _cp_file = both(Verbs.cp_file)
@@ -56,52 +55,20 @@ class Methods(AsyncFileSystem):
     rm_file, _rm_file = both(Verbs.rm_file)
     mv_file, _mv_file = both(Verbs.mv_file)
     create, _create = both(Verbs.create, commits=True)
-    _append = both(Verbs.append)[1]
-    _overwrite = both(Verbs.overwrite)[1]
+    append, _append = both(Verbs.append, takes=Verbs.take_append)
+    overwrite, _overwrite = both(Verbs.overwrite, takes=Verbs.take_overwrite)
     stage, _stage = both(Verbs.stage)
     seal, _seal = both(Verbs.seal, commits=True)
     truncate, _truncate = both(Verbs.truncate, commits=True)
     concat, _concat = both(Verbs.concat, commits=True)
     collect, _collect = both(Verbs.collect)
 
-    def append(
-        self,
-        path: str,
-        data: Any,
-        expected_offset: int | None = None,
-        attrs: Mapping[str, str | None] | None = None,
-        expected_attrs: Mapping[str, str | None] | None = None,
-    ) -> int:
-        # uploads are a call of their own, which Ctrl-C cancels with nothing committed
-        waits = not is_small(data)
-        taken = self._bridge.run(self._verbs.take_addition(path, data, expected_offset, expected_attrs), waits=waits)
-        verb = self._verbs.append(path, taken, expected_offset, attrs, expected_attrs)
-        return self._bridge.run(verb, commits=self._verbs.strip(path))
-
-    append.__doc__ = Verbs.append.__doc__
-
-    def overwrite(
-        self,
-        path: str,
-        data: Any,
-        attrs: Mapping[str, str | None] | None = None,
-        expected_attrs: Mapping[str, str | None] | None = None,
-    ) -> None:
-        waits = not is_small(data)
-        taken = self._bridge.run(self._verbs.take_replacement(path, data, expected_attrs), waits=waits)
-        self._bridge.run(self._verbs.overwrite(path, taken, attrs, expected_attrs), commits=self._verbs.strip(path))
-
-    overwrite.__doc__ = Verbs.overwrite.__doc__
-
     def pipe_file(self, path: str, value: Any, mode: str = OVERWRITE, **kwargs: Any) -> None:
-        create_only = creates_only(mode, path)
-        if self._intrans:
-            with self.open(path, "xb" if create_only else "wb") as file:
-                file.write(value)
+        if not self._intrans:
+            self._pipe_now(path, value, mode)
             return
-        waits = not is_small(value)
-        taken = self._bridge.run(self._verbs.take_replacement(path, value, create_only=create_only), waits=waits)
-        self._bridge.run(self._verbs.pipe_file(path, taken, mode), commits=self._verbs.strip(path))
+        with self.open(path, "xb" if creates_only(mode, path) else "wb") as file:
+            file.write(value)
 
     pipe_file.__doc__ = Verbs.pipe_file.__doc__
 

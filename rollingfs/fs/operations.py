@@ -107,10 +107,15 @@ class Verbs(Reading):
         with arguments.saying_how_to_create(path):
             return await self.client.segments.append(path, data, attrs=attrs, guard=guard)
 
-    async def take_addition(
-        self, path: str, data: Data, expected_offset: int | None, expected_attrs: Mapping[str, str | None] | None
+    async def take_append(
+        self,
+        path: str,
+        data: Data,
+        expected_offset: int | None = None,
+        attrs: Mapping[str, str | None] | None = None,
+        expected_attrs: Mapping[str, str | None] | None = None,
     ) -> Intake:
-        """Take what `append` is to commit: upload what is too large for memory, commit nothing."""
+        """Upload what `append` is to commit, and commit nothing."""
         path = self.to_write(path)
         guard = arguments.guard(path, expected_offset, expected_attrs)
         with arguments.saying_how_to_create(path):
@@ -139,19 +144,17 @@ class Verbs(Reading):
         arguments.check_attrs(path, attrs)
         await self.client.segments.overwrite(path, data, attrs=attrs, guard=guard)
 
-    async def take_replacement(
+    async def take_overwrite(
         self,
         path: str,
         data: Data,
+        attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
-        *,
-        create_only: bool = False,
     ) -> Intake:
-        """Take what `overwrite` is to commit: upload what is too large for memory, commit nothing."""
+        """Upload what `overwrite` is to commit, and commit nothing."""
         path = self.to_write(path)
         guard = arguments.guard(path, None, expected_attrs)
-        intake = self.client.segments.replacement(path, guard, create_only=create_only)
-        return await _taken(intake, data)
+        return await _taken(self.client.segments.replacement(path, guard), data)
 
     async def stage(self, path: str, data: Data) -> Staged:
         """Upload data for a segment, which need not be there yet, and commit nothing.
@@ -178,6 +181,12 @@ class Verbs(Reading):
         """
         path = self.to_write(path)
         await self.client.segments.overwrite(path, value, create_only=arguments.creates_only(mode, path))
+
+    async def take_pipe_file(self, path: str, value: Data, mode: str = arguments.OVERWRITE, **kwargs: Any) -> Intake:
+        """Upload what `pipe_file` is to commit, and commit nothing."""
+        path = self.to_write(path)
+        create_only = arguments.creates_only(mode, path)
+        return await _taken(self.client.segments.replacement(path, create_only=create_only), value)
 
     async def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Make an empty file.
