@@ -5,36 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rollingfs.format.transitions import MISSING, Guard
-from rollingfs.fs.store_options import meant
 from rollingfs.policy import RollingPolicy
 
 NOTHING = "nothing was written"
 CREATE = "create"
 OVERWRITE = "overwrite"
-OPEN_OPTIONS = frozenset(
-    {
-        "absolute",
-        "attrs",
-        "autocommit",
-        "block_size",
-        "cache_options",
-        "cache_type",
-        "compression",
-        "follow",
-        "max_concurrency",
-        "max_memory",
-        "owner",
-        "prefetch",
-        "verify",
-    }
-)
-APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
-PASSED_OVER = frozenset({"buffering", "encoding", "errors", "fill_cache", "newline", "size"})
-"""What users of fsspec give to any filesystem, and what means nothing here."""
 
 
 def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs") -> None:
@@ -88,20 +67,6 @@ def check_seconds(**given: Any) -> None:
             raise TypeError(f"{name} is {value!r}: it must be a number of seconds")
         if not value >= 0:
             raise ValueError(f"{name} is {value!r}: it must be at least 0 seconds")
-
-
-def check_open_options(path: str, given: Iterable[str]) -> None:
-    """Refuse options of `open` that there are not: a mistyped condition would count as none.
-
-    Raises
-    ------
-    TypeError
-        With the option's name.
-    """
-    for name in given:
-        if name not in PASSED_OVER:
-            why = "; append() takes it" if name in APPEND_OPTIONS else meant(name, OPEN_OPTIONS)
-            raise TypeError(f"{path}: open has no option {name!r}{why}; nothing was written")
 
 
 def check_offset(path: str, offset: Any, name: str = "offset") -> None:

@@ -1,4 +1,4 @@
-"""What the filesystem does to files and folders, as coroutines of the core: its methods are made of them."""
+"""The verbs that change one segment, as coroutines of the core."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.folders.collect_tree import Progress, TreeCollector
 from rollingfs.format import names
-from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
-from rollingfs.fs.queries import Reading
+from rollingfs.fs.folder_operations import FolderOperations
+from rollingfs.fs.queries import Queries
 from rollingfs.maintenance import Collected
 from rollingfs.policy import RollingPolicy, parse_seconds
 from rollingfs.read.snapshot import View
 from rollingfs.write.ingest import Data, Intake
 
 
-class Verbs(Reading):
-    """All methods of a filesystem, over paths as its callers write them."""
+class Operations:
+    """Changes one segment at a time, over paths as callers write them."""
+
+    def __init__(self, queries: Queries, folders: FolderOperations) -> None:
+        self.queries = queries
+        self.folders = folders
+        self.client = queries.client
+        self.strip = queries.strip
+        self.is_top = queries.listings.is_top
 
     def committed(self, target: str) -> str:
         """The path of the segment that a verb with this first argument commits to."""
@@ -40,7 +47,7 @@ class Verbs(Reading):
             It is a bucket.
         """
         path = names.check_segment_name(self.strip(path))
-        if self.listings.is_top(path):
+        if self.is_top(path):
             why = f"It is a bucket, not a segment: name a key in it, as in {path}/events; nothing was written"
             raise IsADirectoryError(errno.EISDIR, why, path)
         return path
@@ -220,7 +227,7 @@ class Verbs(Reading):
         """
         arguments.creates_only(mode, rpath)
         if os.path.isdir(lpath):
-            await self.makedirs(rpath, exist_ok=True)
+            await self.folders.makedirs(rpath, exist_ok=True)
             return
         with open(lpath, "rb") as file:
             callback.set_size(os.fstat(file.fileno()).st_size)
@@ -240,11 +247,11 @@ class Verbs(Reading):
         """
         source, target = self.strip(path1), self.to_write(path2)
         try:
-            view = await self.view(source)
+            view = await self.queries.view(source)
         except FileNotFoundError:
-            if not await self.listings.is_folder(source):
+            if not await self.queries.listings.is_folder(source):
                 raise
-            await self.folders.make_all(target, exist_ok=True)
+            await self.folders.makedirs(path2, exist_ok=True)
             return
         if source != target:
             await self._copy(view, target)
@@ -252,7 +259,7 @@ class Verbs(Reading):
     async def _copy(self, view: View, target: str) -> None:
         intake = self.client.segments.replacement(target)
         try:
-            async for data in self.pieces(view, verify=True):
+            async for data in self.queries.pieces(view, verify=True):
                 await intake.take(data)
         except BaseException:
             await intake.abort()
@@ -358,51 +365,6 @@ class Verbs(Reading):
             tree = TreeCollector(self.client)
             return await tree.collect(self.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress)
         return await self.client.collector.collect(self.to_write(path), grace_s=grace_s, dry_run=dry_run)
-
-    # -- folders, removing, moving -------------------------------------------------------------------------
-
-    async def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Make a folder; on an object store only a bucket is really made.
-
-        Raises
-        ------
-        FileExistsError
-            Something of this name is there.
-        """
-        await self.folders.make(self.strip(path), parents=create_parents)
-
-    async def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a folder and those above it."""
-        await self.folders.make_all(self.strip(path), exist_ok=exist_ok)
-
-    async def rmdir(self, path: str) -> None:
-        """Remove a folder (on an object store: a bucket) in which nothing is.
-
-        Raises
-        ------
-        OSError
-            It is not empty (``errno.ENOTEMPTY``).
-        """
-        await self.folders.remove_empty(self.strip(path))
-
-    async def rm_file(self, path: str, **kwargs: Any) -> None:
-        """Delete a segment or plain file.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is none.
-        FencedError
-            An exclusive owner holds it.
-        """
-        path = self.strip(path)
-        if names.is_reserved(path):
-            raise missing(path)
-        await self.folders.delete_file(path)
-
-    async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Give a segment or plain file another name, over what may be there; no bytes are moved."""
-        await self.folders.move(self.strip(path1), self.strip(path2))
 
 
 async def _taken(intake: Intake, data: Data) -> Intake:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import fsspec
@@ -24,61 +23,49 @@ ANON = "anon"
 """pandas gives it by itself, whatever the store, when a read was refused: an error about it would hide the refusal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where the segments lie, as the caller says it: by protocol and options, by filesystem, or by backend."""
+def open_target(
+    protocol: str | None,
+    options: Mapping[str, Any],
+    fs: AbstractFileSystem | None,
+    backend: Backend | None,
+    *,
+    sync: bool,
+    single_writer: bool,
+    asynchronous: bool,
+    loop: Any,
+    max_concurrency: int | None,
+) -> Backend:
+    """The backend for the target that the caller names: by protocol and options, by filesystem, or by backend.
 
-    protocol: str | None = None
-    options: Mapping[str, Any] | None = None
-    fs: AbstractFileSystem | None = None
-    backend: Backend | None = None
-    sync: bool = True
-    single_writer: bool = False
-    asynchronous: bool = False
-    loop: Any = None
-    max_concurrency: int | None = None
-
-    def open(self) -> Backend:
-        """The backend.
-
-        Raises
-        ------
-        ValueError
-            No target, or more than one; a `max_concurrency` that the backend cannot have.
-        ImportError
-            The target is S3 and s3fs is not installed.
-        """
-        given = [
-            name
-            for name, value in (("target_protocol", self.protocol), ("fs", self.fs), ("backend", self.backend))
-            if value is not None
-        ]
-        if not given:
-            raise ValueError(
-                "rolling needs a target: open 'rolling::s3://bucket/x' or 'rolling::file:///data/x', "
-                "or give target_protocol='s3' (or 'file', 'memory', ...) with target_options, or fs=..."
-            )
-        if len(given) > 1:
-            raise ValueError(f"rolling needs one target, but {' and '.join(given)} are given: leave out all but one")
-        if self.backend is not None:
-            if self.max_concurrency is not None:
-                raise ValueError("max_concurrency cannot be set for a backend that is given: set its own requests_max")
-            return self.backend
-        fs = self.fs if self.fs is not None else self._filesystem()
-        return adapt(fs, sync=self.sync, single_writer=self.single_writer, max_concurrency=self.max_concurrency)
-
-    def _filesystem(self) -> AbstractFileSystem:
-        protocol = self.protocol or ""
-        if protocol in S3_PROTOCOLS:
-            require_s3fs()
-        options = dict(self.options or {})
+    Raises
+    ------
+    ValueError
+        No target, or more than one; a `max_concurrency` that the backend cannot have.
+    """
+    named = {"target_protocol": protocol, "fs": fs, "backend": backend}
+    given = [name for name, value in named.items() if value is not None]
+    if not given:
+        raise ValueError(
+            "rolling needs a target: open 'rolling::s3://bucket/x' or 'rolling::file:///data/x', "
+            "or give target_protocol='s3' (or 'file', 'memory', ...) with target_options, or fs=..."
+        )
+    if len(given) > 1:
+        raise ValueError(f"rolling needs one target, but {' and '.join(given)} are given: leave out all but one")
+    if backend is not None:
+        if max_concurrency is not None:
+            raise ValueError("max_concurrency cannot be set for a backend that is given: set its own requests_max")
+        return backend
+    if protocol is not None:
+        options = dict(options)
         if getattr(fsspec.get_filesystem_class(protocol), "async_impl", False):
             # zarr and others tell the outermost filesystem only on whose loop it will be used
-            if self.asynchronous:
+            if asynchronous:
                 options.setdefault("asynchronous", True)
-            if self.loop is not None:
-                options.setdefault("loop", self.loop)
-        return fsspec.filesystem(protocol, **options)
+            if loop is not None:
+                options.setdefault("loop", loop)
+        fs = fsspec.filesystem(protocol, **options)
+    assert fs is not None
+    return adapt(fs, sync=sync, single_writer=single_writer, max_concurrency=max_concurrency)
 
 
 def require_s3fs() -> None:

@@ -12,15 +12,12 @@ from functools import partial
 from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
-from fsspec.utils import stringify_path
 
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError, SegmentTruncatedError
-from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
-from rollingfs.fs.patterns import Path, is_one, is_pattern, targets
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.slicing import Range, clip, spread
 from rollingfs.read.snapshot import View
@@ -34,7 +31,7 @@ PIECE_BYTES = 32 * 1024 * 1024
 """So much of a file is held at once while it is copied or downloaded; it is read in several ranges at a time."""
 
 
-class Reading:
+class Queries:
     """The methods of a filesystem that change nothing, over paths as its callers write them.
 
     Parameters
@@ -46,7 +43,6 @@ class Reading:
     def __init__(self, client: Client, strip: Callable[[str], str]) -> None:
         self.client = client
         self.listings = Listings(client)
-        self.folders = Folders(client, self.listings)
         self.strip = strip
 
     # -- what is there -------------------------------------------------------------------------------------
@@ -141,37 +137,6 @@ class Reading:
             raise ValueError("maxdepth must be at least 1")
         found = await self._find(path, maxdepth, withdirs, on_error)
         return found if detail else list(found)
-
-    async def literal(self, paths: Sequence[str]) -> list[str]:
-        """Those of some paths that are names: all but patterns under whose own name nothing is."""
-        asked = [path for path in paths if is_pattern(path)]
-        there = await self.listings.gather([partial(self.listings.is_there, path) for path in asked])
-        missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
-        return [path for path in paths if path not in missing]
-
-    async def pairs(
-        self,
-        named: Path | Sequence[Path],
-        found: list[str],
-        target: Path,
-        recursive: bool,
-        maxdepth: int | None,
-        is_folder: bool | None = None,
-    ) -> tuple[list[str], list[str]]:
-        """What is copied to where, by what the caller named and what was found of it.
-
-        Parameters
-        ----------
-        is_folder
-            Whether the target is a folder that is there; None to look.
-        """
-        is_literal = is_one(named) and self.strip(stringify_path(named)) in found
-        if is_one(named) and (not recursive or maxdepth is not None):
-            folders = await self.listings.gather([partial(self.isdir, path) for path in found])
-            found = [path for path, is_dir in zip(found, folders, strict=True) if not is_dir]
-        if is_folder is None:
-            is_folder = await self.isdir(stringify_path(target))
-        return found, targets(found, named, target, is_folder=is_folder, is_literal=is_literal)
 
     async def _find(self, path: str, depth_max: int | None, with_folders: bool, on_error: str) -> dict[str, Info]:
         return await self.listings.find(

@@ -92,6 +92,16 @@ def both(
     return blocking, awaited
 
 
+def in_order(method: Verb[T], *order: str) -> Verb[T]:
+    """An awaited method that takes its arguments in another order."""
+
+    @functools.wraps(method)
+    async def ordered(self: Face, /, *args: Any, **kwargs: Any) -> T:
+        return await method(self, *args[len(order) :], **dict(zip(order, args, strict=False)), **kwargs)
+
+    return ordered
+
+
 def name_for_users(cls: type, name: str) -> None:
     """Let Python's messages about wrong arguments name the class that users know, of which this is a part."""
     for method in vars(cls).values():
