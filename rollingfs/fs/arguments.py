@@ -5,15 +5,37 @@ from __future__ import annotations
 import contextlib
 import errno
 import operator
+import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fsspec.utils import stringify_path
+
+from rollingfs.backend.contract import Backend
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.policy import RollingPolicy
 
 NOTHING = "nothing was written"
 CREATE = "create"
 OVERWRITE = "overwrite"
+
+
+_SCHEME = re.compile(r"rolling(\+[a-z0-9]+)?(://|::)")
+
+
+def without_scheme(path: str | os.PathLike[str]) -> str:
+    """A path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
+    text: str = stringify_path(path)
+    match = _SCHEME.match(text)
+    return text[match.end() :] if match else text
+
+
+def strip(backend: Backend, path: Any) -> Any:
+    """The backend's own path of a URL or path, or of each in a list."""
+    if isinstance(path, list):
+        return [strip(backend, one) for one in path]
+    return backend.strip(without_scheme(path))
 
 
 def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs") -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import re
 import shutil
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import fsspec.asyn
@@ -17,7 +17,6 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
-from fsspec.utils import stringify_path
 
 from rollingfs.backend.contract import Backend
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
@@ -150,6 +149,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         # over a sync backend fsspec's own blocking methods are made of ours, and need no loop either
         self.mirror_sync_methods = self._backend.is_async and not asynchronous
         # classes have these two as well, for callers that know no target (fsspec's URLs, UPath)
+        self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = self._parent_of
         self._client = Client(
@@ -264,16 +264,11 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """The path in a URL, before the target is known; each instance knows better (`_strip`)."""
+        """The path in a URL, before the target is known; each instance knows better (`arguments.strip`)."""
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        path = _without_scheme(stringify_path(path))
+        path = arguments.without_scheme(path)
         return path.rstrip("/") or path[:1]
-
-    def _strip(self, path: Any) -> Any:
-        if isinstance(path, list):
-            return [self._strip(one) for one in path]
-        return self._backend.strip(_without_scheme(stringify_path(path)))
 
     def unstrip_protocol(self, name: str) -> str:
         """The full URL of a path: ``rolling://bucket/x``."""
@@ -387,12 +382,3 @@ class RollingMemoryFileSystem(RollingFileSystem):
 
     protocol = "rolling+memory"
     target_default = "memory"
-
-
-_SCHEME = re.compile(r"rolling(\+[a-z0-9]+)?(://|::)")
-
-
-def _without_scheme(path: str) -> str:
-    """A path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
-    match = _SCHEME.match(path)
-    return path[match.end() :] if match else path
