@@ -15,10 +15,10 @@ from fsspec.core import OpenFile
 
 from rollingfs.backend.contract import frozen
 from rollingfs.client import Client
-from rollingfs.errors import FencedError, SegmentSealedError, if_interrupted
+from rollingfs.errors import FencedError, if_interrupted
 from rollingfs.format import names, transitions
-from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
+from rollingfs.fs.append_start import Start, check_absent, find_end
 from rollingfs.fs.unclosed import CommitsByClose, tell_lost, watch
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
@@ -95,14 +95,10 @@ class WriteFile(CommitsByClose):
         self.path = path
         self.mode = mode
         self.autocommit = autocommit
-        self.epoch: int | None = None
         self._client = client
         self._bridge = bridge
         self._attrs = attrs
         self._process = os.getpid()
-        self._segment: str | None = None
-        self._position = 0
-        self._is_there = False
         self._is_broken = False
         self._is_discarded = False
         self._is_held = False
@@ -110,59 +106,14 @@ class WriteFile(CommitsByClose):
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
         if mode == "xb":
-            bridge.run(self._check_absent())
-        elif mode == "ab":
-            bridge.run(self._find_end(owner))
+            bridge.run(check_absent(client, path))
+        start = bridge.run(find_end(client, path, owner)) if mode == "ab" else Start()
+        self.epoch = start.epoch
+        self._segment = start.segment
+        self._position = start.position
+        self._is_there = start.is_there
         self._intake = self._new_intake()
         watch(self)
-
-    # -- opening -------------------------------------------------------------------------------------------
-
-    async def _check_absent(self) -> None:
-        try:
-            await self._client.lookup.view(self.path, fresh=True)
-        except FileNotFoundError:
-            await self._client.contents.check_no_folder(self.path)
-            return
-        raise FileExistsError(17, "A segment or a file is there already; nothing was written", self.path)
-
-    async def _find_end(self, owner: str | None) -> None:
-        """What is appended to: bound to its incarnation, unless it is a plain file or nothing yet."""
-        try:
-            view = await self._client.lookup.view(self.path, fresh=True)
-        except FileNotFoundError:
-            if owner is None:
-                await self._client.contents.check_no_folder(self.path)
-                return
-            header = await self._created()
-        else:
-            self._is_there = True
-            self._position = view.size
-            if view.header is None and owner is None:
-                return
-            header = view.header or await self._adopted()
-        if owner is None and header.phase is not Phase.MERGING:
-            transitions.check(header, Guard(), self.path)
-        if header.sealed:
-            raise SegmentSealedError(
-                f"{self.path} is sealed at length {header.length}; it takes no more bytes, so nothing was written"
-            )
-        if owner is not None:
-            header = await self._client.segments.acquire(self.path, owner)
-            self.epoch = header.epoch
-            self._is_there = True
-            self._position = header.size
-        self._segment = header.segment
-
-    async def _created(self) -> Header:
-        try:
-            return await self._client.segments.create(self.path)
-        except FileExistsError:
-            return await self._adopted()
-
-    async def _adopted(self) -> Header:
-        await self._client.segments.adopt(self.path)
-        return transitions.live((await self._client.headers.load(self.path)).header, self.path)
 
     def _new_intake(self) -> Intake:
         segments = self._client.segments
@@ -206,7 +157,7 @@ class WriteFile(CommitsByClose):
                 self._pieces_bytes += len(view)
             else:
                 self._send()
-                self._bridge.run(self._to_take(view))
+                self._take(view)
             self._position += len(view)
         return len(view)
 
@@ -215,11 +166,11 @@ class WriteFile(CommitsByClose):
         if self._pieces:
             with self._or_broken():
                 data, self._pieces, self._pieces_bytes = b"".join(self._pieces), [], 0
-                self._bridge.run(self._to_take(memoryview(data)))
+                self._take(memoryview(data))
 
-    async def _to_take(self, view: memoryview) -> None:
+    def _take(self, view: memoryview) -> None:
         assert self._intake is not None
-        await self._intake.take(view)
+        self._bridge.run(self._intake.take(view))
 
     @contextlib.contextmanager
     def _or_broken(self) -> Iterator[None]:
