@@ -1,4 +1,4 @@
-"""What callers give, looked at before anything is done: what is of a wrong kind is refused with path and value."""
+"""What callers give: the path in a URL, and checks that refuse a value of a wrong kind before anything is done."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs")
 
 
 def check_switches(**given: Any) -> None:
-    """Refuse what is neither True nor False: text like ``"no"`` would count as True.
+    """Refuse a value that is neither True nor False: text like ``"no"`` would count as True.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def check_switches(**given: Any) -> None:
 
 
 def check_seconds(**given: Any) -> None:
-    """Refuse what is no time of at least 0 seconds.
+    """Refuse a value that is not a number of at least 0 seconds.
 
     Raises
     ------
@@ -92,12 +92,12 @@ def check_seconds(**given: Any) -> None:
 
 
 def check_offset(path: str, offset: Any, name: str = "offset") -> None:
-    """Refuse an offset that is no whole number.
+    """Refuse an offset that is not a whole number.
 
     Raises
     ------
     TypeError
-        It is none.
+        It is not.
     """
     try:
         operator.index(offset)
@@ -106,12 +106,12 @@ def check_offset(path: str, offset: Any, name: str = "offset") -> None:
 
 
 def check_policy(path: str, policy: Any) -> None:
-    """Refuse what is no policy.
+    """Refuse a value that is not a policy.
 
     Raises
     ------
     TypeError
-        It is none.
+        It is not.
     """
     if not isinstance(policy, RollingPolicy | None):
         raise TypeError(
@@ -128,12 +128,12 @@ def guard(
     segment: str | None = None,
     epoch: int | None = None,
 ) -> Guard:
-    """What an operation insists on, of the right kinds.
+    """The conditions of an operation.
 
     Raises
     ------
     TypeError
-        Something is of a wrong kind.
+        A condition is of a wrong kind.
     """
     if expected_offset is not None:
         check_offset(path, expected_offset, "expected_offset")
@@ -142,7 +142,7 @@ def guard(
 
 
 def creates_only(mode: str, path: str) -> bool:
-    """Whether a mode of `Verbs.pipe_file` and `Verbs.put_file` wants nothing to be there.
+    """Whether a mode of `pipe_file` or `put_file` refuses to replace what is there.
 
     Raises
     ------
@@ -156,11 +156,11 @@ def creates_only(mode: str, path: str) -> bool:
 
 @contextlib.contextmanager
 def saying_how_to_create(path: str) -> Iterator[None]:
-    """Say to whoever would append to nothing how there comes to be something."""
+    """Add to the error of an append to a missing segment how to create the segment."""
     try:
         yield
     except FileNotFoundError as error:
         if error.strerror != MISSING:
             raise
-        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which makes it"
+        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which creates it"
         raise FileNotFoundError(errno.ENOENT, why, path) from None

@@ -1,4 +1,4 @@
-"""The filesystem that fsspec's users see: `rolling`, over any other."""
+"""`RollingFileSystem`, the filesystem that users of fsspec see: `rolling`, over any other filesystem."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from rollingfs.runtime.clock import Clock
 class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     """Segments over any other filesystem: files that can be appended to, sealed, truncated and joined.
 
-    Name the filesystem below by URL (``rolling::s3://bucket/events``), by `target_protocol` and
+    Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
     `target_options`, or by `fs`. Every method takes full URLs. Instances are shared by threads, survive a fork, and
     may be pickled; each process is a writer of its own.
 
@@ -52,41 +52,41 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     Parameters
     ----------
     target_protocol
-        Of the filesystem below: ``"s3"``, ``"file"``, ``"memory"``, ...
+        The protocol of the target: ``"s3"``, ``"file"``, ``"memory"``, ...
     target_options
-        Its options. They may also stand under its name, as in ``s3={"anon": True}``, or by themselves, as in
-        ``anon=True``, where the filesystem below lies over no other.
+        The options of the target. You may also give them under its name, as in ``s3={"anon": True}``, or by
+        themselves, as in ``anon=True``, if the target lies over no other filesystem.
     fs
-        The filesystem below itself; it is not altered.
+        The target itself; it is not altered.
     backend
         An adapter for a store that fsspec does not know (`rollingfs.backend.Backend`).
     policy
         When segments made by this instance roll; `max_bytes`, `max_age` and `inline_bytes` say the same one by one.
     header_cache_s
-        For how many seconds a header that was seen is believed without asking; 0 to ask always.
+        For how many seconds the filesystem uses a header without asking for a newer one; 0 to ask always.
     commit_timeout_s
-        How many seconds a commit tries, against conflicts and failures, before it gives up.
+        After how many seconds of conflicts and failures a commit gives up.
     sync
-        On a local disk: survive a loss of power as well, not only the death of the process.
+        On a local disk: what is written survives a loss of power, not only the death of the process.
     single_writer
         Your word that nobody else writes, for a filesystem without atomic writes.
     clock
         The wall clock, seconds since 1970.
     max_concurrency
-        How many requests for data may be under way for one read, `cat_ranges` or open file; None for what suits the
-        store: 32 on S3, whose pool gets at least twice as many connections.
+        How many requests for data one read, one `cat_ranges` or one open file makes at once. None lets the store
+        choose: 32 on S3, where the pool gets at least twice as many connections.
     prefetch
-        Whether files that are read from front to back are fetched ahead of their reader.
+        Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
-        How many bytes (or text like ``"64MiB"``) an open file may hold of what it fetched ahead.
+        How many bytes fetched ahead an open file may hold, as a number or as text like ``"64MiB"``.
 
     Raises
     ------
     ValueError
-        No target, or more than one; a policy or a tuning out of range; more `max_concurrency` than the connections
-        (``config_kwargs={"max_pool_connections": ...}``) that the target is given.
+        There is no target, or more than one. A policy or a tuning is out of range. `max_concurrency` is more than the
+        connections (``config_kwargs={"max_pool_connections": ...}``) of the target.
     TypeError
-        An option that neither rolling nor the target has, or that both have and either may be meant.
+        Neither rolling nor the target has an option, or both have it and it is not clear which is meant.
     ImportError
         The target is S3 and s3fs is not installed.
     """
@@ -143,12 +143,12 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
             loop=loop,
             max_concurrency=max_concurrency,
         )
-        # "asynchronous", lest fsspec starts its event loop and thread, which a sync backend never needs
+        # "asynchronous" keeps fsspec from starting its event loop and thread, which a sync backend never needs
         super().__init__(asynchronous=True, batch_size=batch_size, **options)
         self.asynchronous = asynchronous
-        # over a sync backend fsspec's own blocking methods are made of ours, and need no loop either
+        # over a sync backend fsspec's own blocking methods call ours, and need no loop either
         self.mirror_sync_methods = self._backend.is_async and not asynchronous
-        # classes have these two as well, for callers that know no target (fsspec's URLs, UPath)
+        # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
         self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = self._parent_of
@@ -156,6 +156,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
             self._backend, rolling, header_cache_s=header_cache_s, commit_timeout_s=commit_timeout_s, clock=clock
         )
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
+        self._make_verbs(tuning, batch_size)
+
+    def _make_verbs(self, tuning: Tuning, batch_size: int | None) -> None:
         self._queries = Queries(self._client, self._strip)
         self._patterns = Patterns(self._queries)
         self._folders = FolderOperations(self._patterns)
@@ -206,11 +209,11 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     copy, _copy = both(Transfers.copy, of="_transfers")
     get, _get = both(Transfers.get, of="_transfers")
     _put_now, _put = both(Transfers.put, of="_transfers")
-    # fsspec has two orders of arguments
+    # fsspec orders the arguments of these two awaited forms differently
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
 
-    # -- what waits for the end of a transaction -------------------------------------------------------------
+    # -- blocking forms that wait for the end of a transaction -----------------------------------------------
 
     def pipe_file(self, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
         if not self._intrans:
@@ -280,7 +283,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that fsspec's own blocking methods run on; None with ``asynchronous=True``."""
+        """The event loop on which fsspec's own blocking methods run; None with ``asynchronous=True``."""
         if self.asynchronous:
             return None
         self._bridge.check_process()
@@ -298,7 +301,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         compression: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Open a file; modes, text and compression are fsspec's.
+        """Open a file; modes, text and compression are as in fsspec.
 
         Parameters
         ----------
@@ -309,21 +312,22 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         owner : str
             For ``"ab"``: hold the segment exclusively until the file is closed.
         max_concurrency, prefetch, max_memory
-            For reading: as for the filesystem, for this file; `max_concurrency` not above the filesystem's.
+            For reading: as for the filesystem, for this file; `max_concurrency` is at most the filesystem's.
         verify : bool
-            For reading: chunks are read whole, and verified before any of their bytes is given. (Without it, a chunk
-            is verified when the last of its bytes is read.)
+            For reading: the file reads each chunk whole, and verifies it before it returns any of its bytes. Otherwise
+            it verifies a chunk when it has read the last of its bytes.
 
         Raises
         ------
         FileNotFoundError
             For reading: there is no such file.
         FileExistsError
-            ``"xb"``, and something is there.
+            With ``"xb"``: something is there.
         ValueError
-            No such mode; a tuning out of range; an option of reading for writing, or of writing for reading.
+            There is no such mode. A tuning is out of range. An option of reading is given for writing, or one of
+            writing for reading.
         TypeError
-            An option that there is not.
+            `open` has no such option.
         """
         text = {key: kwargs.pop(key) for key in ("encoding", "errors", "newline") if "b" not in mode and key in kwargs}
         if "r" in mode or ("b" in mode and compression is None):
@@ -338,18 +342,18 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         return self._opener.open(path, mode, block_size=block_size, **options)
 
     def stream(self, path: str, on_error: str = REPORT) -> Stream:
-        """The segments directly in a folder, to be cut, trimmed and kept within bounds as one; asks nothing yet.
+        """A handle on the segments directly in a folder, to cut, trim and bound them as one; it asks nothing yet.
 
         Parameters
         ----------
         on_error
-            What its methods do about segments that cannot be read: ``"report"`` them and go on with the others, or
-            ``"raise"``.
+            What its methods do about a segment that cannot be read: ``"report"`` it and go on with the others, or
+            ``"raise"`` the error.
         """
         return self._opener.stream(path, on_error)
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Forget the headers that were seen: of one segment, or of all where the path is no segment seen."""
+        """Forget the header of one segment; without a path, or if no header of that path is known, forget all."""
         segment = None if path is None else self._strip(path)
         self._client.headers.forget(segment if segment and self._client.headers.seen(segment) else None)
         super().invalidate_cache(path)

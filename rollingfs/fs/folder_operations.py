@@ -78,27 +78,27 @@ class FolderOperations:
         maxdepth
             How many levels of a folder to empty; then the folders stay.
         damaged
-            Also segments whose header is damaged or too new, whatever they hold: the header goes, and with it all
-            that could be known of them; their chunks are left to `collect`.
+            Also segments whose header is damaged or too new, whatever they hold. The header is deleted, and with it
+            all knowledge of the content; the chunks are left to `collect`.
         batch_size
-            Ignored: fsspec gives it.
+            Ignored; fsspec has this parameter.
 
         Raises
         ------
         FileNotFoundError
-            One of them is not there.
+            A path does not exist.
         IsADirectoryError
-            One is a folder, and `recursive` is false.
+            A path is a folder, and `recursive` is false.
         FencedError
-            An exclusive owner holds one.
+            An exclusive owner holds a segment.
         CorruptHeaderError
-            The header of one cannot be read, and `damaged` is false; nothing of its folder was deleted.
+            The header of a segment cannot be read, and `damaged` is false; nothing of its folder was deleted.
         """
         paths = await self.patterns.chosen(path)
         await self.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
 
     async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Give a segment or plain file another name, over what may be there; no bytes are moved."""
+        """Give a segment or plain file another name, and replace what is there; no bytes are moved."""
         await self.folders.move(self.strip(path1), self.strip(path2))
 
     async def mv(

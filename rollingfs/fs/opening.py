@@ -83,7 +83,7 @@ class Opener:
                 self.fs, self.client, self.bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs
             )
         if mode != "rb":
-            raise ValueError(f"{path}: mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
+            raise ValueError(f"{path}: there is no mode {mode!r}: open a segment by 'rb', 'wb', 'xb' or 'ab'")
         if names.is_reserved(path):
             raise missing(path)
         if attrs is not None or owner is not None:

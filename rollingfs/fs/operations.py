@@ -33,16 +33,16 @@ class Operations:
         self.is_top = queries.listings.is_top
 
     def committed(self, target: str) -> str:
-        """The path of the segment that a verb with this first argument commits to."""
+        """The segment to which a verb with this first argument commits."""
         return self.strip(target)
 
     def to_write(self, path: str) -> str:
-        """The backend's path for a segment to be changed.
+        """The backend's path of a segment that is to be changed.
 
         Raises
         ------
         ValueError
-            It is no name for a segment.
+            A segment cannot have this name.
         IsADirectoryError
             It is a bucket.
         """
@@ -60,14 +60,14 @@ class Operations:
         Parameters
         ----------
         policy
-            When it rolls to a new chunk; by default as this filesystem was told.
+            When the segment rolls to a new chunk; by default the policy of this filesystem.
 
         Raises
         ------
         FileExistsError
             A segment or a plain file is there.
         ValueError
-            It is no name for a segment.
+            A segment cannot have this name.
         """
         path = self.to_write(path)
         arguments.check_policy(path, policy)
@@ -90,9 +90,9 @@ class Operations:
         expected_offset
             The segment offset at which the data must begin.
         attrs
-            Attributes to set in the same commit; None removes one.
+            Attributes to set in the same commit; None removes an attribute.
         expected_attrs
-            What attributes must be; None for one that must not be there.
+            The values that attributes must have; None if there must be no such attribute.
 
         Returns
         -------
@@ -106,7 +106,7 @@ class Operations:
         SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, StagedExpiredError
             Nothing was written.
         AppendOutcomeUnknown
-            Whether it took place cannot be said.
+            It is not known whether the commit took place.
         """
         path = self.to_write(path)
         guard = arguments.guard(path, expected_offset, expected_attrs)
@@ -137,14 +137,14 @@ class Operations:
     ) -> None:
         """Create a segment or replace its content, in one commit: a new incarnation that begins at offset 0.
 
-        The policy stays, attributes other than `attrs` do not. Data and attributes are as for `append`.
+        The policy stays; attributes other than `attrs` do not. Data and attributes are as for `append`.
 
         Raises
         ------
         FencedError, AttributeMismatchError, StagedExpiredError
             Nothing was written.
         AppendOutcomeUnknown
-            Whether it took place cannot be said.
+            It is not known whether the commit took place.
         """
         path = self.to_write(path)
         guard = arguments.guard(path, None, expected_attrs)
@@ -169,7 +169,7 @@ class Operations:
         Returns
         -------
         Staged
-            A small picklable receipt for this path, to be given to `append` or `overwrite` by any process.
+            A small picklable receipt for this path; any process can give it to `append` or `overwrite`.
         """
         return await self.client.segments.stage(self.to_write(path), data)
 
@@ -179,7 +179,7 @@ class Operations:
         Parameters
         ----------
         mode
-            ``"overwrite"`` replaces what is there, a sealed segment too; ``"create"`` fails where something is.
+            ``"overwrite"`` replaces what is there, a sealed segment too; ``"create"`` fails if something is there.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class Operations:
         Parameters
         ----------
         truncate
-            Empty a file that is there; otherwise it stays as it is, its date included.
+            Empty a file that is there. Otherwise it stays as it is, with its date.
         """
         path = self.to_write(path)
         if truncate:
@@ -236,7 +236,7 @@ class Operations:
     async def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copy the retained bytes of a file into a new segment; for a folder, make one.
 
-        All chunks that they lie in are verified before the copy is committed.
+        All chunks with these bytes are verified before the copy is committed.
 
         Raises
         ------
@@ -286,12 +286,12 @@ class Operations:
         return await self.client.segments.seal(self.to_write(path))
 
     async def truncate(self, path: str, offset: int) -> int:
-        """Drop the bytes of a segment before an offset, and delete the chunks that lie wholly before it.
+        """Drop the bytes of a segment before an offset, and delete the chunks that lie wholly before the offset.
 
         Returns
         -------
         int
-            How many bytes wait for `collect`: those in chunks that were staged or lie in other segments' folders.
+            How many bytes wait for `collect`, because their chunks were staged or lie in folders of other segments.
 
         Raises
         ------
@@ -311,7 +311,7 @@ class Operations:
         attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
-        """Append sealed segments to another, moving no bytes; they are gone afterwards.
+        """Append sealed segments to another without moving bytes; the sources are gone afterwards.
 
         Returns
         -------
@@ -327,7 +327,7 @@ class Operations:
         SegmentSealedError, FencedError, AttributeMismatchError
             As for `append`.
         ValueError
-            The target is among the sources, or one of them comes twice.
+            The target is among the sources, or a source comes twice.
         """
         target = self.to_write(target)
         if isinstance(sources, str):
@@ -345,18 +345,18 @@ class Operations:
         recursive: bool = False,
         progress: Progress | None = None,
     ) -> Collected:
-        """Delete the files that a segment's folder, and those its chunks lie in, hold for nobody any more.
+        """Delete the files that nobody refers to any more, in a segment's folder and where its chunks lie.
 
         Parameters
         ----------
         grace
-            Seconds (or text like ``"1h"``) for which unreferenced files are left alone; by default 24 hours. Less is
-            your word that nobody writes.
+            How old an unreferenced file must be, in seconds or as text like ``"1h"``; by default 24 hours. Give less
+            only if nobody writes.
         dry_run
             Only say what would be deleted.
         recursive
-            All segments at or below the path, leftovers of deleted ones among them; then the answer is a
-            `CollectedTree`, which names those that failed.
+            Collect all segments at or below the path, and the leftovers of deleted ones. The answer is then a
+            `CollectedTree`, which names the segments that failed.
         progress
             With `recursive`: called with each segment's path and what was collected of it.
         """
@@ -374,7 +374,7 @@ async def _taken(intake: Intake, data: Data) -> Intake:
 
 
 class _Counted:
-    """A file that tells a callback how much of it was read."""
+    """A file that tells a callback how many of its bytes were read."""
 
     def __init__(self, file: IO[bytes], callback: Callback) -> None:
         self._file = file

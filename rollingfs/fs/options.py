@@ -20,7 +20,7 @@ from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPol
 
 S3_PROTOCOLS = frozenset({"s3", "s3a"})
 ANON = "anon"
-"""pandas gives it by itself, whatever the store, when a read was refused: an error about it would hide the refusal."""
+"""pandas adds this option, for any store, after a read was refused: an error about it would hide the refusal."""
 
 
 def open_target(
@@ -40,7 +40,7 @@ def open_target(
     Raises
     ------
     ValueError
-        No target, or more than one; a `max_concurrency` that the backend cannot have.
+        There is no target, or more than one; or the backend cannot have this `max_concurrency`.
     """
     named = {"target_protocol": protocol, "fs": fs, "backend": backend}
     given = [name for name, value in named.items() if value is not None]
@@ -58,7 +58,7 @@ def open_target(
     if protocol is not None:
         options = dict(options)
         if getattr(fsspec.get_filesystem_class(protocol), "async_impl", False):
-            # zarr and others tell the outermost filesystem only on whose loop it will be used
+            # zarr and others say only to the outermost filesystem on which loop they use it
             if asynchronous:
                 options.setdefault("asynchronous", True)
             if loop is not None:
@@ -69,7 +69,7 @@ def open_target(
 
 
 def require_s3fs() -> None:
-    """Refuse S3 where its client is missing, and say what to install.
+    """Refuse S3 if its client is missing, and say what to install.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def require_s3fs() -> None:
 def adapt(
     fs: AbstractFileSystem, *, sync: bool = True, single_writer: bool = False, max_concurrency: int | None = None
 ) -> Backend:
-    """The adapter for a filesystem, which itself is not altered.
+    """The adapter for a filesystem; the filesystem is not altered.
 
     Raises
     ------
@@ -119,6 +119,8 @@ def make_policy(
 
     Raises
     ------
+    TypeError
+        The policy is not a `RollingPolicy`.
     ValueError
         Both are given, or a number is out of its range.
     """
@@ -143,27 +145,27 @@ def take_store_options(
     own: frozenset[str],
     shared: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Take the options of the store below out of all that a filesystem was given.
+    """Take the options of the store out of all options of a filesystem.
 
-    They stand in `given`, in `options` under the store's name (``s3={"key": …}``), or in `options` by themselves, where
-    one store alone can be meant. What stands under a name counts before what stands by itself.
+    A caller gives them in `given`, in `options` under the store's name (``s3={"key": …}``), or in `options` by
+    themselves if only one store can be meant. An option under a name replaces one by itself.
 
     Parameters
     ----------
     given
         `target_options`.
     options
-        All options that are not rolling's; those of the store are removed, so that fsspec's own are left.
+        All options that are not rolling's. The store's are removed; fsspec's own are left.
     own
         The names of rolling's options.
     shared
-        Those of rolling's that stores have too, where they are given.
+        Options of rolling that stores have too, with their values.
 
     Raises
     ------
     TypeError
-        Neither rolling nor the store has an option; or it is of both, and may be meant for either. The message has its
-        name, not its value, which may be secret.
+        Neither rolling nor the store has an option; or both have it, and it is not clear which is meant. The message
+        has the name, not the value, which may be secret.
     """
     if protocol is None:
         _refuse(options, own)
@@ -195,7 +197,7 @@ def take_store_options(
 
 
 def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Remove from `options` what stands under the store's name, or another name of the same store."""
+    """Remove from `options` what is given under the store's name, or under another name of the same store."""
     found: dict[str, Any] = {}
     for name in (protocol, *sorted(S3_PROTOCOLS - {protocol} if protocol in S3_PROTOCOLS else ())):
         found |= options.pop(name, None) or {}
@@ -203,7 +205,7 @@ def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(options: Mapping[str, Any], own: frozenset[str]) -> None:
-    """Refuse options for a store that was handed in as an object."""
+    """Refuse options of a store that the caller gave as an object."""
     for name in sorted(options.keys() - FSSPEC_OPTIONS):
         raise TypeError(
             f"rolling has no option {name!r}{meant(name, own)}; it takes {listed(own)}; options of a store need its "

@@ -1,4 +1,4 @@
-"""What the filesystem says and reads of files and folders, as coroutines of the core."""
+"""The verbs that change nothing, as coroutines of the core: what is there, and what it holds."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ PIECE_BYTES = 32 * 1024 * 1024
 
 
 class Queries:
-    """The methods of a filesystem that change nothing, over paths as its callers write them.
+    """Answers what is there, over paths as callers write them.
 
     Parameters
     ----------
     strip
-        Makes the backend's own path of whatever a caller calls it.
+        Finds the backend's own path of a URL or path.
     """
 
     def __init__(self, client: Client, strip: Callable[[str], str]) -> None:
@@ -48,7 +48,7 @@ class Queries:
     # -- what is there -------------------------------------------------------------------------------------
 
     async def info(self, path: str, on_error: str = RAISE, **kwargs: Any) -> Info:
-        """What is at a path, as fsspec says it.
+        """What is at a path, in the form of fsspec.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Queries:
         FileNotFoundError
             Nothing is there.
         CorruptHeaderError
-            It is a segment whose header is damaged, or too new.
+            It is a segment whose header is damaged or too new.
         """
         found = check_on_error(on_error)
         return await self.listings.info(self.strip(path), fresh=bool(kwargs.get("refresh")), on_error=found)
@@ -97,11 +97,11 @@ class Queries:
         Parameters
         ----------
         detail
-            Give infos rather than names.
+            Return infos rather than names.
         on_error
-            For segments that cannot be read (a header that is damaged, too new, or not permitted): ``"report"``
-            lists them with ``size`` None and their ``error`` as text, ``"raise"`` raises the first error. To read
-            such a segment raises it in any case.
+            For segments that cannot be read (the header is damaged, too new, or not permitted): ``"report"`` lists
+            them with ``size`` None and their ``error`` as text, ``"raise"`` raises the first error. A read of such a
+            segment raises the error in any case.
 
         Raises
         ------
@@ -120,16 +120,16 @@ class Queries:
         on_error: str = REPORT,
         **kwargs: Any,
     ) -> dict[str, Info] | list[str]:
-        """Everything below a path, as of the call: segments and plain files, on request folders too.
+        """Everything below a path, as of the call: segments and plain files, and folders on request.
 
         Parameters
         ----------
         maxdepth
             How many levels of folders to look into; None for all.
         withdirs
-            Folders too.
+            Return folders as well.
         detail
-            Give infos by name rather than names.
+            Return infos by name rather than names.
         on_error
             As for `ls`; a folder that may not be listed is reported, too.
         """
@@ -152,12 +152,12 @@ class Queries:
         on_error: str = REPORT,
         **kwargs: Any,
     ) -> int | dict[str, int]:
-        """Bytes retained below a path: their sum, or by name.
+        """How many bytes are retained below a path: their sum, or by name.
 
         Parameters
         ----------
         on_error
-            As for `ls`: what is reported counts 0 bytes, and is named in a warning in the log.
+            As for `ls`; what is reported counts as 0 bytes, and a warning in the log names it.
         """
         found = await self._find(path, maxdepth, withdirs, on_error)
         for name, info in found.items():
