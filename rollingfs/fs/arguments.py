@@ -17,6 +17,8 @@ from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.policy import RollingPolicy
 
 NOTHING = "nothing was written"
+Attrs = Mapping[str, str | None] | None
+"""Attributes of a segment; None in the place of a value removes the attribute, or says that it must not be there."""
 CREATE = "create"
 OVERWRITE = "overwrite"
 
@@ -123,7 +125,7 @@ def check_policy(path: str, policy: Any) -> None:
 def guard(
     path: str,
     expected_offset: int | None = None,
-    expected_attrs: Mapping[str, str | None] | None = None,
+    expected_attrs: Attrs = None,
     *,
     segment: str | None = None,
     epoch: int | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from io import BufferedReader
 from typing import Any
 
@@ -58,7 +58,7 @@ class Opener:
         cache_options: dict[str, Any] | None = None,
         absolute: bool = False,
         owner: str | None = None,
-        attrs: Mapping[str, str | None] | None = None,
+        attrs: arguments.Attrs = None,
         cache_type: str | None = None,
         follow: bool = False,
         max_concurrency: int | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
@@ -14,6 +14,7 @@ from rollingfs.commit.chunk_files import Staged
 from rollingfs.folders.collect_tree import Progress, TreeCollector
 from rollingfs.format import names
 from rollingfs.fs import arguments
+from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.queries import Queries
 from rollingfs.maintenance import Collected
@@ -78,8 +79,8 @@ class Operations:
         path: str,
         data: Data | Intake,
         expected_offset: int | None = None,
-        attrs: Mapping[str, str | None] | None = None,
-        expected_attrs: Mapping[str, str | None] | None = None,
+        attrs: Attrs = None,
+        expected_attrs: Attrs = None,
     ) -> int:
         """Append to a segment, all or nothing, in one commit.
 
@@ -119,8 +120,8 @@ class Operations:
         path: str,
         data: Data,
         expected_offset: int | None = None,
-        attrs: Mapping[str, str | None] | None = None,
-        expected_attrs: Mapping[str, str | None] | None = None,
+        attrs: Attrs = None,
+        expected_attrs: Attrs = None,
     ) -> Intake:
         """Upload what `append` is to commit, and commit nothing."""
         path = self.to_write(path)
@@ -129,11 +130,7 @@ class Operations:
             return await _taken(self.client.segments.addition(path, guard), data)
 
     async def overwrite(
-        self,
-        path: str,
-        data: Data | Intake,
-        attrs: Mapping[str, str | None] | None = None,
-        expected_attrs: Mapping[str, str | None] | None = None,
+        self, path: str, data: Data | Intake, attrs: Attrs = None, expected_attrs: Attrs = None
     ) -> None:
         """Create a segment or replace its content, in one commit: a new incarnation that begins at offset 0.
 
@@ -151,13 +148,7 @@ class Operations:
         arguments.check_attrs(path, attrs)
         await self.client.segments.overwrite(path, data, attrs=attrs, guard=guard)
 
-    async def take_overwrite(
-        self,
-        path: str,
-        data: Data,
-        attrs: Mapping[str, str | None] | None = None,
-        expected_attrs: Mapping[str, str | None] | None = None,
-    ) -> Intake:
+    async def take_overwrite(self, path: str, data: Data, attrs: Attrs = None, expected_attrs: Attrs = None) -> Intake:
         """Upload what `overwrite` is to commit, and commit nothing."""
         path = self.to_write(path)
         guard = arguments.guard(path, None, expected_attrs)
@@ -305,11 +296,7 @@ class Operations:
         return await self.client.segments.truncate(path, offset)
 
     async def concat(
-        self,
-        target: str,
-        sources: Sequence[str],
-        attrs: Mapping[str, str | None] | None = None,
-        expected_attrs: Mapping[str, str | None] | None = None,
+        self, target: str, sources: Sequence[str], attrs: Attrs = None, expected_attrs: Attrs = None
     ) -> int:
         """Append sealed segments to another without moving bytes; the sources are gone afterwards.
 
