@@ -16,6 +16,7 @@ from rollingfs.fs import patterns
 from rollingfs.fs.arguments import OVERWRITE, creates_only
 from rollingfs.fs.operations import Verbs
 from rollingfs.fs.patterns import Path, as_list, is_one, is_pattern
+from rollingfs.fs.reading import Reads
 from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.write.ingest import is_small
@@ -43,9 +44,9 @@ class Methods(AsyncFileSystem):
     modified, _modified = both(Verbs.modified)
     ukey, _ukey = both(Verbs.ukey)
     checksum, _checksum = both(Verbs.checksum)
-    cat_file, _cat_file = both(Verbs.cat_file)
-    cat_ranges, _cat_ranges = both(Verbs.cat_ranges)
-    get_file, _get_file = both(Verbs.get_file)
+    cat_file, _cat_file = both(Reads.cat_file, of="reads")
+    cat_ranges, _cat_ranges = both(Reads.cat_ranges, of="reads")
+    get_file, _get_file = both(Reads.get_file, of="reads")
     _pipe_file = both(Verbs.pipe_file)[1]
     _put_file = both(Verbs.put_file)[1]
     touch, _touch = both(Verbs.touch, commits=True)

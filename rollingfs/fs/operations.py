@@ -231,7 +231,7 @@ class Verbs(Reading):
         """
         source, target = self.strip(path1), self.to_write(path2)
         try:
-            view = await self.view(source)
+            view = await self.reads.view(source)
         except FileNotFoundError:
             if not await self.listings.is_folder(source):
                 raise
@@ -243,7 +243,7 @@ class Verbs(Reading):
     async def _copy(self, view: View, target: str) -> None:
         intake = self.client.segments.replacement(target)
         try:
-            async for data in self.pieces(view, verify=True):
+            async for data in self.reads.pieces(view, verify=True):
                 await intake.take(data)
         except BaseException:
             await intake.abort()

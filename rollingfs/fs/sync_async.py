@@ -34,14 +34,14 @@ class Face(Protocol):
 
 @overload
 def both(
-    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, commits: bool = False
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, commits: bool = False, of: str | None = None
 ) -> tuple[Callable[Concatenate[Any, P], T], Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]]: ...
 @overload
 def both(
-    verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = False
+    verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = False, of: str | None = None
 ) -> tuple[Callable[..., T], Callable[..., Coroutine[Any, Any, T]]]: ...
 def both(
-    verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = False
+    verb: Callable[..., Coroutine[Any, Any, T]], *, commits: bool = False, of: str | None = None
 ) -> tuple[Callable[..., T], Callable[..., Coroutine[Any, Any, T]]]:
     """The blocking method for a verb, and the one that is awaited, on any event loop, which it does not block.
 
@@ -49,6 +49,8 @@ def both(
     ----------
     verb
         A coroutine method of what the face has as `_verbs`.
+    of
+        The attribute of `_verbs` that has the verb instead.
     commits
         Whether the verb commits to one segment: then Ctrl-C in the blocking method says what became of the commit.
     """
@@ -56,7 +58,7 @@ def both(
 
     @functools.wraps(verb)
     def blocking(self: Face, /, *args: Any, **kwargs: Any) -> T:
-        running = _begun(self, verb, args, kwargs)
+        running = _begun(self, verb, of, args, kwargs)
         if not commits:
             return self._bridge.run(running)
         target = args[0] if args else kwargs.get(first) if first else None
@@ -64,7 +66,7 @@ def both(
 
     @functools.wraps(verb)
     async def awaited(self: Face, /, *args: Any, **kwargs: Any) -> T:
-        return await self._bridge.arun(_begun(self, verb, args, kwargs))
+        return await self._bridge.arun(_begun(self, verb, of, args, kwargs))
 
     return blocking, awaited
 
@@ -77,11 +79,15 @@ def name_for_users(cls: type, name: str) -> None:
 
 
 def _begun(
-    face: Face, verb: Callable[..., Coroutine[Any, Any, T]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    face: Face,
+    verb: Callable[..., Coroutine[Any, Any, T]],
+    of: str | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Coroutine[Any, Any, T]:
     """The coroutine of a verb; wrong arguments, and nothing else can fail here, are reported as the face's."""
     try:
-        return verb(face._verbs, *args, **kwargs)
+        return verb(getattr(face._verbs, of) if of else face._verbs, *args, **kwargs)
     except TypeError as error:
         user_class = "RollingFileSystem" if hasattr(face, "protocol") else type(face).__name__
         raise TypeError(str(error).replace(verb.__qualname__, f"{user_class}.{verb.__name__}", 1)) from None

@@ -18,7 +18,7 @@ from rollingfs.format import names
 from rollingfs.format.crc import combined
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.format.tokens import crc32c
-from rollingfs.fs import queries, read_file
+from rollingfs.fs import read_file, reading
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.verify import Verifier, damaged
 from rollingfs.read import prefetch
@@ -87,7 +87,7 @@ def place(request, tmp_path, monkeypatch):
         (prefetch, "AHEAD_BYTES_MIN", 1500),
         (read_file, "SYNC_BUFFER_BYTES", 170),
         (read_file, "LINE_BYTES", 170),
-        (queries, "PIECE_BYTES", 700),
+        (reading, "PIECE_BYTES", 700),
         (prefetch, "PREFETCH_RANGE_BYTES", 300),
     ):
         monkeypatch.setattr(module, name, size)
@@ -458,7 +458,7 @@ def test_a_copy_over_something_leaves_that_as_it_is_if_the_source_is_damaged(pla
 
 
 def test_a_copy_of_what_is_truncated_meanwhile_fails(seen, monkeypatch):
-    monkeypatch.setattr(queries, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
+    monkeypatch.setattr(reading, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
     seen.fs.truncate(seen.path, 150)
     other = RollingFileSystem(backend=seen.fs._backend.inner)
     complete = seen.fs._client.fetcher.complete

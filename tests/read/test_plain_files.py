@@ -20,7 +20,7 @@ from rollingfs.backend.local import held
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.s3 import backend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.fs import queries, read_file
+from rollingfs.fs import read_file, reading
 from rollingfs.read import prefetch
 from rollingfs.read import ranges as fetch
 from tests.support.hooks import AsyncMemory, private_memory
@@ -92,7 +92,7 @@ def place(request, tmp_path, monkeypatch):
     for module, name, size in (
         (read_file, "SYNC_BUFFER_BYTES", 170),
         (read_file, "LINE_BYTES", 170),
-        (queries, "PIECE_BYTES", 700),
+        (reading, "PIECE_BYTES", 700),
         (read_file, "PREFETCH_RANGE_BYTES", 300),
         (prefetch, "PREFETCH_RANGE_BYTES", 300),
     ):
@@ -346,15 +346,15 @@ def test_on_s3_a_whole_read_begins_again_from_what_is_there(on_s3, size, monkeyp
     fs, other, path = on_s3
     old, new = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
     other.pipe_file(path, old)
-    view = fs._bridge.run(fs._verbs.view(path))
+    view = fs._bridge.run(fs._verbs.reads.view(path))
     other.pipe_file(path, new)
     looks = []
 
     async def stale(asked: str) -> Any:
         looks.append(asked)
-        return view if len(looks) == 1 else await type(fs._verbs).view(fs._verbs, asked)
+        return view if len(looks) == 1 else await type(fs._verbs.reads).view(fs._verbs.reads, asked)
 
-    monkeypatch.setattr(fs._verbs, "view", stale)
+    monkeypatch.setattr(fs._verbs.reads, "view", stale)
     assert fs.cat_file(path) == new
     assert len(looks) == 2
 
