@@ -18,7 +18,7 @@ from rollingfs.fs import arguments
 from rollingfs.fs.queries import Reading
 from rollingfs.maintenance import Collected
 from rollingfs.policy import RollingPolicy, parse_seconds
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.ingest import Data, Intake
 
 
@@ -231,7 +231,7 @@ class Verbs(Reading):
         """
         source, target = self.strip(path1), self.to_write(path2)
         try:
-            view = await self.reads.view(source)
+            view = await self.client.lookup.view(source)
         except FileNotFoundError:
             if not await self.listings.is_folder(source):
                 raise
@@ -240,7 +240,7 @@ class Verbs(Reading):
         if source != target:
             await self._copy(view, target)
 
-    async def _copy(self, view: View, target: str) -> None:
+    async def _copy(self, view: Snapshot, target: str) -> None:
         intake = self.client.segments.replacement(target)
         try:
             async for data in self.reads.pieces(view, verify=True):

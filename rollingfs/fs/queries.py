@@ -205,7 +205,7 @@ class Reading:
     async def ukey(self, path: str) -> str:
         """A text that changes whenever the content of the file may have changed."""
         path = self.strip(path)
-        view = await self.reads.view(path)
+        view = await self.client.lookup.view(path)
         if view.header is not None:
             said = f"{path} {view.header.segment} {view.header.version}"
         else:

@@ -19,7 +19,7 @@ from rollingfs.folders.listing import info_of
 from rollingfs.fs.file_caches import cached, check_cache_type, prepared
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.read.prefetch import PREFETCH_RANGE_BYTES, Prefetch
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 
@@ -83,7 +83,7 @@ class ReadFile(io.BufferedIOBase):
         client: Client,
         bridge: Bridge,
         path: str,
-        view: View | None = None,
+        view: Snapshot | None = None,
         *,
         absolute: bool = False,
         block_size: int | str | None = None,
@@ -334,7 +334,7 @@ class ReadFile(io.BufferedIOBase):
 
     # -- the snapshot --------------------------------------------------------------------------------------
 
-    def _known(self) -> View | None:
+    def _known(self) -> Snapshot | None:
         """What this client knows of the segment, if that is recent or may be looked at again later."""
         headers = self._client.headers
         loaded = headers.recent(self.path)
@@ -342,9 +342,9 @@ class ReadFile(io.BufferedIOBase):
         if loaded is None and self._bridge.is_async and headers.cache_s > 0:
             loaded = headers.seen(self.path)
             self._provisional = loaded is not None and loaded.live
-        return View(self.path, loaded.header, loaded.token) if loaded is not None and loaded.live else None
+        return Snapshot(self.path, loaded.header, loaded.token) if loaded is not None and loaded.live else None
 
-    def _opened(self, view: View | None) -> View:
+    def _opened(self, view: Snapshot | None) -> Snapshot:
         """The snapshot to read, by default what is there; a plain file is held, so that it stays the same file."""
         given = view
         for attempt in itertools.count(1):
@@ -373,7 +373,7 @@ class ReadFile(io.BufferedIOBase):
     def _renew(self) -> None:
         self._take_snapshot(self._bridge.run(self._client.lookup.view(self.path, fresh=True)))
 
-    def _take_snapshot(self, view: View) -> None:
+    def _take_snapshot(self, view: Snapshot) -> None:
         if self._prefetch is not None:
             self._prefetch.close()
         self._view = self._opened(view)
@@ -399,15 +399,15 @@ class ReadFile(io.BufferedIOBase):
         elif data:
             self._fetched(start, data)
 
-    async def _look(self, start: int, end: int) -> tuple[View, bytes | Exception]:
+    async def _look(self, start: int, end: int) -> tuple[Snapshot, bytes | Exception]:
         """The snapshot as it is now and, beside it, bytes of the one that is believed."""
         believed = self._view
         found: list[bytes | Exception] = [b""]
 
-        async def look() -> View:
+        async def look() -> Snapshot:
             return await self._client.lookup.view(self.path, fresh=True)
 
-        async def fetch() -> View:
+        async def fetch() -> Snapshot:
             found[:] = await self._client.fetcher.read_many(
                 [(believed, start, end)], self._requests_max, checks=self._own_checks(), verify=self._verify
             )
@@ -446,7 +446,7 @@ class ReadFile(io.BufferedIOBase):
         first, last = min(start + base, length), min(end + base, length)
         return self._bridge.run(self._read(self._view, first, last)) if first < last else b""
 
-    def _read(self, view: View, start: int, end: int) -> Coroutine[Any, Any, bytes]:
+    def _read(self, view: Snapshot, start: int, end: int) -> Coroutine[Any, Any, bytes]:
         return self._client.fetcher.read(
             view, start, end, limit=self._requests_max, checks=self._own_checks(), verify=self._verify
         )

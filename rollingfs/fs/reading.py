@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.client import Client
-from rollingfs.errors import ConflictError, SegmentTruncatedError
+from rollingfs.errors import ConflictError
 from rollingfs.folders.listing import Listings
-from rollingfs.format import names
-from rollingfs.format.transitions import missing
 from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.read.revalidate import Current, RevalidatingReads
 from rollingfs.read.slicing import Range, clip, spread
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 
-GONE = (FileNotFoundError, SegmentTruncatedError)
-SNAPSHOTS_MAX = 8
-"""From how many snapshots a read is tried of a file that others go on replacing."""
 PIECE_BYTES = 32 * 1024 * 1024
 """So much of a file is held at once while it is copied or downloaded; it is read in several ranges at a time."""
 
@@ -39,18 +35,6 @@ class Reads:
         self.client = client
         self.listings = listings
         self.strip = strip
-
-    async def view(self, path: str) -> View:
-        """A snapshot of a segment or plain file.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is none.
-        """
-        if names.is_reserved(path):
-            raise missing(path)
-        return await self.client.lookup.view(path)
 
     async def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, verify: bool = False, **kwargs: Any
@@ -102,72 +86,11 @@ class Reads:
         return answers
 
     async def _read(self, ranges: Sequence[Range], verify: bool) -> list[bytes | Exception]:
-        """Read all ranges at once; headers known, but not looked at of late, are looked at again beside the data."""
-        paths = list(dict.fromkeys(path for path, _, _ in ranges))
-        known = {path: view for path in paths if (view := self._known(path)) is not None}
-        if not self.client.backend.is_async or len(known) < len(paths):
-            views = await self._views(paths)
-            return await self._renewed(views, ranges, await self._read_of(views, ranges, verify), verify)
-        calls: list[Callable[[], Awaitable[Any]]] = [
-            partial(self._views, paths),
-            partial(self._read_of, known, ranges, verify),
-        ]
-        answers: list[bytes | Exception]
-        views, answers = await self.listings.gather(calls)
-        if not all(isinstance(view, View) and view.token == known[path].token for path, view in views.items()):
-            answers = await self._read_of(views, ranges, verify)
-        return await self._renewed(views, ranges, answers, verify)
-
-    async def _renewed(
-        self,
-        views: Mapping[str, View | Exception],
-        ranges: Sequence[Range],
-        answers: Sequence[bytes | Exception],
-        verify: bool,
-    ) -> list[bytes | Exception]:
-        """The answers, those asked for again whose file was replaced or truncated since its snapshot was taken."""
-        now, found = dict(views), list(answers)
-        for _ in range(SNAPSHOTS_MAX):
-            pairs = zip(ranges, found, strict=True)
-            old = {path for (path, _, _), answer in pairs if isinstance(answer, GONE) and isinstance(now[path], View)}
-            if not old:
-                break
-            for path in old:
-                self.client.headers.forget(path)
-            now |= await self._views(list(old))
-            again = [range_ for range_ in ranges if range_[0] in old]
-            renewed = iter(await self._read_of(now, again, verify))
-            found = [
-                next(renewed) if range_[0] in old else answer for range_, answer in zip(ranges, found, strict=True)
-            ]
-        return found
-
-    def _known(self, path: str) -> View | None:
-        seen = self.client.headers.seen(path)
-        return View(path, seen.header, seen.token) if seen is not None and seen.live else None
-
-    async def _read_of(
-        self, views: Mapping[str, View | Exception], ranges: Sequence[Range], verify: bool
-    ) -> list[bytes | Exception]:
-        requests = []
-        for path, start, end in ranges:
-            view = views[path]
-            if isinstance(view, View):
-                first, last = clip(start, end, view.size)
-                requests.append((view, view.start + first, view.start + last))
-        answers = iter(await self.client.fetcher.read_many(requests, verify=verify))
-        found = [views[path] for path, _, _ in ranges]
-        return [view if isinstance(view, Exception) else next(answers) for view in found]
-
-    async def _views(self, paths: Sequence[str]) -> dict[str, View | Exception]:
-        views = await self.listings.gather([partial(self._view_or_error, path) for path in paths])
-        return dict(zip(paths, views, strict=True))
-
-    async def _view_or_error(self, path: str) -> View | Exception:
-        try:
-            return await self.view(path)
-        except OSError as error:
-            return error
+        current = {path: Current(self.client.lookup, path) for path, _, _ in ranges}
+        for each in current.values():
+            each.believe()
+        wanted = [(current[path], partial(_span, start, end)) for path, start, end in ranges]
+        return await RevalidatingReads(self.client.fetcher, wanted, verify=verify).run()
 
     async def get_file(
         self,
@@ -196,7 +119,7 @@ class Reads:
         """
         source = self.strip(rpath)
         try:
-            view = await self.view(source)
+            view = await self.client.lookup.view(source)
         except FileNotFoundError:
             if isinstance(lpath, str | os.PathLike) and await self.listings.is_folder(source):
                 os.makedirs(lpath, exist_ok=True)
@@ -220,7 +143,7 @@ class Reads:
                 os.unlink(lpath)
             raise
 
-    async def pieces(self, view: View, *, verify: bool) -> AsyncIterator[bytes]:
+    async def pieces(self, view: Snapshot, *, verify: bool) -> AsyncIterator[bytes]:
         """All bytes of a snapshot, in pieces; a plain file is held where it can be.
 
         Parameters
@@ -238,3 +161,8 @@ class Reads:
                 await fetcher.complete(view, checks)
             yield data
         del held
+
+
+def _span(start: int | None, end: int | None, snapshot: Snapshot) -> tuple[int, int]:
+    first, last = clip(start, end, snapshot.size)
+    return snapshot.start + first, snapshot.start + last

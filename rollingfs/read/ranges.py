@@ -16,7 +16,7 @@ from rollingfs.format import placement
 from rollingfs.format.header import Chunk, Page
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.read_job import Job, Piece, corrupt, gone, missing_chunk, said_now, too_short
-from rollingfs.read.snapshot import Lookup, View
+from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.concurrency import Runtime
 
 RANGE_BYTES_MIN = 2 * 1024 * 1024
@@ -25,7 +25,7 @@ RANGE_BYTES_MAX = 8 * 1024 * 1024
 SYNC_RANGE_BYTES_MAX = 64 * 1024 * 1024
 """Where nothing is read at once, ranges are only there to bound what is held beside the answer."""
 
-Request = tuple[View, int, int]
+Request = tuple[Snapshot, int, int]
 """What is to be read: a snapshot, and the segment offsets ``[start, end)``."""
 
 
@@ -45,7 +45,7 @@ class Fetcher:
 
     async def read(
         self,
-        view: View,
+        view: Snapshot,
         start: int,
         end: int,
         *,
@@ -111,7 +111,7 @@ class Fetcher:
             todo = [job for job in todo if job.error is None]
         return [job.result() for job in jobs]
 
-    async def complete(self, view: View, checks: PieceChecks) -> None:
+    async def complete(self, view: Snapshot, checks: PieceChecks) -> None:
         """Verify all chunks that were read in part, by reading the rest of them.
 
         Raises
@@ -131,7 +131,7 @@ class Fetcher:
         for path in sorted(checks.damaged):
             raise corrupt(path)
 
-    async def whole_chunks(self, view: View, start: int, end: int) -> tuple[int, int]:
+    async def whole_chunks(self, view: Snapshot, start: int, end: int) -> tuple[int, int]:
         """A range widened to the bounds, within the snapshot, of the chunks that it begins and ends in."""
         if view.header is None:
             return start, end
@@ -144,7 +144,7 @@ class Fetcher:
         first, last = min([start, *(chunk.start for chunk in cut)]), max([end, *(chunk.end for chunk in cut)])
         return max(first, min(start, view.start)), last
 
-    def hold(self, view: View) -> object | None:
+    def hold(self, view: Snapshot) -> object | None:
         """Keep the plain file of a snapshot as it is for as long as the caller keeps this object, where that can be.
 
         Raises
@@ -303,11 +303,11 @@ class Fetcher:
             else:
                 job.error = gone(job.origin, said_now(await self._now(job.view.path, loaded)))
 
-    async def _now(self, path: str, loaded: Loaded) -> View | None:
+    async def _now(self, path: str, loaded: Loaded) -> Snapshot | None:
         if loaded.live:
-            return View(path, loaded.header, loaded.token)
+            return Snapshot(path, loaded.header, loaded.token)
         plain = await self.lookup.plain(path, loaded)
-        return None if plain is None else View(path, None, plain.token, plain)
+        return None if plain is None else Snapshot(path, None, plain.token, plain)
 
 
 def _read_whole(jobs: Sequence[Job]) -> frozenset[str]:

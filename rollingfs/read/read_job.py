@@ -14,7 +14,7 @@ from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderErro
 from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.tokens import format_time
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Job:
 
     __slots__ = ("_answer", "_buffer", "_missing", "end", "error", "gone", "origin", "pieces", "start", "view")
 
-    def __init__(self, view: View, start: int, end: int) -> None:
+    def __init__(self, view: Snapshot, start: int, end: int) -> None:
         self.origin = view
         self.view = view
         self.start = start
@@ -71,7 +71,7 @@ class Job:
             )
         return self._truncated(view) if self.start < min(view.start, self.end) else None
 
-    def _truncated(self, view: View) -> SegmentTruncatedError:
+    def _truncated(self, view: Snapshot) -> SegmentTruncatedError:
         return SegmentTruncatedError(
             f"{view.path}: offset {self.start} was truncated away; what is left is {view.start} to {view.length}"
         )
@@ -204,7 +204,7 @@ class Job:
         """Take the newest header, of the same segment, as the map, if it still has what this job wants."""
         assert self.gone is not None
         path, self.gone = self.gone, None
-        self.view = View(self.view.path, loaded.header, loaded.token)
+        self.view = Snapshot(self.view.path, loaded.header, loaded.token)
         if self.start < self.view.start:
             self.error = self._truncated(self.view)
         elif path in self._missing:
@@ -222,7 +222,7 @@ class Job:
         return header.adopted is not None and header.adopted.token == self.view.token
 
 
-def is_copy(chunk: Chunk, plain: View) -> bool:
+def is_copy(chunk: Chunk, plain: Snapshot) -> bool:
     """Whether a chunk is the copy that adoption made of a plain file."""
     info = plain.plain
     if info is None or chunk.crc32c is not None or chunk.start != chunk.offset:
@@ -230,7 +230,7 @@ def is_copy(chunk: Chunk, plain: View) -> bool:
     return (chunk.size, chunk.at_ms) == (info.size, modified_ms(info))
 
 
-def gone(view: View, now: str) -> FileNotFoundError:
+def gone(view: Snapshot, now: str) -> FileNotFoundError:
     """The error for a snapshot of what is not there any more.
 
     Parameters
@@ -242,12 +242,12 @@ def gone(view: View, now: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, text, view.path)
 
 
-def said_now(view: View | None) -> str:
+def said_now(view: Snapshot | None) -> str:
     """What is at a path now, for `gone`."""
     return "now nothing is there" if view is None else f"now {_said(view)} is there"
 
 
-def _said(view: View) -> str:
+def _said(view: Snapshot) -> str:
     if view.header is not None:
         return f"segment {view.header.segment}"
     assert view.plain is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rollingfs.backend.contract import FileInfo
 from rollingfs.client import Client
 from rollingfs.format.header import Chunk, Header
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 
 WINDOW_BYTES_MIN = 64 * 1024
 WINDOW_BYTES_MAX = 16 * 1024 * 1024
@@ -18,7 +18,7 @@ class Cutter:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def offset(self, view: View, at: float | None = None, align: bytes | None = None) -> int:
+    async def offset(self, view: Snapshot, at: float | None = None, align: bytes | None = None) -> int:
         """Where to cut what a snapshot shows.
 
         Parameters
@@ -33,7 +33,7 @@ class Cutter:
         offset = view.length if at is None else await self._offset_at(view, at)
         return offset if align is None else await self._aligned(view, offset, align)
 
-    async def _offset_at(self, view: View, at: float) -> int:
+    async def _offset_at(self, view: Snapshot, at: float) -> int:
         at_ms = round(at * 1000)
         if view.header is None:
             assert view.plain is not None
@@ -57,7 +57,7 @@ class Cutter:
                 offset = max(offset, chunk.end)
         return offset
 
-    async def _aligned(self, view: View, offset: int, delimiter: bytes) -> int:
+    async def _aligned(self, view: Snapshot, offset: int, delimiter: bytes) -> int:
         if not delimiter:
             raise ValueError("a delimiter to align to must not be empty")
         window = WINDOW_BYTES_MIN

@@ -13,7 +13,7 @@ from rollingfs.client import Client
 from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, OnError, info_of, info_of_unreadable
 from rollingfs.format import names
 from rollingfs.read.contents import is_of_entry
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
@@ -48,7 +48,7 @@ class Retained:
 class _Found:
     """The segments of a stream, by name."""
 
-    views: dict[str, View]
+    views: dict[str, Snapshot]
     unreadable: dict[str, OSError]
 
     @property
@@ -152,7 +152,7 @@ class StreamVerbs:
         views = {self._name(path): view for path, view in scan.listed.items()}
         return _Found(views, {self._name(path): error for path, error in scan.errors.items()})
 
-    async def _views(self) -> dict[str, View]:
+    async def _views(self) -> dict[str, Snapshot]:
         """The segments as they are now, by name; those that cannot be read are left out and named in the log."""
         found = await self._look()
         self._warn(found.unreadable)
@@ -174,11 +174,11 @@ class StreamVerbs:
         plain = [name for name, view in found.views.items() if view.header is None]
         looks = await self.listings.gather([partial(self._view, found.views.pop(name).path) for name in plain])
         looked_at = dict(zip(plain, looks, strict=True))
-        now = {name: view for name, view in looked_at.items() if isinstance(view, View)}
+        now = {name: view for name, view in looked_at.items() if isinstance(view, Snapshot)}
         unreadable = {name: error for name, error in looked_at.items() if isinstance(error, OSError)}
         return _Found(found.views | now, found.unreadable | unreadable)
 
-    async def _view(self, path: str) -> View | OSError | None:
+    async def _view(self, path: str) -> Snapshot | OSError | None:
         """A plain file as it is now; why it cannot be read; None if it went meanwhile."""
         try:
             return await self.client.lookup.view(path, fresh=True)
@@ -226,7 +226,7 @@ class StreamVerbs:
         return cut.renamed(self._path)
 
     async def _cut(
-        self, views: Mapping[str, View], at: float | None, align: bytes | None
+        self, views: Mapping[str, Snapshot], at: float | None, align: bytes | None
     ) -> tuple[StreamCut, dict[str, OSError]]:
         """A cut whose segments go by their names, and those that it leaves out because they cannot be read."""
         calls = [partial(self._offset, view, at, align) for view in views.values()]
@@ -239,7 +239,7 @@ class StreamVerbs:
         incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
-    async def _offset(self, view: View, at: float | None, align: bytes | None) -> int | OSError:
+    async def _offset(self, view: Snapshot, at: float | None, align: bytes | None) -> int | OSError:
         """Where to cut a segment; why it cannot be cut, if what says so (a page, a chunk) is damaged or gone."""
         try:
             return await self.cutter.offset(view, at, align)
@@ -403,7 +403,7 @@ class _Plan:
 
     policy: RetentionPolicy
     taken: StreamCut | None
-    views: Mapping[str, View]
+    views: Mapping[str, Snapshot]
     extant: Sequence[str]
     """The names of all segments that there are, also of those that cannot be read."""
     now: float
@@ -444,7 +444,7 @@ def _is_due(extent: Extent, offset: int) -> bool:
     return offset > extent.start or (extent.sealed and offset >= extent.end)
 
 
-def _extent(view: View) -> Extent:
+def _extent(view: Snapshot) -> Extent:
     return Extent(view.start, view.length, view.incarnations, view.header is not None and view.header.sealed)
 
 

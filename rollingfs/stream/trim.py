@@ -13,7 +13,7 @@ from rollingfs.folders.listing import RAISE, REPORT, OnError
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.read.contents import is_of_entry
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim
@@ -49,7 +49,7 @@ class Trimmer:
         self.on_error = on_error
 
     @staticmethod
-    def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
+    def goals(views: Mapping[str, Snapshot], cut: StreamCut) -> dict[str, Goal]:
         """What a trim to a cut has to do.
 
         Parameters
@@ -88,7 +88,7 @@ class Trimmer:
         return goals
 
     @staticmethod
-    def expected(views: Mapping[str, View], goals: Mapping[str, Goal]) -> Trimmed:
+    def expected(views: Mapping[str, Snapshot], goals: Mapping[str, Goal]) -> Trimmed:
         """What a trim would drop."""
         found = [(views[name], goal.offset) for name, goal in goals.items() if name in views]
         return Trimmed(
@@ -150,7 +150,7 @@ class Trimmer:
             return Trimmed()  # deleted or moved away meanwhile
         return Trimmed(dropped, (), waiting)
 
-    async def _view(self, path: str) -> View | None:
+    async def _view(self, path: str) -> Snapshot | None:
         try:
             view = await self.client.lookup.view(path, fresh=True)
             while view.header is not None and view.header.phase is Phase.MERGING:
@@ -166,7 +166,7 @@ def is_over(header: Header, offset: int) -> bool:
     return header.sealed and offset >= header.length
 
 
-def _drops(view: View, offset: int) -> bool:
+def _drops(view: Snapshot, offset: int) -> bool:
     """Whether a trim to this offset leaves less than there is."""
     return offset > view.start or (view.header is not None and is_over(view.header, offset))
 

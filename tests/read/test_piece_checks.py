@@ -58,7 +58,7 @@ class Place:
 
     def damage(self, index: int, at: int) -> str:
         """Flip a bit of a chunk file; returns its path, as errors name it."""
-        file = self.run(self.fs._client.pages.unfold(self.path, self.fs.segment(self.path)._view.header.entries))[index]
+        file = self.run(self.fs._client.pages.unfold(self.path, self.fs.segment(self.path)._snapshot.header.entries))[index]
         path = names.resolve(self.path, file.file)
         data = bytearray(self.run(self.fs._backend.read(path)).data)
         data[at] ^= 4

@@ -346,15 +346,16 @@ def test_on_s3_a_whole_read_begins_again_from_what_is_there(on_s3, size, monkeyp
     fs, other, path = on_s3
     old, new = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
     other.pipe_file(path, old)
-    view = fs._bridge.run(fs._verbs.reads.view(path))
+    lookup = fs._client.lookup
+    snapshot, look = fs._bridge.run(lookup.view(path)), lookup.view
     other.pipe_file(path, new)
     looks = []
 
-    async def stale(asked: str) -> Any:
+    async def stale(asked: str, *, fresh: bool = False) -> Any:
         looks.append(asked)
-        return view if len(looks) == 1 else await type(fs._verbs.reads).view(fs._verbs.reads, asked)
+        return snapshot if len(looks) == 1 else await look(asked, fresh=fresh)
 
-    monkeypatch.setattr(fs._verbs.reads, "view", stale)
+    monkeypatch.setattr(lookup, "view", stale)
     assert fs.cat_file(path) == new
     assert len(looks) == 2
 

@@ -18,7 +18,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, jsonlines, parquet, places, rows, text
 from rollingfs.spark.source.footer import MalformedFooterError, Part
 from rollingfs.spark.source.opened import Opened
@@ -215,7 +215,7 @@ class Parts:
         named = {chunk.file for chunk in fs._bridge.run(fs._client.pages.unfold(path, header.entries))}
         return any(names.relate(path, chunk.path) in named for one in staged for chunk in one.chunks)
 
-    def view(self) -> View | None:
+    def view(self) -> Snapshot | None:
         """What is at the target now."""
         fs = places.filesystem(self.options)
         return places.view_now(fs, fs._strip_protocol(self.url))
@@ -226,7 +226,7 @@ def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
     return [message for message in messages if isinstance(message, Receipt)]
 
 
-def _footer(fs: RollingFileSystem, view: View) -> bytes:
+def _footer(fs: RollingFileSystem, view: Snapshot) -> bytes:
     try:
         return parquet.footer_of(Opened(fs, view).read, view.start, view.length)
     except MalformedFooterError as error:

@@ -10,7 +10,7 @@ from rollingfs.errors import SegmentTruncatedError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import places
 from rollingfs.spark.source.partitions import Extent
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Opened:
     """The bytes of one snapshot of a segment, by segment offset."""
 
-    def __init__(self, fs: RollingFileSystem, view: View) -> None:
+    def __init__(self, fs: RollingFileSystem, view: Snapshot) -> None:
         self.fs = fs
         self.view = view
         self._checks = PieceChecks(RUNS_MAX)

@@ -19,14 +19,14 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source.options import Options
 
 PLAIN = "plain "
 SHOWN_MAX = 5
 """Names that a message gives of many."""
 
-Seen = dict[str, View | CorruptHeaderError]
+Seen = dict[str, Snapshot | CorruptHeaderError]
 """By path, what is there, or why that cannot be said."""
 
 
@@ -45,7 +45,7 @@ def filesystem(options: Options) -> RollingFileSystem:
 class Found:
     """What is at some places now."""
 
-    views: Mapping[str, View]
+    views: Mapping[str, Snapshot]
     """Sorted by path."""
     corrupt: Mapping[str, CorruptHeaderError]
     """Segments whose header cannot be believed."""
@@ -69,12 +69,12 @@ def find(fs: RollingFileSystem, options: Options) -> Found:
     CorruptHeaderError
         A segment cannot be read, and the options do not say to skip it.
     """
-    seen: dict[str, View | CorruptHeaderError] = {}
+    seen: dict[str, Snapshot | CorruptHeaderError] = {}
     for place in options.places:
         seen |= _find(fs, place.path)
     ordered = sorted(seen.items())
     found = Found(
-        {path: one for path, one in ordered if isinstance(one, View)},
+        {path: one for path, one in ordered if isinstance(one, Snapshot)},
         {path: one for path, one in ordered if isinstance(one, CorruptHeaderError)},
     )
     if found.corrupt and not options.skips_corrupt:
@@ -194,7 +194,7 @@ def check_no_folder(fs: RollingFileSystem, path: str) -> None:
         )
 
 
-def view_now(fs: RollingFileSystem, path: str) -> View | None:
+def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
     """What is at a path now, or None."""
     try:
         return fs._bridge.run(fs._client.lookup.view(path, fresh=True))
@@ -202,13 +202,13 @@ def view_now(fs: RollingFileSystem, path: str) -> View | None:
         return None
 
 
-def views_now(fs: RollingFileSystem, paths: Sequence[str]) -> list[View | CorruptHeaderError | None]:
+def views_now(fs: RollingFileSystem, paths: Sequence[str]) -> list[Snapshot | CorruptHeaderError | None]:
     """What is at some paths now, or why that cannot be said; several asked at once."""
     return fs._bridge.run(_views(fs._client, paths, fresh=True))
 
 
-async def _views(client: Client, paths: Sequence[str], *, fresh: bool) -> list[View | CorruptHeaderError | None]:
-    async def look(path: str) -> View | CorruptHeaderError | None:
+async def _views(client: Client, paths: Sequence[str], *, fresh: bool) -> list[Snapshot | CorruptHeaderError | None]:
+    async def look(path: str) -> Snapshot | CorruptHeaderError | None:
         try:
             return await client.lookup.view(path, fresh=fresh)
         except FileNotFoundError:
@@ -219,7 +219,7 @@ async def _views(client: Client, paths: Sequence[str], *, fresh: bool) -> list[V
     return await client.runtime.gather([partial(look, path) for path in paths], client.backend.requests_max)
 
 
-def identity(view: View) -> str:
+def identity(view: Snapshot) -> str:
     """What tells a segment from another that gets its name later."""
     if view.header is not None:
         return view.header.segment
@@ -228,7 +228,7 @@ def identity(view: View) -> str:
     return f"{PLAIN}{int(view.plain.modified)} {view.plain.size}"
 
 
-def is_same(view: View, known: str) -> bool:
+def is_same(view: Snapshot, known: str) -> bool:
     """Whether offsets of the segment with that identity mean this one; a plain file stays itself when it is adopted.
 
     Also once a plain copy has taken its place: the header keeps the date of the file that was adopted.
@@ -239,7 +239,7 @@ def is_same(view: View, known: str) -> bool:
     return identity(view) == known
 
 
-def is_sealed(view: View) -> bool:
+def is_sealed(view: Snapshot) -> bool:
     """Whether it takes no more bytes."""
     return view.header is not None and view.header.sealed
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, jsonlines, parquet, partitions, places, records, rows, text
 from rollingfs.spark.source.opened import Opened, ahead, is_remote
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
@@ -216,7 +216,7 @@ def _arrow_schema(opened: Opened) -> pa.Schema | None:
     return ipc.schema(opened.read, _extent(opened.view))
 
 
-def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> Iterator[bytes]:
+def _sample(fs: RollingFileSystem, views: Sequence[Snapshot], options: Options) -> Iterator[bytes]:
     """Lines of as many segments as the size of a sample allows."""
     size = options.sample_bytes
     each = max(SAMPLE_BYTES_MIN, size // max(len(views), 1))
@@ -235,11 +235,11 @@ def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> I
             return
 
 
-def _extent(view: View) -> Extent:
+def _extent(view: Snapshot) -> Extent:
     return Extent(view.path, places.identity(view), view.start, view.length)
 
 
-def _modified(view: View) -> datetime:
+def _modified(view: Snapshot) -> datetime:
     if view.header is not None:
         return datetime.fromtimestamp(view.header.modified_ms / 1000, UTC)
     assert view.plain is not None

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, partitions, places, progress, records
 from rollingfs.spark.source.opened import Opened
 from rollingfs.spark.source.options import ARROW, JSON, LATEST, TEXT, Options
@@ -121,14 +121,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 logger.warning("%s; they are skipped until they can be read (onCorrupt=skip)", self._found)
         return self._found
 
-    def _limit(self, path: str, view: View) -> int:
+    def _limit(self, path: str, view: Snapshot) -> int:
         """How far a segment may be read: with Trigger.AvailableNow, not beyond where it ended at first."""
         if self._ends is None:
             return view.length
         end = self._ends.get(path)
         return end.offset if end is not None and places.is_same(view, end.identity) else view.start
 
-    def _begin(self, view: View, known: Mark | None) -> int:
+    def _begin(self, view: Snapshot, known: Mark | None) -> int:
         """Where the next batch begins in a segment."""
         if known is None:
             return view.start
@@ -153,7 +153,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise DataLossError(f"{what}; option failOnDataLoss=false goes on without them")
         logger.warning("%s; going on without (failOnDataLoss=false)", what)
 
-    def _end(self, view: View, begin: int, upto: int) -> int:
+    def _end(self, view: Snapshot, begin: int, upto: int) -> int:
         """Where the last whole record ends, at most at `upto`, or else the first one behind it."""
         limit = max(begin, self._limit(view.path, view))
         key = (places.identity(view), begin, min(upto, limit), limit, places.is_sealed(view))
@@ -204,7 +204,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 cut += self.rows.cut(Opened(fs, view), left)
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
-    def _left(self, extent: Extent, view: View | None) -> Extent | None:
+    def _left(self, extent: Extent, view: Snapshot | None) -> Extent | None:
         """What of an extent is still there."""
         if view is None or not places.is_same(view, extent.identity):
             self._lose(f"{extent.path}: the segment is gone, and bytes {extent.start} to {extent.end} were not read")
