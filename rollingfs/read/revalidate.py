@@ -57,8 +57,13 @@ class Current:
         """Whether this is bound to a segment, so that a read that does not find it need not look again."""
         return self._is_bound and self.snapshot is not None and self.snapshot.header is not None
 
-    def believe(self) -> None:
+    def believe(self, *, old: bool = True) -> None:
         """Go by what the header cache knows.
+
+        Parameters
+        ----------
+        old
+            Also by a header that was seen longer ago than the cache time.
 
         Raises
         ------
@@ -73,7 +78,7 @@ class Current:
             self.trust = Trust.RECENT
         elif self._is_bound:
             self.advance()
-        elif (seen := headers.seen(self.path)) is not None and seen.live:
+        elif old and (seen := headers.seen(self.path)) is not None and seen.live:
             self.snapshot = Snapshot(self.path, seen.header, seen.token)
 
     async def look(self, *, fresh: bool = True) -> Snapshot:

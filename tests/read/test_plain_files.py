@@ -20,7 +20,7 @@ from rollingfs.backend.local import held
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.s3 import backend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.fs import read_file, reading
+from rollingfs.fs import read_buffer, reading
 from rollingfs.read import prefetch
 from rollingfs.read import ranges as fetch
 from tests.support.hooks import AsyncMemory, private_memory
@@ -90,10 +90,10 @@ def place(request, tmp_path, monkeypatch):
     for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
         monkeypatch.setattr(fetch, name, 300)
     for module, name, size in (
-        (read_file, "SYNC_BUFFER_BYTES", 170),
-        (read_file, "LINE_BYTES", 170),
+        (read_buffer, "SYNC_BUFFER_BYTES", 170),
+        (read_buffer, "LINE_BYTES", 170),
         (reading, "PIECE_BYTES", 700),
-        (read_file, "PREFETCH_RANGE_BYTES", 300),
+        (read_buffer, "PREFETCH_RANGE_BYTES", 300),
         (prefetch, "PREFETCH_RANGE_BYTES", 300),
     ):
         monkeypatch.setattr(module, name, size)
@@ -240,7 +240,7 @@ def test_a_file_is_held_while_it_is_open_and_no_longer(disk):
 @needs_proc
 def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tokens(disk, monkeypatch):
     monkeypatch.setattr(held, "HELD_MAX", 2)
-    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     paths = [f"{disk.path}-{number}" for number in range(4)]
     for path in paths:
         with open(path, "wb") as file:
@@ -263,7 +263,7 @@ def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tok
 
 
 def test_a_file_overwritten_in_place_is_another_one(disk, monkeypatch):
-    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     for data in (NEW, NEW[:2000], NEW * 2):
         disk.put(OLD)
         with disk.fs.open(disk.path) as file:
@@ -277,7 +277,7 @@ def test_a_file_overwritten_in_place_is_another_one(disk, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["local", "memory"])
 def test_a_log_that_grows_is_read_up_to_where_it_ended(kind, request, tmp_path, monkeypatch):
-    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     place = Place(kind, request, tmp_path)
     with place.fs.open(place.path) as file:
         assert file.read(100) == OLD[:100]
