@@ -8,7 +8,7 @@ from typing import Any
 from fsspec.caching import BaseCache, KnownPartsOfAFile, MMapCache, caches
 
 
-def check_cache_type(path: str, cache_type: str | None) -> None:
+def check_cache_type(path: str, cache_type: str) -> None:
     """Refuse a cache that fsspec does not know.
 
     Raises

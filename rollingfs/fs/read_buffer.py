@@ -57,6 +57,8 @@ class ReadBuffer:
         self._current = Current(client.lookup, path, snapshot)
         if snapshot is None:
             self._current.believe(old=bridge.is_async and client.headers.cache_s > 0)
+        self.is_unsure = snapshot is None and self._current.snapshot is not None and self._current.trust is Trust.OLD
+        """Whether `settle` is to be called before anything is said of the snapshot."""
         self._open()
 
     def _open(self) -> None:
@@ -88,8 +90,7 @@ class ReadBuffer:
         """Let go of everything; cancel what is on its way if it is `is_ours`, and not that of a parent process."""
         if self._prefetch is not None and is_ours:
             self._prefetch.close()
-        self._prefetch = None
-        self._held_file = None
+        self._prefetch = self._held_file = self.source = None
         self._data = b""
 
     def after_fork(self) -> None:
@@ -97,11 +98,6 @@ class ReadBuffer:
         self._prefetch = self._new_prefetch()
 
     # -- the snapshot --------------------------------------------------------------------------------------
-
-    @property
-    def is_unsure(self) -> bool:
-        """Whether `settle` is to be called before anything is said of the snapshot."""
-        return self._current.trust is Trust.OLD
 
     def settle(self, span: Span | None) -> None:
         """Ask the store for the snapshot if it is unsure, and beside that for the first data.
@@ -120,6 +116,7 @@ class ReadBuffer:
             wanted = [(self._current, span)]
             reads = RevalidatingReads(self._fetcher, wanted, looks_max=0, limit=self._limit, **self._options())
             [answer] = self._bridge.run(reads.run())
+        self.is_unsure = self._current.trust is Trust.OLD  # if the look failed
         assert self._current.snapshot is not None
         if self._current.snapshot.token != self.snapshot.token:
             self._restart()
@@ -190,7 +187,7 @@ class ReadBuffer:
 
     def _load(self, start: int, end: int) -> None:
         """Get the byte at `start` into the buffer, and what else of ``[start, end)`` comes with it."""
-        if self.held(start):
+        if 0 <= start - self._start < len(self._data):
             return
         if self.source is not None:
             self._keep(start, self.source(start, end))

@@ -83,7 +83,8 @@ class ReadFile(io.BufferedIOBase):
         verify: bool = False,
     ) -> None:
         super().__init__()
-        check_cache_type(path, cache_type)
+        if cache_type is not None:
+            check_cache_type(path, cache_type)
         self._tuning = tuning or Tuning()
         if (requests_max := self._tuning.max_concurrency or 0) > client.backend.requests_max:
             raise ValueError(
@@ -271,7 +272,7 @@ class ReadFile(io.BufferedIOBase):
         if self.closed:
             return
         if hasattr(self, "_buffer"):  # else the constructor has raised
-            self.cache = None
+            self._cache = None
             self._buffer.close(is_ours=self._process == os.getpid())
         super().close()
 

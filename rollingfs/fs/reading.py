@@ -86,7 +86,7 @@ class Reads:
         return answers
 
     async def _read(self, ranges: Sequence[Range], verify: bool) -> list[bytes | Exception]:
-        current = {path: Current(self.client.lookup, path) for path, _, _ in ranges}
+        current = {path: Current(self.client.lookup, path) for path in {path for path, _, _ in ranges}}
         for each in current.values():
             each.believe()
         wanted = [(current[path], partial(_span, start, end)) for path, start, end in ranges]

@@ -127,12 +127,12 @@ class SegmentVerbs:
             raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; ask for 0 <= start <= end")
 
         def span(snapshot: Snapshot) -> tuple[int, int]:
+            if snapshot.start <= start and end <= snapshot.length:
+                return start, end
             held = f"the segment holds {snapshot.start} to {snapshot.length}"
             if start < snapshot.start:
                 raise SegmentTruncatedError(f"{self.path}: bytes {start} to {end} were truncated away; {held}")
-            if end > snapshot.length:
-                raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; {held}")
-            return start, end
+            raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; {held}")
 
         self._current.believe()
         checks = None if verify else self._checks

@@ -74,7 +74,8 @@ class Current:
         recent = headers.recent(self.path)
         self.trust = Trust.OLD
         if recent is not None and (recent.live or self.is_of_segment):
-            self._take(Snapshot(self.path, recent.header, recent.token) if recent.live else None)
+            if self.snapshot is None or self.snapshot.header is not recent.header:
+                self._take(Snapshot(self.path, recent.header, recent.token) if recent.live else None)
             self.trust = Trust.RECENT
         elif self._is_bound:
             self.advance()
@@ -171,7 +172,8 @@ class RevalidatingReads:
     async def run(self) -> list[bytes | Exception]:
         """The bytes of each read, or the error that it raises."""
         self._asked = self._requests()
-        again = await self._begin()
+        old = self._old()
+        again: Sequence[int] = await self._begin(old) if old else range(len(self._wanted))
         for looks in range(self._looks_max + 1):
             await self._read(again)
             gone = self._gone()
@@ -182,15 +184,17 @@ class RevalidatingReads:
             again = [number for number, (current, _) in enumerate(self._wanted) if current in gone]
         return self._answers
 
-    async def _begin(self) -> Sequence[int]:
-        """Look at what is old, beside the data where that saves time; which reads are left to do."""
-        numbers = range(len(self._wanted))
-        old = dict.fromkeys(current for current in self._currents() if current.trust is Trust.OLD)
+    def _old(self) -> dict[Current, None]:
+        """What is to be looked at first; also a recent snapshot that has not what is wanted, but may have by now."""
+        old: dict[Current, None] = {}
         for (current, _), asked in zip(self._wanted, self._asked, strict=True):
-            if isinstance(asked, Exception) and current.trust is not Trust.LOOKED:
-                old[current] = None  # it has not what is wanted, but may have by now
-        if not old:
-            return numbers
+            if current.trust is Trust.OLD or (isinstance(asked, Exception) and current.trust is Trust.RECENT):
+                old[current] = None
+        return old
+
+    async def _begin(self, old: Iterable[Current]) -> Sequence[int]:
+        """Look at what is old, and read beside that where it saves time; returns which reads are left to do."""
+        numbers = range(len(self._wanted))
         is_beside = self._fetcher.backend.is_async and all(
             current.snapshot is not None and current.snapshot.header is not None for current in old
         )
@@ -203,11 +207,9 @@ class RevalidatingReads:
         self._asked = self._requests()
         return [number for number in numbers if not _holds(before[number], self._asked[number], self._answers[number])]
 
-    def _currents(self) -> Iterable[Current]:
-        return dict.fromkeys(current for current, _ in self._wanted)
-
     def _requests(self) -> list[Request | Exception]:
-        return [self._errors.get(current) or _request(current, span) for current, span in self._wanted]
+        errors = self._errors
+        return [errors[current] if current in errors else _request(current, span) for current, span in self._wanted]
 
     async def _look(self, currents: Iterable[Current]) -> None:
         calls = [partial(self._look_at, current) for current in currents]
