@@ -17,9 +17,9 @@ from rollingfs.runtime.bridge import Bridge
 
 
 class ChunkList(Sequence[Chunk]):
-    """The chunks that hold the retained bytes of a snapshot, in order; the inline tail is none of them.
+    """The chunks that hold the retained bytes of a snapshot, in order, without the inline tail.
 
-    `len` needs no index page, unless the head of one was truncated away. A plain file is one chunk, itself.
+    `len` reads no index page, unless the head of one was truncated away. A plain file is one chunk: itself.
     """
 
     def __init__(self, client: Client, bridge: Bridge, snapshot: Snapshot) -> None:
@@ -30,7 +30,7 @@ class ChunkList(Sequence[Chunk]):
 
     @cached_property
     def _ends(self) -> list[int]:
-        """How many chunks there are up to and with each entry."""
+        """The number of chunks up to each entry, its own included."""
         return list(itertools.accumulate(self._count(entry) for entry in self._entries))
 
     def _count(self, entry: Entry) -> int:

@@ -1,4 +1,4 @@
-"""Files opened for reading: one snapshot, buffered, read ahead where reads follow each other."""
+"""Files opened for reading: positions, fsspec's ways, and a lock, over a `ReadBuffer`."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 
 BLOCK_BYTES = 5 * 1024 * 1024
-"""What `blocksize` says if nobody set it: how much a consumer that asks may read at once."""
+"""What `blocksize` says by default: how much a consumer that looks at it may read at once."""
 
 
 class ReadFile(io.BufferedIOBase):
     """A segment or plain file, opened for reading at one snapshot.
 
-    Position 0 is the first retained byte. A file may be shared by threads, each call is atomic, and used in a
-    forked child.
+    Position 0 is the first retained byte. Threads may share a file (each call is atomic), and a forked child may use
+    it.
 
     Parameters
     ----------
     fs : RollingFileSystem
-        What opens it again where it is unpickled.
+        The filesystem that opens the file again where it is unpickled.
     client
         Reads it.
     bridge
@@ -41,15 +41,14 @@ class ReadFile(io.BufferedIOBase):
     path : str
         Of the segment.
     snapshot
-        What to read; by default what is there. Over an async backend a header that this client knows, but has
-        not looked at within the cache time, is looked at again beside the first request for data.
+        What to read; by default what is there (`ReadBuffer` says how far a cached header is believed).
     absolute : bool
-        Positions are segment offsets; the first is that of the first retained byte, and `size` is the length.
+        Positions are segment offsets: the first is that of the first retained byte, and `size` is the length.
     block_size : int, optional
         Only what `blocksize` says.
     cache_type, cache_options
-        fsspec's ``"parts"`` (ranges that are known already; others are fetched, unless it is strict) is used. Of its
-        other caches there is no need: they are taken for none.
+        fsspec's ``"parts"`` is used: ranges that are known already; others are fetched, unless it is strict. Its other
+        caches are not needed, and ignored.
     verify
         Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
     tuning
@@ -58,7 +57,7 @@ class ReadFile(io.BufferedIOBase):
     Raises
     ------
     ValueError
-        More requests at once than the filesystem allows; a cache that fsspec does not know.
+        `tuning` allows more requests at once than the filesystem does; fsspec does not know the cache.
     FileNotFoundError
         Nothing is there.
     """
@@ -122,7 +121,7 @@ class ReadFile(io.BufferedIOBase):
 
     @property
     def cache(self) -> BaseCache | None:
-        """The cache that reads go through: fsspec's block cache gives one to each file that it has opened."""
+        """The cache that reads go through; fsspec's block cache gives one to each file that it opens."""
         return self._cache
 
     @cache.setter
@@ -132,12 +131,12 @@ class ReadFile(io.BufferedIOBase):
 
     @property
     def details(self) -> dict[str, Any]:
-        """What `info` says of the snapshot."""
+        """The `info` of the snapshot."""
         self._settle()
         return info_of(self._buffer.snapshot)
 
     def info(self) -> dict[str, Any]:
-        """What `RollingFileSystem.info` would have said when the file was opened."""
+        """The `info` of the path as it was when the file was opened."""
         return self.details
 
     @property
@@ -161,12 +160,12 @@ class ReadFile(io.BufferedIOBase):
         return self.loc
 
     def seek(self, loc: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the position; beyond the end there is nothing to read.
+        """Set the position, which may lie beyond the end.
 
         Raises
         ------
         ValueError
-            It would be negative, or `whence` is none of 0, 1 and 2.
+            The position would be negative, or `whence` is not 0, 1 or 2.
         """
         with self._held():
             if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
@@ -181,17 +180,17 @@ class ReadFile(io.BufferedIOBase):
     # -- reading -------------------------------------------------------------------------------------------
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read up to `size` bytes, fewer only at the end; all that is left by default.
+        """Read `size` bytes, by default all that is left; fewer only at the end.
 
         Raises
         ------
         SegmentTruncatedError
-            They have been truncated away since the file was opened, or (absolute) before.
+            The bytes have been truncated away since the file was opened, or (absolute) before.
         FileNotFoundError
             What was opened is gone.
         CorruptChunkError
-            A chunk is missing, too short or fails its checksum. That is known with the last of its bytes: the ones
-            before may have been given. After it, each read of that chunk fails.
+            A chunk is missing, too short or fails its checksum. A checksum is known with the last byte of a chunk, so
+            reads may have returned the bytes before it. After the error, each read of that chunk fails.
         """
         size = -1 if size is None else int(size)
         with self._held():
@@ -203,7 +202,7 @@ class ReadFile(io.BufferedIOBase):
             return data
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Read up to `nbytes` bytes from a position, and leave the file's own as it is; many threads at once may.
+        """Read up to `nbytes` bytes from a position; the file's own stays. Many threads may do so at once.
 
         Raises
         ------
@@ -223,18 +222,18 @@ class ReadFile(io.BufferedIOBase):
         return self._bridge.run(self._buffer.fetch(snapshot, start, end))
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes with at most one wait: what is in the buffer, else like `read`."""
+        """Read up to `size` bytes with at most one wait: what is in the buffer, else as `read` does."""
         with self._held():
             if held := self._buffer.held(self.loc + self._base):
                 return self.read(held if size < 0 else min(size, held))
             return self.read(LINE_BYTES if size < 0 else size)
 
     def read_buffer(self, size: int | None = -1) -> bytes:
-        """`read`, for pyarrow, which takes what has a buffer without copying it."""
+        """`read`, as pyarrow calls it for objects that it need not copy."""
         return self.read(size)
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """Read to the end of the line, that included, or up to `size` bytes."""
+        """Read the rest of the line, its end included, or up to `size` bytes of it."""
         limit = -1 if size is None else int(size)
         with self._held():
             line = self._buffer.held_line(self.loc + self._base) if limit < 0 else b""
@@ -245,7 +244,7 @@ class ReadFile(io.BufferedIOBase):
             return line
 
     def readuntil(self, char: bytes = b"\n", blocks: int | None = None) -> bytes:
-        """Read to the first occurrence of some bytes, those included, or to the end.
+        """Read up to the first occurrence of some bytes, those included, or to the end of the file.
 
         Parameters
         ----------
@@ -258,7 +257,7 @@ class ReadFile(io.BufferedIOBase):
             start = self.loc
             found = bytearray()
             while part := self.read(blocks or LINE_BYTES):
-                searched = max(0, len(found) - len(char) + 1)  # it may begin in the part before
+                searched = max(0, len(found) - len(char) + 1)  # an occurrence may begin in the part before
                 found += part
                 at = found.find(char, searched)
                 if at >= 0:
@@ -268,7 +267,7 @@ class ReadFile(io.BufferedIOBase):
             return bytes(found)
 
     def close(self) -> None:
-        """Close the file and give up what is on its way; closing it again does nothing."""
+        """Close the file and cancel what is on its way; closing it again does nothing."""
         if self.closed:
             return
         if hasattr(self, "_buffer"):  # else the constructor has raised
@@ -278,15 +277,15 @@ class ReadFile(io.BufferedIOBase):
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the file is closed."""
         is_closed: bool = super().closed
         return is_closed
 
     @closed.setter
     def closed(self, is_closed: bool) -> None:
-        # fsspec's block cache says so of each file that it has closed
+        # fsspec's block cache sets this on each file that it has closed
         if not is_closed:
-            raise ValueError(f"{self.path}: a closed file cannot be opened by saying so; open it again")
+            raise ValueError(f"{self.path}: a closed file stays closed; open it again")
         self.close()
 
     # -- segment offsets -----------------------------------------------------------------------------------
@@ -310,7 +309,7 @@ class ReadFile(io.BufferedIOBase):
                 self._buffer.settle(partial(self._span, size) if size else None)
 
     def _held(self) -> threading.RLock:
-        """The lock, if the file is open; in a forked child a new one, and nothing on its way."""
+        """The lock of an open file; a forked child gets a new one, and drops what is on its way."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()
@@ -325,7 +324,7 @@ class ReadFile(io.BufferedIOBase):
         return cached(self._cache, self.path, start - self._base, end - self._base, self._fetch_range)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        """The bytes between two positions, for fsspec's caches: from any thread, and past what is buffered."""
+        """The bytes between two positions, past the buffer; fsspec's caches call it from any thread."""
         snapshot, base = self._buffer.snapshot, self._base
         first, last = min(start + base, snapshot.length), min(end + base, snapshot.length)
         return self._bridge.run(self._buffer.fetch(snapshot, first, last)) if first < last else b""

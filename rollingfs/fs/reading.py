@@ -19,7 +19,7 @@ from rollingfs.read.slicing import Range, clip, spread
 from rollingfs.read.snapshot import Snapshot
 
 PIECE_BYTES = 32 * 1024 * 1024
-"""So much of a file is held at once while it is copied or downloaded; it is read in several ranges at a time."""
+"""Bytes in memory while a file is copied or downloaded; they are read in several ranges at once."""
 
 
 class Reads:
@@ -28,7 +28,7 @@ class Reads:
     Parameters
     ----------
     strip
-        Makes the backend's own path of whatever a caller calls it.
+        Turns a path as callers write it into the backend's own.
     """
 
     def __init__(self, client: Client, listings: Listings, strip: Callable[[str], str]) -> None:
@@ -39,14 +39,14 @@ class Reads:
     async def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, verify: bool = False, **kwargs: Any
     ) -> bytes:
-        """The bytes of a file, counted from the first retained one, all of one snapshot.
+        """The bytes of a file, counted from the first retained byte, all of one snapshot.
 
         Parameters
         ----------
         start, end
-            Sliced as by Python: negative counts from the end, too large is clipped, empty gives ``b""``.
+            A slice as in Python: a negative number counts from the end, a too large one is clipped.
         verify
-            Read all of each chunk of which only a part is wanted, and verify it. Whole ones are verified anyway.
+            Also read all of each chunk of which only a part is wanted, and verify it. Whole chunks are always verified.
 
         Raises
         ------
@@ -70,12 +70,12 @@ class Reads:
         verify: bool = False,
         **kwargs: Any,
     ) -> list[bytes | Exception]:
-        """Ranges of one file or several, all asked for at once; sliced, and verified, as `cat_file` does.
+        """Ranges of one file or several, all read at once; each is sliced and verified as by `cat_file`.
 
         Parameters
         ----------
         on_error
-            ``"return"`` puts an error in the place of its range, ``"raise"`` raises the first.
+            ``"return"`` puts an error in the place of its range; ``"raise"`` raises the first error.
         """
         ranges = [(self.strip(path), start, end) for path, start, end in spread(paths, starts, ends)]
         answers = await self._read(ranges, verify)
@@ -101,19 +101,19 @@ class Reads:
         verify: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Copy a file to the local disk, or into a file that is open; of a folder, make one.
+        """Copy a file to the local disk, or into a file that is open; make a folder for a folder.
 
-        Nothing is left on the disk of a file that cannot be read to its end.
+        If the file cannot be read to its end, nothing of it stays on the disk.
 
         Parameters
         ----------
         verify
-            Verify a first chunk, too, of which the head was truncated away; all others are verified anyway.
+            Also verify a first chunk whose head was truncated away. All other chunks are always verified.
 
         Raises
         ------
         FileNotFoundError
-            Nothing is there, or it was replaced while it was read.
+            Nothing is there, or the file was replaced while it was read.
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum.
         """
@@ -144,15 +144,15 @@ class Reads:
             raise
 
     async def pieces(self, view: Snapshot, *, verify: bool) -> AsyncIterator[bytes]:
-        """All bytes of a snapshot, in pieces; a plain file is held where it can be.
+        """All bytes of a snapshot, in pieces; a plain file is held, if it can be.
 
         Parameters
         ----------
         verify
-            Verify the chunks, too, of which the snapshot has but a part, before the end.
+            Also verify the chunks of which the snapshot has only a part, before the last piece.
         """
         fetcher, checks, held = self.client.fetcher, PieceChecks(), None
-        with contextlib.suppress(FileNotFoundError, ConflictError):  # as the first read will say
+        with contextlib.suppress(FileNotFoundError, ConflictError):  # the first read will say why
             held = fetcher.hold(view)
         for start in range(view.start, view.length, PIECE_BYTES):
             end = min(start + PIECE_BYTES, view.length)

@@ -19,9 +19,9 @@ from rollingfs.write.ingest import Data, is_small
 class Segment:
     """A handle on one segment.
 
-    Its attributes are a snapshot, which moves on with the handle's own verbs and with `refresh`; `read` looks again
-    past the known end. A handle is bound to the incarnation that it was opened on: once that is deleted or replaced,
-    everything is a `FileNotFoundError`. Every verb has an async twin of its name with an underscore before it.
+    Its attributes are those of a snapshot. The handle's own verbs take a new one, and so do `refresh` and a `read`
+    beyond the known end. A handle is bound to the incarnation that it was opened on: once that is deleted or replaced,
+    every verb raises `FileNotFoundError`. Every verb has an async twin of its name with an underscore before it.
 
     Made by ``fs.segment(path)``.
     """
@@ -51,12 +51,12 @@ class Segment:
         Parameters
         ----------
         strip
-            Makes the backend's own path of the paths that `concat` is given.
+            Turns the paths that `concat` is given into the backend's own.
 
         Raises
         ------
         FileNotFoundError
-            Neither a segment nor a plain file.
+            Neither a segment nor a plain file is there.
         """
         snapshot = await client.lookup.view(path, fresh=True)
         return cls(client, bridge, snapshot, strip or client.backend.strip)
@@ -109,7 +109,7 @@ class Segment:
 
     @property
     def epoch(self) -> int:
-        """The epoch that this handle holds; of a handle that holds none, the segment's."""
+        """The epoch that this handle holds; if it holds none, the segment's."""
         held = self._verbs.held
         return self._snapshot.epoch if held is None else held
 
@@ -125,12 +125,12 @@ class Segment:
 
     @property
     def policy(self) -> RollingPolicy:
-        """When it rolls to a new chunk; of a plain file, when it would if it were written to from here."""
+        """When it rolls to a new chunk; for a plain file, the policy that this client would give it."""
         return self._snapshot.policy or self._client.segments.policy
 
     @property
     def created(self) -> datetime:
-        """When this incarnation was created (UTC); of a plain file, when it was last changed."""
+        """When this incarnation was created (UTC); for a plain file, when it was last changed."""
         return self._snapshot.created
 
     @property
@@ -182,13 +182,13 @@ class Segment:
         poll_s_min: float = POLL_S_MIN,
         poll_s_max: float = POLL_S_MAX,
     ) -> Tail:
-        """Its bytes as they come, to iterate over with `for` or `async for`; see `Tail`.
+        """Its bytes as they come, to iterate over by `for` or `async for`; see `Tail`.
 
         Parameters
         ----------
         offset
-            Where to begin, as a segment offset; by default at the first retained byte. To see only what is new, begin
-            at `length`.
+            Where to begin, as a segment offset; by default at the first retained byte. Begin at `length` to see only
+            what is new.
         follow
             Wait for more until the segment is sealed; else end where it ends now.
         poll_s_min, poll_s_max

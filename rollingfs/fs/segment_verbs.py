@@ -71,21 +71,21 @@ class SegmentVerbs:
         self, expected_offset: int | None = None, expected_attrs: Mapping[str, str | None] | None = None
     ) -> Guard:
         """What must be true of the segment for a commit of this handle."""
-        # of a plain file, too: what the handle has seen, and no other file that gets its name
+        # also for a plain file: a commit is meant for the file that was seen, not for another that gets its name
         segment = next(iter(self.snapshot.incarnations), None)
         return arguments.guard(self.path, expected_offset, expected_attrs, segment=segment, epoch=self.held)
 
     async def _bind(self) -> None:
-        """Adopt a plain file before a verb other than append changes it: then the verb means what was adopted.
+        """Adopt a plain file before a verb other than append changes it, so that the verb changes what was adopted.
 
         Raises
         ------
         FileNotFoundError
-            The plain file is gone, or is another by now.
+            The plain file is gone, or another has its name.
         """
         meant = self.guard().segment
         if self.snapshot.header is not None or not await self._client.segments.adopt(self.path, meant):
-            return  # the verb finds what there is
+            return  # the verb itself finds what is there
         loaded = await self._client.headers.load(self.path)
         found = transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
         self._current.snapshot = Snapshot(self.path, found, loaded.token)
@@ -103,7 +103,7 @@ class SegmentVerbs:
         await self._current.look()
 
     async def read(self, start: int, end: int, verify: bool = False) -> bytes:
-        """The bytes ``[start, end)``, in segment offsets, all of them.
+        """All bytes ``[start, end)``, in segment offsets.
 
         A chunk that was read from end to end, by one call or by several of this handle, is verified.
 
@@ -117,7 +117,7 @@ class SegmentVerbs:
         SegmentTruncatedError
             `start` lies before the segment's; the message has the range that is there.
         BadOffsetError
-            The range is negative, or ends beyond the end that the segment has now.
+            The range is negative, or ends beyond the present end of the segment.
         FileNotFoundError
             The segment is gone, or another has its name.
         CorruptChunkError
@@ -129,10 +129,11 @@ class SegmentVerbs:
         def span(snapshot: Snapshot) -> tuple[int, int]:
             if snapshot.start <= start and end <= snapshot.length:
                 return start, end
-            held = f"the segment holds {snapshot.start} to {snapshot.length}"
             if start < snapshot.start:
-                raise SegmentTruncatedError(f"{self.path}: bytes {start} to {end} were truncated away; {held}")
-            raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; {held}")
+                raise SegmentTruncatedError(
+                    f"{self.path}: bytes {start} to {end} were truncated away; {snapshot.extent}"
+                )
+            raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; {snapshot.extent}")
 
         self._current.believe()
         checks = None if verify else self._checks
@@ -151,7 +152,7 @@ class SegmentVerbs:
         attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
-        """Append, all or nothing, in one commit.
+        """Append data, all or nothing, in one commit.
 
         Parameters
         ----------
@@ -174,7 +175,7 @@ class SegmentVerbs:
         SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, StagedExpiredError, FileNotFoundError
             Nothing was written.
         AppendOutcomeUnknown
-            Whether it took place cannot be said.
+            Nobody can say whether the append took place.
         """
         guard = self.guard(expected_offset, expected_attrs)
         arguments.check_attrs(self.path, attrs)
@@ -189,7 +190,7 @@ class SegmentVerbs:
         attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> Intake:
-        """Take what `append` is to commit: upload what is too large for memory, commit nothing."""
+        """Take the data of an `append`: upload what is too large for memory, commit nothing."""
         guard = self.guard(expected_offset, expected_attrs)
         arguments.check_attrs(self.path, attrs)
         intake = self._client.segments.addition(self.path, guard)
@@ -198,7 +199,7 @@ class SegmentVerbs:
         return intake
 
     async def stage(self, data: Data) -> Staged:
-        """Upload chunks without committing them; returns the receipt to `append`. Needs no epoch."""
+        """Upload chunks without committing them; returns a receipt for `append`. Needs no epoch."""
         return await self._client.segments.stage(self.path, data)
 
     async def seal(self) -> int:
@@ -229,7 +230,7 @@ class SegmentVerbs:
         attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> int:
-        """Append other segments, all sealed, without moving bytes; they are gone afterwards.
+        """Append other segments, which must be sealed, without moving bytes; they are gone afterwards.
 
         Returns
         -------
@@ -272,7 +273,7 @@ class SegmentVerbs:
         Returns
         -------
         Segment
-            A handle that carries the new epoch: until another acquires the segment, it alone can change it.
+            A handle that has the new epoch. It alone can change the segment until another acquires it.
         """
         header = await self._client.segments.acquire(self.path, owner, self.guard())
         self._current.advance(header)
@@ -287,7 +288,7 @@ class SegmentVerbs:
         FencedError
             Another has acquired it.
         ValueError
-            This handle holds nothing.
+            This handle holds no epoch.
         """
         if self.held is None:
             raise ValueError(f"{self.path}: this handle holds no epoch to release; acquire() returns one that does")
@@ -298,15 +299,15 @@ class SegmentVerbs:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     async def collect(self, grace: float | str | None = None, dry_run: bool = False) -> Collected:
-        """Delete the files that nobody refers to any more, here and in the folders that the chunks lie in.
+        """Delete files that nothing refers to any more, here and in the folders where the segment's chunks lie.
 
         Parameters
         ----------
         grace
-            Seconds (or text like ``"1h"``) for which unreferenced files are left alone; by default 24 hours. Less is
-            your word that nobody writes.
+            How old a file must be to be deleted, in seconds or as text like ``"1h"``; by default 24 hours. With less,
+            you promise that nobody writes.
         dry_run
-            Only say what would be deleted.
+            Delete nothing; return what would be deleted.
         """
         await self._current.look()
         grace_s = None if grace is None else parse_seconds(grace)
@@ -317,7 +318,7 @@ class SegmentVerbs:
     async def consolidate(
         self, grace: float | str = READERS_GRACE_S, *, plain: bool = False, progress: Progress | None = None
     ) -> Consolidated:
-        """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on beside it.
+        """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on meanwhile.
 
         Parameters
         ----------
@@ -357,13 +358,13 @@ class SegmentVerbs:
         return result
 
     async def verify(self, *, progress: Progress | None = None) -> list[Verified]:
-        """Read every chunk; one row for each, which says whether it is there, as long and with the bytes it should be.
+        """Read every chunk; returns a row for each, which says whether the chunk is there and undamaged.
 
         Parameters
         ----------
         progress
-            Told how many more bytes were read, of as many as the segment has, from whatever thread the library runs
-            on.
+            Called with the number of bytes that were read since the last call; all of them are the segment's size. The
+            calls may come from any thread.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from rollingfs.runtime.bridge import Bridge
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 2.0
-"""An idle segment is asked for at most this rarely."""
+"""The longest pause between two polls of an idle segment."""
 POLL_GROWTH = 1.5
 PIECE_BYTES_MAX = 4 * 1024 * 1024
 
@@ -67,7 +67,7 @@ class _Follower:
         except FileNotFoundError:
             if snapshot.header is not None:
                 raise
-            self._snapshot = None  # a plain file that was written anew since the look: to be looked at again
+            self._snapshot = None  # a plain file was written anew since the look: look again
             return b""
         self.position = end
         if end == snapshot.length:
@@ -81,21 +81,22 @@ class _Follower:
         """A snapshot that has the position; sets where to begin and to stop, once that is known."""
         if self.position is None:
             self.position = snapshot.start
-        held = f"the segment holds {snapshot.start} to {snapshot.length}"
         if self.position < snapshot.start:
-            raise SegmentTruncatedError(f"{snapshot.path}: offset {self.position} was truncated away; {held}")
+            raise SegmentTruncatedError(
+                f"{snapshot.path}: offset {self.position} was truncated away; {snapshot.extent}"
+            )
         if self.position > snapshot.length:
-            raise BadOffsetError(f"{snapshot.path}: offset {self.position} lies beyond the end; {held}")
+            raise BadOffsetError(f"{snapshot.path}: offset {self.position} lies beyond the end; {snapshot.extent}")
         if self._end is None and (not self._follow or snapshot.sealed):
             self._end = snapshot.length
         return snapshot
 
 
 class Tail(Iterator[bytes], AsyncIterator[bytes]):
-    """Iterates over a segment's bytes, in pieces as they were found; for `for` and for `async for`.
+    """Iterates over a segment's bytes as they come, by `for` or by `async for`.
 
     With `follow` it waits for more until the segment is sealed; without, it ends where the segment ended at the first
-    look. While nothing comes it asks with one conditional request a poll, more and more rarely.
+    look. While nothing comes, each poll is one conditional request, and the pauses grow.
 
     Made by ``segment.tail()``.
 
@@ -118,9 +119,9 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     Raises
     ------
     BadOffsetError
-        The offset is negative, or lies beyond the end at the first look.
+        The offset is negative, or lay beyond the end at the first look.
     SegmentTruncatedError
-        What comes next has been truncated away; the message has the range that is there.
+        The next bytes have been truncated away; the message has the range that is there.
     FileNotFoundError
         The segment is gone, or another has its name.
     """
@@ -141,7 +142,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
             raise BadOffsetError(f"{path}: cannot begin at offset {offset}; it must be at least 0")
         if not 0 < poll_s_min <= poll_s_max:
             raise ValueError(
-                f"{path}: polls every {poll_s_min} to {poll_s_max} s: both must be above 0, and in this order"
+                f"{path}: poll_s_min is {poll_s_min} and poll_s_max is {poll_s_max}; it must be 0 < min <= max"
             )
         self.path = path
         self.pause: Callable[[float], None] = time.sleep
@@ -178,7 +179,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
 
 
 class FollowFile(io.RawIOBase):
-    """A file object over a tail: a read waits for bytes, and gets none only at the end of a sealed segment.
+    """A file object over a tail: a read waits for bytes, and returns none only at the end of a sealed segment.
 
     Made by ``fs.open(path, "rb", follow=True)``, buffered.
     """
@@ -197,7 +198,7 @@ class FollowFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # a wider type than typeshed's
-        """Fill what there is room and bytes for; waits for the first byte."""
+        """Fill a buffer with the bytes that are there; waits for the first byte."""
         if not self._rest:
             self._rest = memoryview(next(self._tail, b""))
         size = min(len(buffer), len(self._rest))
@@ -207,5 +208,5 @@ class FollowFile(io.RawIOBase):
 
 
 def open_follow(client: Client, bridge: Bridge, path: str) -> io.BufferedReader:
-    """A file that goes on as the segment grows, from its first retained byte to its seal."""
+    """A file that grows with the segment, from the first retained byte to the seal."""
     return io.BufferedReader(FollowFile(Tail(client, bridge, path)))

@@ -16,7 +16,7 @@ from rollingfs.read.ranges import Fetcher, Request
 from rollingfs.read.snapshot import Lookup, Snapshot
 
 OUTDATED = (FileNotFoundError, SegmentTruncatedError)
-"""What a read raises whose snapshot is out of date."""
+"""The errors of a read whose snapshot is out of date."""
 GONE = "What was opened here is gone: it was deleted, or another has its name; open it again"
 SNAPSHOTS_MAX = 8
 """Maximum number of new snapshots that one read takes of a file that others go on replacing."""

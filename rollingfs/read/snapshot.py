@@ -1,4 +1,4 @@
-"""What a path is: a segment with a header, a plain file read where it lies, or nothing."""
+"""What a path is: a segment with a header, a plain file that is read where it lies, or nothing."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ class Snapshot:
     def size(self) -> int:
         """Bytes retained: length - start."""
         return self.length - self.start
+
+    @property
+    def extent(self) -> str:
+        """The retained range, as errors say it."""
+        return f"it holds bytes {self.start} to {self.length}"
 
     @property
     def sealed(self) -> bool:
@@ -117,7 +122,7 @@ class Lookup:
         self.headers = headers
 
     async def view(self, path: str, *, fresh: bool = False) -> Snapshot:
-        """What is to be read at a path: the header, else the plain file, else the header once more.
+        """What is at a path: the header is looked at first, then the plain file, then the header once more.
 
         Parameters
         ----------
@@ -127,7 +132,7 @@ class Lookup:
         Raises
         ------
         FileNotFoundError
-            Neither a segment nor a plain file.
+            Neither a segment nor a plain file is there, or nothing can have this name.
         """
         if names.is_reserved(path):
             raise transitions.missing(path)
@@ -136,7 +141,7 @@ class Lookup:
             plain = await self.plain(path, loaded)
             if plain is not None:
                 return Snapshot.of_plain(path, plain)
-            # adopted between the two looks
+            # another may have adopted the plain file between the two looks
             loaded = await self.headers.load(path)
         return Snapshot(path, transitions.live(loaded.header, path), loaded.token)
 
@@ -146,7 +151,7 @@ class Lookup:
         return recent or await self.headers.load(path)
 
     async def plain(self, path: str, loaded: Loaded) -> FileInfo | None:
-        """The plain file at a path, unless the tombstone that was loaded says that it is dead."""
+        """The plain file at a path, unless the loaded header is a tombstone that says that it is dead."""
         try:
             info = await self.backend.stat(path)
         except FileNotFoundError:
