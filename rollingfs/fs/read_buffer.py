@@ -27,10 +27,10 @@ OPEN_TRIES_MAX = 8
 class ReadBuffer:
     """The bytes of one path for one reader, which makes one call at a time.
 
-    All reads are of one snapshot. Until the first read has its data that is the header which the client knows:
+    All reads are of one snapshot. If the client knows the header already, the first read goes by that:
 
-    - of one that was seen within the cache time, the store is asked only if the first read finds it out of date;
-    - of an older one, over an async backend, the store is asked beside the first request for data.
+    - if the header was seen within the cache time, the store is asked only if the read finds it out of date;
+    - if it is older, over an async backend, the store is asked beside the first request for data.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class Piece:
 class Job:
     """One read under way: its map, which may change while chunks go, and its answer."""
 
-    __slots__ = ("_answer", "_buffer", "_missing", "end", "error", "gone", "origin", "pieces", "start", "snapshot")
+    __slots__ = ("_answer", "_buffer", "_missing", "end", "error", "gone", "origin", "pieces", "snapshot", "start")
 
     def __init__(self, snapshot: Snapshot, start: int, end: int) -> None:
         self.origin = snapshot

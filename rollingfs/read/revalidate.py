@@ -165,7 +165,7 @@ class RevalidatingReads:
         self._looks_max = looks_max
         self._read_many = partial(fetcher.read_many, limit=limit, checks=checks, verify=verify)
         self._errors: dict[Current, OSError] = {}
-        """Of looks that failed."""
+        """The errors of looks that failed."""
         self._asked: list[Request | Exception] = []
         self._answers: list[bytes | Exception] = [b""] * len(wanted)
 
@@ -236,11 +236,12 @@ class RevalidatingReads:
 
 
 def _request(current: Current, span: Span) -> Request | Exception:
-    if current.snapshot is None:
+    snapshot = current.snapshot  # other threads may move it on
+    if snapshot is None:
         return transitions.missing(current.path)
     try:
-        return current.snapshot, *span(current.snapshot)
-    except (OSError, ValueError) as error:
+        return snapshot, *span(snapshot)
+    except OSError as error:
         return error
 
 
