@@ -8,7 +8,7 @@ from datetime import datetime
 from rollingfs.client import Client
 from rollingfs.fs.chunk_list import ChunkList
 from rollingfs.fs.segment_verbs import SegmentVerbs
-from rollingfs.fs.sync_async import both
+from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
@@ -204,3 +204,6 @@ class Segment:
             poll_s_min=poll_s_min,
             poll_s_max=poll_s_max,
         )
+
+
+name_for_users(Segment, "Segment")
