@@ -17,7 +17,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import Sorted
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 
 Info = dict[str, Any]
 """What fsspec calls a file's or folder's info."""
@@ -43,7 +43,7 @@ def check_on_error(on_error: str) -> OnError:
     raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
 
 
-def info_of(view: View) -> Info:
+def info_of(view: Snapshot) -> Info:
     """The info of a segment or plain file; sizes in bytes, dates in seconds since 1970."""
     header = view.header
     if header is None:
@@ -79,7 +79,7 @@ class Scan:
     """A folder as it was listed."""
 
     path: str
-    views: dict[str, View]
+    views: dict[str, Snapshot]
     """Segments and plain files, by path."""
     folders: tuple[str, ...]
     """Folders in it. They may hold nothing but tombstones, and then they do not exist for users."""
@@ -102,7 +102,7 @@ class Scan:
         return {path: error for path, error in self.unreadable.items() if not names.is_ledger(path)}
 
     @property
-    def listed(self) -> dict[str, View]:
+    def listed(self) -> dict[str, Snapshot]:
         """The segments and plain files that listings show."""
         return {path: view for path, view in self.views.items() if not names.is_ledger(path)}
 
@@ -181,14 +181,14 @@ class Listings:
     async def _complete(self, folder: str, listing: Listing, found: Sorted) -> Scan:
         contents = self.client.contents
         calls = [partial(contents.loaded_or_error, path, token) for path, token in found.headers.items()]
-        views: dict[str, View] = {}
+        views: dict[str, Snapshot] = {}
         unreadable: dict[str, OSError] = {}
         dead = {}
         for path, loaded in zip(found.headers, await self.gather(calls), strict=True):
             if isinstance(loaded, OSError):
                 unreadable[path] = loaded
             elif loaded.live:
-                views[path] = View(path, loaded.header, loaded.token)
+                views[path] = Snapshot(path, loaded.header, loaded.token)
             else:
                 dead[path] = loaded
         for file in found.files:
@@ -198,7 +198,7 @@ class Listings:
             if isinstance(visible, OSError):
                 unreadable[file.path] = visible
             elif visible:
-                views[file.path] = View(file.path, None, file.token, file)
+                views[file.path] = Snapshot(file.path, None, file.token, file)
         stays = not found.is_removed if self.backend.has_folders else not listing.entries
         return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable)
 

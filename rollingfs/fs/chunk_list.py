@@ -12,44 +12,44 @@ from rollingfs.client import Client
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Entry, Page
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.bridge import Bridge
 
 
 class ChunkList(Sequence[Chunk]):
-    """The chunks that hold the retained bytes of a snapshot, in order; the inline tail is none of them.
+    """The chunks that hold the retained bytes of a snapshot, in order, without the inline tail.
 
-    `len` needs no index page, unless the head of one was truncated away. A plain file is one chunk, itself.
+    `len` reads no index page, unless the head of one was truncated away. A plain file is one chunk: itself.
     """
 
-    def __init__(self, client: Client, bridge: Bridge, view: View) -> None:
+    def __init__(self, client: Client, bridge: Bridge, snapshot: Snapshot) -> None:
         self._client = client
         self._bridge = bridge
-        self._view = view
-        self._entries: Sequence[Entry] = view.header.entries if view.header is not None else _plain(view)
+        self._snapshot = snapshot
+        self._entries: Sequence[Entry] = snapshot.header.entries if snapshot.header is not None else _plain(snapshot)
 
     @cached_property
     def _ends(self) -> list[int]:
-        """How many chunks there are up to and with each entry."""
+        """The number of chunks up to each entry, its own included."""
         return list(itertools.accumulate(self._count(entry) for entry in self._entries))
 
     def _count(self, entry: Entry) -> int:
         if isinstance(entry, Chunk):
             return 1
-        is_cut = entry.offset > 0 or entry.start < self._view.start
+        is_cut = entry.offset > 0 or entry.start < self._snapshot.start
         return len(self._chunks(entry)) if is_cut else entry.count
 
     def _chunks(self, entry: Entry) -> Sequence[Chunk]:
         if isinstance(entry, Chunk):
             return [entry]
         chunks = self._bridge.run(self._load(entry))
-        return [chunk for chunk in chunks if chunk.end > self._view.start]
+        return [chunk for chunk in chunks if chunk.end > self._snapshot.start]
 
     async def _load(self, page: Page) -> Sequence[Chunk]:
         try:
-            return await self._client.pages.chunks(self._view.path, page)
+            return await self._client.pages.chunks(self._snapshot.path, page)
         except FileNotFoundError as error:
-            path = self._view.path
+            path = self._snapshot.path
             raise FileNotFoundError(2, "The segment has changed since this snapshot: refresh() it", path) from error
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class ChunkList(Sequence[Chunk]):
             return [self[one] for one in range(*index.indices(len(self)))]
         position = index if index >= 0 else index + len(self)
         if not 0 <= position < len(self):
-            raise IndexError(f"{self._view.path}: there is no chunk {index}; it has {len(self)}")
+            raise IndexError(f"{self._snapshot.path}: there is no chunk {index}; it has {len(self)}")
         number = bisect.bisect_right(self._ends, position)
         first = self._ends[number - 1] if number else 0
         return self._chunks(self._entries[number])[position - first]
@@ -74,10 +74,10 @@ class ChunkList(Sequence[Chunk]):
             yield from self._chunks(entry)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} chunks of {self._view.path!r}>"
+        return f"<{len(self)} chunks of {self._snapshot.path!r}>"
 
 
-def _plain(view: View) -> Sequence[Entry]:
-    assert view.plain is not None
-    name = names.relative(names.parent(view.path), view.path)
-    return [Chunk(0, view.plain.size, name, None, modified_ms(view.plain))] if view.plain.size else []
+def _plain(snapshot: Snapshot) -> Sequence[Entry]:
+    assert snapshot.plain is not None
+    name = names.relative(names.parent(snapshot.path), snapshot.path)
+    return [Chunk(0, snapshot.plain.size, name, None, modified_ms(snapshot.plain))] if snapshot.plain.size else []

@@ -28,6 +28,7 @@ from rollingfs.fs.operations import Operations
 from rollingfs.fs.options import make_policy, open_target, take_store_options
 from rollingfs.fs.patterns import Paths, Patterns
 from rollingfs.fs.queries import Queries
+from rollingfs.fs.reading import Reads
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.fs.sync_async import both, in_order, name_for_users
@@ -160,6 +161,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
 
     def _make_verbs(self, tuning: Tuning, batch_size: int | None) -> None:
         self._queries = Queries(self._client, self._strip)
+        self._reads = self._queries.reads
         self._patterns = Patterns(self._queries)
         self._folders = FolderOperations(self._patterns)
         self._operations = Operations(self._queries, self._folders)
@@ -177,9 +179,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     modified, _modified = both(Queries.modified, of="_queries")
     ukey, _ukey = both(Queries.ukey, of="_queries")
     checksum, _checksum = both(Queries.checksum, of="_queries")
-    cat_file, _cat_file = both(Queries.cat_file, of="_queries")
-    cat_ranges, _cat_ranges = both(Queries.cat_ranges, of="_queries")
-    get_file, _get_file = both(Queries.get_file, of="_queries")
+    cat_file, _cat_file = both(Reads.cat_file, of="_reads")
+    cat_ranges, _cat_ranges = both(Reads.cat_ranges, of="_reads")
+    get_file, _get_file = both(Reads.get_file, of="_reads")
     expand_path, _expand_path = both(Patterns.expand_path, of="_patterns")
     segment, _segment = both(Opener.segment, of="_opener")
 

@@ -19,7 +19,7 @@ from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.queries import Queries
 from rollingfs.maintenance import Collected
 from rollingfs.policy import RollingPolicy, parse_seconds
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.ingest import Data, Intake
 
 
@@ -238,7 +238,7 @@ class Operations:
         """
         source, target = self.strip(path1), self.to_write(path2)
         try:
-            view = await self.queries.view(source)
+            view = await self.client.lookup.view(source)
         except FileNotFoundError:
             if not await self.queries.listings.is_folder(source):
                 raise
@@ -247,10 +247,10 @@ class Operations:
         if source != target:
             await self._copy(view, target)
 
-    async def _copy(self, view: View, target: str) -> None:
+    async def _copy(self, view: Snapshot, target: str) -> None:
         intake = self.client.segments.replacement(target)
         try:
-            async for data in self.queries.pieces(view, verify=True):
+            async for data in self.queries.reads.pieces(view, verify=True):
                 await intake.take(data)
         except BaseException:
             await intake.abort()

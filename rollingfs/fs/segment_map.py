@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WIDTH = 72
 """Characters of the bar."""
 ROWS_MAX = 24
-"""Rows of runs that are shown; of more, the middle ones are left out."""
+"""Maximum number of rows that show runs; the middle ones of more are left out."""
 GONE, TAIL = "·", "░"
 SHADES = "█▓"
 OWN = "its own folder"
@@ -27,7 +27,7 @@ SIZES = (
     (None, "64 MiB or more"),
 )
 AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 week"), (None, "1 week or more"))
-"""Classes of chunks, by the bytes of their part of the segment and by the seconds since they were written."""
+"""Classes of chunks: by their bytes in the segment, and by the seconds since they were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ def runs(chunks: Iterable[Chunk], start: int, length: int) -> Iterator[Run]:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One of the equal parts of a segment's offsets, by the chunk that holds its first byte."""
+    """One of the equal parts of a segment's offsets, described by the chunk that holds its first byte."""
 
     size: int
-    """Bytes of that chunk; 0 for the inline tail, and for what is truncated."""
+    """Bytes of that chunk; 0 for the inline tail and for truncated bytes."""
     age: int
-    """Its class in `AGES`."""
+    """The chunk's class in `AGES`."""
     start: int = 0
-    """Segment offset of its first byte, which tells neighbours of one size apart."""
+    """Segment offset of the chunk's first byte, which tells neighbours of one size apart."""
     is_gone: bool = False
 
 
@@ -133,12 +133,12 @@ class Outline:
 
 
 def outline(segment: Segment, *, now_s: float, width: int = WIDTH, garbage: Garbage | None = None) -> Outline:
-    """What there is to draw of a segment, as its snapshot says; memory does not grow with the number of chunks.
+    """What a picture of a segment shows, by its snapshot; memory does not grow with the number of chunks.
 
     Parameters
     ----------
     now_s
-        The time that ages are counted to, seconds since 1970.
+        The time to which ages are counted, in seconds since 1970.
     width
         Into how many cells to divide the offsets.
     """
@@ -146,7 +146,7 @@ def outline(segment: Segment, *, now_s: float, width: int = WIDTH, garbage: Garb
     tally = _Tally(start, length, now_s, width)
     found = list(runs(tally.noted(segment.chunks), start, length))
     if found and found[-1].count == 0 and tally.cells:
-        tally.cells[-1] = Cell(0, 0)  # an inline tail is to be seen, however short
+        tally.cells[-1] = Cell(0, 0)  # an inline tail is shown, however short it is
     return Outline(
         segment.path,
         segment.state,
@@ -198,7 +198,7 @@ def _class(classes: Sequence[tuple[int | None, str]], value: float) -> int:
 
 
 def picture(segment: Segment, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> str:
-    """Draw the map of a segment, as its snapshot says.
+    """Draw the map of a segment by its snapshot.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def picture(segment: Segment, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -
 
 
 def _bar(found: list[Run], length: int, width: int) -> str:
-    """One character for each equal part of the offsets, by what holds the part's first byte."""
+    """One character for each equal part of the offsets; what holds the part's first byte decides which."""
     marks = [(run.start, TAIL if run.count == 0 else SHADES[index % 2]) for index, run in enumerate(found)]
     bar = []
     for column in range(width if length else 0):

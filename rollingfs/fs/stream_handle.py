@@ -1,4 +1,4 @@
-"""`Stream`: a folder of segments that is cut, trimmed and kept within bounds as one."""
+"""`Stream`: a folder of segments as one log, which is cut, trimmed and kept within bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rollingfs.stream.retention import RetentionPolicy
 
 
 class Stream:
-    """A stream: the segments directly in a folder, plain files among them.
+    """A stream: the segments and plain files directly in a folder.
 
     Every method has an async twin of its name with an underscore before it. Made by ``fs.stream(path)``, which asks
     the store nothing.
@@ -21,9 +21,9 @@ class Stream:
     path
         The folder, as the backend names it.
     on_error
-        What to do about segments whose header cannot be read: ``"report"`` goes on with the others and names them
-        (in what `trim` and `retain` return, in `infos`, in the log), ``"raise"`` raises the first error. None is ever
-        trimmed or deleted.
+        What to do about segments whose header cannot be read: ``"report"`` goes on with the others and names these
+        (in what `trim` and `retain` return, in `infos`, in the log); ``"raise"`` raises the first error. Neither trims
+        or deletes such a segment.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Stream:
 
     @property
     def retention(self) -> RetentionPolicy | None:
-        """How much is kept; read from the stream, and stored with it when assigned. None for everything."""
+        """How much is kept; None for everything. It is stored with the stream, and read from there."""
         return self._bridge.run(self._verbs.get_retention())
 
     @retention.setter

@@ -9,50 +9,119 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
+from rollingfs.fs.sync_async import both
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.read.snapshot import View
+from rollingfs.read.revalidate import Current
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.bridge import Bridge
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 2.0
-"""An idle segment is asked for at most this rarely."""
+"""The longest pause between two polls of an idle segment."""
 POLL_GROWTH = 1.5
 PIECE_BYTES_MAX = 4 * 1024 * 1024
 
 
+class _Follower:
+    """Finds the next bytes of a segment, as a coroutine of the core."""
+
+    def __init__(
+        self, client: Client, current: Current, position: int | None, follow: bool, poll_s_min: float, poll_s_max: float
+    ) -> None:
+        self.position = position
+        self.pause_s = 0.0
+        """How long to pause before the next poll, after one that found nothing."""
+        self._client = client
+        self._current = current
+        self._follow = follow
+        self._poll_s_min = poll_s_min
+        self._poll_s_max = poll_s_max
+        self._checks = PieceChecks(RUNS_MAX)
+        self._snapshot: Snapshot | None = None
+        """What was found at the last look, while some of it is left to read."""
+        self._end: int | None = None
+        """Where to stop."""
+
+    async def piece(self) -> bytes | None:
+        """The next bytes; none if there are none yet; None at the end."""
+        piece = await self._piece()
+        if piece == b"":
+            self.pause_s = min(self._poll_s_max, self.pause_s * POLL_GROWTH) if self.pause_s else self._poll_s_min
+        else:
+            self.pause_s = 0.0
+        return piece
+
+    async def _piece(self) -> bytes | None:
+        if self._is_over():
+            return None
+        if self._snapshot is None:
+            self._snapshot = self._placed(await self._current.look())
+        snapshot, position = self._snapshot, self.position
+        assert position is not None
+        end = min(snapshot.length, position + PIECE_BYTES_MAX)
+        if position == end:
+            self._snapshot = None
+            return None if self._is_over() else b""
+        try:
+            data = await self._client.fetcher.read(snapshot, position, end, checks=self._checks)
+        except FileNotFoundError:
+            if snapshot.header is not None:
+                raise
+            self._snapshot = None  # a plain file was written anew since the look: look again
+            return b""
+        self.position = end
+        if end == snapshot.length:
+            self._snapshot = None
+        return data
+
+    def _is_over(self) -> bool:
+        return self._end is not None and self.position == self._end
+
+    def _placed(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot that has the position; sets where to begin and to stop, once that is known."""
+        if self.position is None:
+            self.position = snapshot.start
+        if self.position < snapshot.start:
+            raise SegmentTruncatedError(
+                f"{snapshot.path}: offset {self.position} was truncated away; {snapshot.extent}"
+            )
+        if self.position > snapshot.length:
+            raise BadOffsetError(f"{snapshot.path}: offset {self.position} lies beyond the end; {snapshot.extent}")
+        if self._end is None and (not self._follow or snapshot.sealed):
+            self._end = snapshot.length
+        return snapshot
+
+
 class Tail(Iterator[bytes], AsyncIterator[bytes]):
-    """Iterates over a segment's bytes, in pieces as they were found; for `for` and for `async for`.
+    """Iterates over a segment's bytes as they come, by `for` or by `async for`.
 
     With `follow` it waits for more until the segment is sealed; without, it ends where the segment ended at the first
-    look. While nothing comes it asks with one conditional request a poll, more and more rarely.
+    look. While nothing comes, each poll is one conditional request, and the pauses grow.
 
     Made by ``segment.tail()``.
 
     Attributes
     ----------
-    position : int or None
-        The segment offset of the next byte; None before the first look, if it was not given.
     pause : callable
         Called with the seconds to wait between two polls of a blocking reader, `time.sleep` by default. What it raises
         ends the waiting.
 
     Parameters
     ----------
-    segment
-        The incarnation that it is bound to; None for that of the first look.
-    was_plain
-        A plain file was there at the last look: what is written over it is another.
     offset
         Where to begin, as a segment offset; by default at the first retained byte.
+    snapshot
+        The segment or plain file whose incarnation is followed; by default that of the first look. A plain file may
+        be written anew, or be adopted; a segment that is written over it is another.
     poll_s_min, poll_s_max
         The shortest and the longest pause between two polls, in seconds.
 
     Raises
     ------
     BadOffsetError
-        The offset is negative, or lies beyond the end at the first look.
+        The offset is negative, or lay beyond the end at the first look.
     SegmentTruncatedError
-        What comes next has been truncated away; the message has the range that is there.
+        The next bytes have been truncated away; the message has the range that is there.
     FileNotFoundError
         The segment is gone, or another has its name.
     """
@@ -64,8 +133,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         path: str,
         offset: int | None = None,
         *,
-        segment: str | None = None,
-        was_plain: bool = False,
+        snapshot: Snapshot | None = None,
         follow: bool = True,
         poll_s_min: float = POLL_S_MIN,
         poll_s_max: float = POLL_S_MAX,
@@ -74,24 +142,20 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
             raise BadOffsetError(f"{path}: cannot begin at offset {offset}; it must be at least 0")
         if not 0 < poll_s_min <= poll_s_max:
             raise ValueError(
-                f"{path}: polls every {poll_s_min} to {poll_s_max} s: both must be above 0, and in this order"
+                f"{path}: poll_s_min is {poll_s_min} and poll_s_max is {poll_s_max}; it must be 0 < min <= max"
             )
-        self._client = client
-        self._bridge = bridge
         self.path = path
-        self.position = offset
         self.pause: Callable[[float], None] = time.sleep
-        self._segment = segment
-        self._was_plain = was_plain
-        self._follow = follow
-        self._poll_s_min = poll_s_min
-        self._poll_s_max = poll_s_max
-        self._pause_s = poll_s_min
-        self._checks = PieceChecks(RUNS_MAX)
-        self._view: View | None = None
-        """What was found at the last look, while there is some of it left to read."""
-        self._end: int | None = None
-        """Where to stop."""
+        self._bridge = bridge
+        current = Current(client.lookup, path, snapshot, is_bound=True)
+        self._verbs = _Follower(client, current, offset, follow, poll_s_min, poll_s_max)
+
+    @property
+    def position(self) -> int | None:
+        """The segment offset of the next byte; None before the first look, if it was not given."""
+        return self._verbs.position
+
+    _piece, _awaited_piece = both(_Follower.piece)
 
     def __iter__(self) -> Tail:
         return self
@@ -100,83 +164,22 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         return self
 
     def __next__(self) -> bytes:
-        while (piece := self._bridge.run(self._piece())) == b"":
-            self.pause(self._next_pause_s())
+        while (piece := self._piece()) == b"":
+            self.pause(self._verbs.pause_s)
         if piece is None:
             raise StopIteration
-        self._pause_s = self._poll_s_min
         return piece
 
     async def __anext__(self) -> bytes:
-        while (piece := await self._bridge.arun(self._piece())) == b"":
-            await asyncio.sleep(self._next_pause_s())
+        while (piece := await self._awaited_piece()) == b"":
+            await asyncio.sleep(self._verbs.pause_s)
         if piece is None:
             raise StopAsyncIteration
-        self._pause_s = self._poll_s_min
         return piece
-
-    def _next_pause_s(self) -> float:
-        pause_s = self._pause_s
-        self._pause_s = min(self._poll_s_max, pause_s * POLL_GROWTH)
-        return pause_s
-
-    async def _piece(self) -> bytes | None:
-        """The next bytes; none if there are none yet; None at the end."""
-        if self._is_over():
-            return None
-        if self._view is None:
-            self._view = await self._look()
-        view, position = self._view, self.position
-        assert position is not None
-        end = min(view.length, position + PIECE_BYTES_MAX)
-        if position == end:
-            self._view = None
-            return None if self._is_over() else b""
-        try:
-            data = await self._client.fetcher.read(view, position, end, checks=self._checks)
-        except FileNotFoundError:
-            if view.header is not None:
-                raise
-            self._view = None  # a plain file that was written anew since the look: to be looked at again
-            return b""
-        self.position = end
-        if end == view.length:
-            self._view = None
-        return data
-
-    def _is_over(self) -> bool:
-        return self._end is not None and self.position == self._end
-
-    async def _look(self) -> View:
-        """The segment as it is now: one request, conditional on what was seen before."""
-        view = await self._client.lookup.view(self.path, fresh=True)
-        header = view.header
-        if self._segment is not None:
-            is_same = header is not None and header.segment == self._segment
-        else:
-            # a plain file may have grown before it was adopted; what was written over it is another
-            is_same = header is None or not self._was_plain or header.was_plain
-        if not is_same:
-            raise FileNotFoundError(2, "The segment that was followed is gone; another has its name", self.path)
-        self._segment = header.segment if header is not None else self._segment
-        self._was_plain = header is None
-        if self.position is None:
-            self.position = view.start
-        if self.position < view.start:
-            raise SegmentTruncatedError(
-                f"{self.path}: offset {self.position} was truncated away; it holds {view.start} to {view.length}"
-            )
-        if self.position > view.length:
-            raise BadOffsetError(
-                f"{self.path}: offset {self.position} lies beyond the end; its length is {view.length}"
-            )
-        if self._end is None and (not self._follow or (header is not None and header.sealed)):
-            self._end = view.length
-        return view
 
 
 class FollowFile(io.RawIOBase):
-    """A file object over a tail: a read waits for bytes, and gets none only at the end of a sealed segment.
+    """A file object over a tail: a read waits for bytes, and returns none only at the end of a sealed segment.
 
     Made by ``fs.open(path, "rb", follow=True)``, buffered.
     """
@@ -195,7 +198,7 @@ class FollowFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # a wider type than typeshed's
-        """Fill what there is room and bytes for; waits for the first byte."""
+        """Fill a buffer with the bytes that are there; waits for the first byte."""
         if not self._rest:
             self._rest = memoryview(next(self._tail, b""))
         size = min(len(buffer), len(self._rest))
@@ -205,5 +208,5 @@ class FollowFile(io.RawIOBase):
 
 
 def open_follow(client: Client, bridge: Bridge, path: str) -> io.BufferedReader:
-    """A file that goes on as the segment grows, from its first retained byte to its seal."""
+    """A file that grows with the segment, from the first retained byte to the seal."""
     return io.BufferedReader(FollowFile(Tail(client, bridge, path)))

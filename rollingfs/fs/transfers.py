@@ -89,7 +89,7 @@ class Transfers:
         if is_one(lpath):
             lpath = make_path_posix(lpath)
         pairs = await self._pairs(rpath, lpath, recursive, maxdepth, is_local=True)
-        await self._each(self.queries.get_file, pairs, callback, batch_size, kwargs)
+        await self._each(self.queries.reads.get_file, pairs, callback, batch_size, kwargs)
 
     async def put(
         self,

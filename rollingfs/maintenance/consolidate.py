@@ -30,7 +30,7 @@ from rollingfs.maintenance.runs import PARTS_MAX, plan, size_of
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
-from rollingfs.read.snapshot import Lookup, View
+from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
@@ -248,7 +248,7 @@ class Consolidator:
 
     async def _checksum(self, path: str, header: Header, chunk: Chunk) -> int:
         """Of the part of a chunk that is used; all of it is verified."""
-        view, checks, crc = View(path, header, None), PieceChecks(), 0
+        view, checks, crc = Snapshot(path, header, None), PieceChecks(), 0
         for start in range(chunk.start, chunk.end, READ_BYTES_MAX):
             end = min(start + READ_BYTES_MAX, chunk.end)
             crc = google_crc32c.extend(crc, await self.fetcher.read(view, start, end, checks=checks))
@@ -257,7 +257,7 @@ class Consolidator:
 
     async def _copy(self, path: str, header: Header, run: Sequence[Chunk], target: str, steps: Steps) -> int:
         """Read and write, each byte once, all chunks verified; returns the checksum."""
-        view, checks, crc = View(path, header, None), PieceChecks(), 0
+        view, checks, crc = Snapshot(path, header, None), PieceChecks(), 0
         upload = await self.backend.open_write(target)
         try:
             for start in range(run[0].start, run[-1].end, READ_BYTES_MAX):

@@ -31,7 +31,7 @@ from rollingfs.maintenance.plain_files import READ_BYTES_MAX, Judged, PlainFiles
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 
 logger = logging.getLogger("rollingfs")
@@ -341,7 +341,7 @@ class PlainCopies:
         self, path: str, header: Header, piece: Piece, target: str, steps: Steps, over: str | None = None
     ) -> str | None:
         """Read a range and write it as a file, in bounded memory; the file's token, if it is written over another."""
-        view, checks, start = View(path, header, None), PieceChecks(), piece.start
+        view, checks, start = Snapshot(path, header, None), PieceChecks(), piece.start
         upload = await self.backend.open_write(target, over)
         try:
             while start < piece.end:

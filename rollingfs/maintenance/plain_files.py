@@ -13,7 +13,7 @@ from rollingfs.errors import CorruptChunkError, SegmentTruncatedError
 from rollingfs.format import names
 from rollingfs.format.header import Adopted, Header
 from rollingfs.read.ranges import Fetcher
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 
 logger = logging.getLogger("rollingfs")
 
@@ -90,7 +90,7 @@ class PlainFiles:
         copy = header.plain_copy
         if copy is None or info.size != header.length - copy.start or (header.size == 0 and info.size > 0):
             return False  # also if all that could be compared has been truncated away
-        view, start = View(path, header, None), header.start
+        view, start = Snapshot(path, header, None), header.start
         try:
             while start < header.length:
                 end = min(start + READ_BYTES_MAX, header.length)

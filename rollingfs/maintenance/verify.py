@@ -13,7 +13,7 @@ from rollingfs.format import names
 from rollingfs.format.header import Chunk, Entry, Header
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.ranges import Fetcher
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 
 READ_BYTES_MAX = 4 * 1024 * 1024
 LOOKS_MAX = 16
@@ -86,7 +86,7 @@ class Verifier:
         steps.reach(steps.total)
         return rows
 
-    async def _look(self, view: View, known: dict[str, Verified], steps: Steps) -> list[Verified]:
+    async def _look(self, view: Snapshot, known: dict[str, Verified], steps: Steps) -> list[Verified]:
         header = view.header
         if header is None:
             return [Verified(0, view.size, view.path, view.size, view.size, None, OK)] if view.size else []
@@ -130,7 +130,7 @@ class Verifier:
         return size, OK if chunk.crc32c is None or crc == chunk.crc32c else CORRUPT
 
 
-def _version(view: View) -> tuple[str | None, int]:
+def _version(view: Snapshot) -> tuple[str | None, int]:
     return (view.header.segment, view.header.version) if view.header else (view.token, 0)
 
 

@@ -1,5 +1,6 @@
-"""From a snapshot and segment offsets to bytes.
+"""From a path or a snapshot, and segment offsets, to bytes.
 
-In: a path or a snapshot, and ranges. Out: bytes, checked where a whole chunk was read.
+In: paths, snapshots, ranges. Out: snapshots (`snapshot`, kept up to date by `revalidate`); bytes (`ranges`), verified
+where a whole chunk was read; what lives in a folder (`contents`).
 Must not be here: anything that writes.
 """

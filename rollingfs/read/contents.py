@@ -1,7 +1,7 @@
-"""Whether anything lives in a folder, and what: found by as few requests as it takes.
+"""Whether anything lives in a folder, and what, by as few requests as possible.
 
 On a store without folders one exists as long as something is in it. On a disk one exists until it is removed;
-where tombstones have to stay in it, a hidden file says that it was.
+where tombstones have to stay in it, a hidden file marks it as removed.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ logger = logging.getLogger("rollingfs")
 T = TypeVar("T")
 
 NAMES_SHOWN_MAX = 3
-"""Maximum number of names that an error says of what lies in a folder."""
+"""Maximum number of names in an error about what lies in a folder."""
 NAMES_COUNTED_MAX = 16
-"""Once it has found as many, an error says "at least"."""
+"""With more names than this, an error says "at least"."""
 
 
 def is_of_entry(error: OSError) -> bool:
-    """Whether an error says something of one file only: it is damaged, too new, or not to be read by us.
+    """Whether an error is about one file only: the file is damaged, too new, or this client may not read it.
 
-    Any other says that the store does not answer, and nothing of the file.
+    Any other error means that the store does not answer; nothing is known of the file then.
     """
     return isinstance(error, CorruptHeaderError | CorruptChunkError | PermissionError) or error.errno == errno.EINVAL
 
 
 def removed_path(folder: str) -> str:
-    """The file that says that a folder was removed."""
+    """The file that marks a folder as removed."""
     return f"{folder.rstrip('/')}/{names.REMOVED_NAME}"
 
 
@@ -71,7 +71,7 @@ class Sorted:
         return Sorted(headers, tuple(files), tuple(folders), is_removed)
 
     def undecided(self, last: str) -> tuple[FileInfo, ...]:
-        """The files whose header, which may be a tombstone of theirs, would come after the `last` path of a page."""
+        """The files whose header (perhaps a tombstone) would come after the `last` path of a page."""
         return tuple(
             file for file in self.files if file.path not in self.headers and names.header_path(file.path) > last
         )
@@ -80,7 +80,7 @@ class Sorted:
 class Contents:
     """Looks into folders.
 
-    A file whose header cannot be read counts as something that lives: nobody knows that it does not.
+    A file whose header cannot be read counts as alive, because nobody knows that it is not.
     """
 
     def __init__(self, backend: Backend, runtime: Runtime, headers: Headers, lookup: Lookup) -> None:
@@ -90,7 +90,7 @@ class Contents:
         self.lookup = lookup
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-        """Call several at a time, as many as the store likes."""
+        """Call several at once, at most as many as suit the store."""
         return await self.runtime.gather(calls, self.backend.requests_max)
 
     # -- folders -------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Contents:
             return False
         if (self.backend.has_folders or self.is_top(path)) and not await self.backend.is_folder(path):
             return False
-        # only what the store itself shows is there although we may not look into it
+        # a folder that we may not look into counts only if the store itself shows it
         return await (self.is_alive(path) if self.backend.has_folders else self._is_alive(path))
 
     async def _is_alive(self, folder: str) -> bool:
@@ -115,11 +115,13 @@ class Contents:
             return False
 
     async def is_alive(self, folder: str) -> bool:
-        """Whether a folder that the backend shows exists for users; so does one that we may not look into."""
+        """Whether a folder that the backend shows exists for users; one that we may not look into does."""
         try:
             return await self._is_alive(folder)
         except PermissionError as error:
-            logger.info("%s: whether anything is in the folder is not known: %s", folder, error)
+            logger.info(
+                "%s: it is not known whether the folder is empty, because it cannot be listed: %s", folder, error
+            )
             return True
 
     def is_top(self, folder: str) -> bool:
@@ -135,20 +137,20 @@ class Contents:
         return True
 
     async def _has_content(self, folder: str) -> bool:
-        """Whether a folder is there because of what lives in it, or by itself."""
+        """Whether a folder exists: something lives in it, or it exists by itself."""
         found, is_bare, _ = await self._search(folder, self._is_any_alive)
-        # without entries it is there by itself, or by its marker, or the backend does not tell
+        # a folder without entries exists if the backend says so: it was made, or has a marker
         return bool(found) or (is_bare and await self.backend.is_folder(folder))
 
     async def _search(
         self, folder: str, look: Callable[[Sorted, Sequence[FileInfo]], Awaitable[T]]
     ) -> tuple[T, bool, bool]:
-        """Look at one page after the other until there is something to see.
+        """Look at one page of a listing after the other until `look` returns something.
 
         Returns
         -------
         tuple
-            What was seen; whether there were no entries at all; whether there are more pages.
+            What `look` returned; whether there were no entries at all; whether there are more pages.
         """
         place, is_bare = None, True
         undecided: Sequence[FileInfo] = ()
@@ -167,7 +169,7 @@ class Contents:
             return True
         if await self._is_any_live(found.headers):
             return True
-        for file in found.files:  # some lie beside a tombstone
+        for file in found.files:  # it may lie beside a tombstone
             if file.path in found.headers and not names.is_ledger(file.path) and await self._lives(file, found):
                 return True
         for folder in found.folders:
@@ -176,7 +178,7 @@ class Contents:
         return False
 
     async def _is_any_live(self, headers: Mapping[str, str | None]) -> bool:
-        """Whether one of these segments, given with its token, exists; ledgers do not count."""
+        """Whether one of these segments, given with their tokens, exists; ledgers do not count."""
         unknown = []
         for path, token in headers.items():
             if names.is_ledger(path):
@@ -196,17 +198,21 @@ class Contents:
         return False
 
     async def _lives(self, file: FileInfo, found: Sorted) -> bool:
-        """Whether what has the name of a file that a page shows beside its header exists."""
+        """Whether a file exists that a page shows beside a header of its name: as a segment, or as a plain file."""
         loaded = await self.loaded_or_error(file.path, found.headers[file.path])
         return isinstance(loaded, OSError) or loaded.live or bool(await self.is_visible_or_error(file, loaded))
 
     # -- what is in the way --------------------------------------------------------------------------------
 
     async def room(self, path: str, loaded: Loaded) -> FileInfo | None:
-        """The plain file where no segment is (`loaded` is what was read of its header), for whoever wants to make one.
+        """The plain file at the name of a segment that is to be made; None if the name is free.
 
-        Without a plain file no folder may be in the way. Over an async backend it is looked for beside the file, so
-        that it costs no time.
+        If there is no plain file, no folder may have the name. Over an async backend both are looked for at once.
+
+        Parameters
+        ----------
+        loaded
+            What was read of the segment's header; no segment is there.
 
         Raises
         ------
@@ -228,10 +234,10 @@ class Contents:
         return plain
 
     async def check_no_folder(self, path: str) -> None:
-        """Refuse to make a segment of a name that a folder has, because it would hide all that lies in there.
+        """Refuse to make a segment of a name that a folder has, because the segment would hide what lies in the folder.
 
-        One listing of a few keys. Not seen is what comes to lie in the folder at the same moment, and anything at all
-        where this client may not list.
+        This takes one listing of a few keys. It does not see what is written into the folder at the same moment, and
+        it sees nothing where this client may not list.
 
         Raises
         ------
@@ -250,12 +256,14 @@ class Contents:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError as error:
-            logger.info("%s: whether a folder has this name is not known: %s", path, error)
+            logger.info(
+                "%s: it is not known whether a folder has this name, because it cannot be listed: %s", path, error
+            )
             return None
         return FolderOccupiedError(errno.EISDIR, _in_the_way(path, living, is_more), path) if living else None
 
     async def _living(self, found: Sorted, undecided: Sequence[FileInfo]) -> list[str]:
-        """The paths of what lives among the entries of a page; of very many, the first few."""
+        """The paths of what lives among the entries of a page: all of them, or a few more than an error counts."""
         files = {file.path: file for file in found.files if file not in undecided}
         candidates = sorted({*found.headers, *files, *found.folders})
         living: list[str] = []
@@ -266,7 +274,7 @@ class Contents:
         return living
 
     async def _living_path(self, path: str, found: Sorted, file: FileInfo | None) -> str | None:
-        """The path of an entry that lives, with a slash behind a folder's; None of one that does not."""
+        """The path of an entry that lives, with a slash behind a folder's; None for one that does not."""
         if names.is_ledger(path):
             return None
         if path in found.headers:
@@ -282,7 +290,7 @@ class Contents:
     # -- files ---------------------------------------------------------------------------------------------
 
     async def loaded_or_error(self, path: str, token: str | None) -> Loaded | OSError:
-        """The header of a segment, perhaps as it was seen with this token; or why it alone cannot be read."""
+        """The header of a segment, from the cache if it has this token; or the error that is about this header only."""
         try:
             return self.headers.by_token(path, token) or await self.headers.load(path)
         except OSError as error:
@@ -291,7 +299,7 @@ class Contents:
             return error
 
     async def is_visible_or_error(self, file: FileInfo, loaded: Loaded | None) -> bool | OSError:
-        """Whether a plain file is there for users: not one that a tombstone says is dead."""
+        """Whether users see a plain file: a tombstone may say that it is dead."""
         if loaded is None or loaded.header is None or loaded.header.adopted is None:
             return True
         if is_shadowed(loaded.header, file):

@@ -1,4 +1,4 @@
-"""Chunk files that are read in pieces: the checksums of the pieces make that of the file, so no byte is read twice."""
+"""Verifies chunk files that are read in pieces: the checksums of the pieces are combined, so no byte is read twice."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rollingfs.format.crc import combined
 from rollingfs.format.header import Chunk
 
 STEP_BYTES = 256 * 1024
-"""The checksum takes nothing but `bytes`: so much of a buffer is copied at a time, which stays in the CPU's cache."""
+"""How much of a buffer is copied at a time, because the checksum takes only `bytes`; it fits into the CPU's cache."""
 RUNS_MAX = 4096
-"""How many runs of bytes a reader remembers; the file that was read least recently is forgotten first."""
+"""Maximum number of runs that a reader remembers; it forgets the file first that it read least recently."""
 
 
 @dataclass(slots=True)
 class _File:
-    """What was read of one chunk file: runs of bytes that lie apart, in order."""
+    """What was read of one chunk file: runs of bytes in order, with gaps between them."""
 
     chunk: Chunk
     """An entry that names it."""
@@ -46,7 +46,7 @@ class _File:
         return found
 
     def add(self, start: int, end: int, data: Buffer) -> None:
-        """Take bytes that lie in a gap."""
+        """Note bytes that fill a gap, or a part of one."""
         at = bisect.bisect_left(self.starts, start)
         if at and self.ends[at - 1] == start:
             at -= 1
@@ -64,7 +64,7 @@ class _File:
 
 
 class PieceChecks:
-    """Verifies each chunk file once all of it was read, in pieces of any size and order, by one reader.
+    """Verifies each chunk file once one reader has read all of it, in pieces of any size and order.
 
     Threads may share it; in a forked child it begins anew.
 
@@ -81,9 +81,9 @@ class PieceChecks:
     def _begin(self) -> None:
         self._process = os.getpid()
         self._files: dict[str, _File] = {}
-        """Files that were read in part, the one read least recently first."""
+        """The files that were read in part, the least recently read first."""
         self._count = 0
-        """Of their runs."""
+        """How many runs they have."""
         self._damaged: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
@@ -93,7 +93,7 @@ class PieceChecks:
         return self._damaged
 
     def add(self, path: str, chunk: Chunk, start: int, data: Buffer) -> None:
-        """Note that bytes of a chunk's file were read, from byte `start` of the file on."""
+        """Note bytes that were read of a chunk's file, from byte `start` of the file on."""
         if chunk.crc32c is None:
             return
         if self._process != os.getpid():
@@ -119,13 +119,13 @@ class PieceChecks:
             self._count -= len(self._files.pop(oldest).starts)
 
     def missing(self) -> list[tuple[str, Chunk, list[tuple[int, int]]]]:
-        """The files that were read in part, and the ranges of them that were not."""
+        """The files that were read in part, with the ranges that were not read."""
         with self._lock:
             return [(path, file.chunk, file.gaps(0, file.chunk.size)) for path, file in self._files.items()]
 
 
 def _extended(crc: int, data: Buffer) -> int:
-    """The checksum of some bytes with others behind them."""
+    """The checksum of some bytes and of `data` behind them."""
     if isinstance(data, bytes):
         return int(google_crc32c.extend(crc, data))
     view = memoryview(data)

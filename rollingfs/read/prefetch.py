@@ -1,4 +1,4 @@
-"""Prefetching: the next ranges of a file that is read from front to back."""
+"""Fetches the next ranges of a file that is read from front to back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ PREFETCH_RANGE_BYTES = 8 * 1024 * 1024
 READ_BYTES_MIN = 1024 * 1024
 AHEAD_BYTES_MIN = 4 * 1024 * 1024
 AHEAD_FACTOR = 4
-"""How many bytes may be fetched ahead for each that was read in a row: who reads little is sent little in vain."""
+"""Bytes that may be fetched ahead for each byte that was read in a row, so that a short read fetches little in vain."""
 
 
 def range_bytes(read_bytes: int, ahead_bytes: int, memory_bytes: int) -> int:
-    """How much to fetch at a time for reads of so many bytes: as much, if that is sensible, so that none is copied."""
+    """How much to fetch at a time: as much as each read takes, if that is sensible, because then no byte is copied."""
     size = read_bytes
     if not READ_BYTES_MIN <= read_bytes <= PREFETCH_RANGE_BYTES:
         size = min(max(ahead_bytes // 4, READ_BYTES_MIN), PREFETCH_RANGE_BYTES)
-    return min(size, memory_bytes // 2)  # one is waited for while another is on its way
+    return min(size, memory_bytes // 2)  # so that the reader waits for one range while another is on its way
 
 
 @dataclass(slots=True)
@@ -31,14 +31,14 @@ class _Range:
     end: int
     data: concurrent.futures.Future[bytes]
     left: int
-    """How many of them nobody has taken."""
+    """How many of these bytes nobody has taken."""
 
 
 class Prefetch:
-    """What is fetched ahead of the reader of one file.
+    """The ranges that are fetched ahead of the reader of one file.
 
-    It begins when a read starts where the one before ended, and grows with what is read. Readers with several threads
-    come slightly out of order (as pyarrow's): ranges that were skipped wait for a while.
+    Fetching ahead begins when a read starts where the read before it ended. The more is read in a row, the more is
+    fetched ahead. Readers with several threads (pyarrow) come slightly out of order: skipped ranges wait for a while.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Prefetch:
     end
         Where the file ends.
     ranges_max, memory_bytes
-        How many ranges, and bytes, may be on their way or waiting to be taken.
+        Maximum number of ranges, and of bytes, that are on their way or wait to be taken.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class Prefetch:
         """Where the next range begins."""
         self._ahead_bytes = 0
         self._row_start, self._row_end = 0, -1
-        """The last reads that each began where the one before ended."""
+        """The bytes of the last reads that each began where the read before it ended."""
 
     def take(self, start: int, end: int) -> tuple[int, bytes] | None:
-        """What was fetched ahead of ``[start, end)``: where it begins, and the bytes. None: nothing, fetch it yourself.
+        """Bytes that were fetched ahead, and where they begin; None if the caller must fetch ``[start, end)`` itself.
 
-        It may begin earlier and end later than what was asked for, or end earlier, but has the byte at `start`.
+        The bytes may begin before `start`, and end before or after `end`. The byte at `start` is always among them.
         """
         follows = start == self._row_end
         if not self._has(start):
             if follows or not self._is_behind(start):
                 self.close()
             if not follows or end - start >= self._memory_bytes:
-                return None  # one that would fill the memory is fetched by itself
+                return None  # a read that would fill the memory is not fetched ahead
             self._next = start
         try:
             self.read(start, end)
@@ -100,7 +100,7 @@ class Prefetch:
         self._ahead_bytes = max(self._ahead_bytes, min(ahead_bytes, self._memory_bytes))
 
     def close(self) -> None:
-        """Give everything up."""
+        """Give up all ranges."""
         for each in self._ranges:
             each.data.cancel()
         self._ranges.clear()
@@ -110,11 +110,11 @@ class Prefetch:
         return any(each.start <= offset < each.end for each in self._ranges)
 
     def _is_behind(self, offset: int) -> bool:
-        """Whether it was taken already, or skipped, while later ranges are still waited for."""
+        """Whether a byte was already taken or skipped, while later ranges wait to be taken."""
         return bool(self._ranges) and self._next - 2 * self._memory_bytes <= offset < self._next
 
     def _fill(self, start: int, end: int) -> None:
-        """Begin to fetch up to `end`, and beyond it as much as may be."""
+        """Begin to fetch up to `end`, and beyond it as much as is allowed."""
         size = range_bytes(end - start, self._ahead_bytes, self._memory_bytes)
         held = sum(each.end - each.start for each in self._ranges)
         wanted = size if self._next < end else 0
@@ -122,7 +122,7 @@ class Prefetch:
             is_old = self._ranges[0].end < start - self._ahead_bytes // 2
             if not is_old and held + wanted <= self._ahead_bytes:
                 break
-            skipped = self._ranges.pop(0)  # for long, or what is asked for needs its place
+            skipped = self._ranges.pop(0)  # long ago, or its place is needed
             skipped.data.cancel()
             held -= skipped.end - skipped.start
         while self._next < self._end and len(self._ranges) < self._ranges_max:
@@ -134,7 +134,7 @@ class Prefetch:
             self._next = last
 
     def _wait(self, start: int, end: int) -> tuple[int, bytes]:
-        """The range with the byte at `start`; if more than that is asked for, also those that follow on it."""
+        """The range with the byte at `start`, and the ranges that follow on it as far as they are asked for."""
         first = next(number for number, each in enumerate(self._ranges) if each.start <= start < each.end)
         run = [self._ranges[first]]
         for each in self._ranges[first + 1 :]:

@@ -1,4 +1,4 @@
-"""Reading bytes: from a snapshot and segment offsets to ranges of files, many at a time."""
+"""Reads bytes: from snapshots and segment offsets to ranges of files, many at a time."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from rollingfs.format import placement
 from rollingfs.format.header import Chunk, Page
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.read_job import Job, Piece, corrupt, gone, missing_chunk, said_now, too_short
-from rollingfs.read.snapshot import Lookup, View
+from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.concurrency import Runtime
 
 RANGE_BYTES_MIN = 2 * 1024 * 1024
 """A larger read is split into ranges that are read at once."""
 RANGE_BYTES_MAX = 8 * 1024 * 1024
 SYNC_RANGE_BYTES_MAX = 64 * 1024 * 1024
-"""Where nothing is read at once, ranges are only there to bound what is held beside the answer."""
+"""Over a sync backend ranges are read one by one; this bounds the memory that is needed beside the answer."""
 
-Request = tuple[View, int, int]
-"""What is to be read: a snapshot, and the segment offsets ``[start, end)``."""
+Request = tuple[Snapshot, int, int]
+"""A snapshot, and the segment offsets ``[start, end)`` that are to be read of it."""
 
 
 class Fetcher:
     """Reads the bytes of segments and plain files.
 
-    What is checked: a chunk whose bytes are all read, by one call or by several that share a `PieceChecks`, must have
-    the checksum that its header says. The error is that of the piece that came last, and of all reads after it. A plain
+    A chunk whose bytes are all read, by one call or by several that share a `PieceChecks`, must have the checksum that
+    its header says. If it has not, the read that completes it fails, and so do all reads of it after that. A plain
     file must be the one that the snapshot was taken of.
     """
 
@@ -45,7 +45,7 @@ class Fetcher:
 
     async def read(
         self,
-        view: View,
+        snapshot: Snapshot,
         start: int,
         end: int,
         *,
@@ -59,18 +59,18 @@ class Fetcher:
         Parameters
         ----------
         limit
-            How many reads of the backend may be under way; by default what the backend says makes sense.
+            Maximum number of reads of the backend at once; by default the backend's own.
         range_bytes
-            Ask the backend for at most so many bytes at once; by default as suits the size of the read.
+            Maximum number of bytes to ask the backend for at once; by default it depends on the size of the read.
         checks
-            What the same reader has read before: chunks read by several calls are verified as well.
+            What the same reader has read before, so that chunks are verified which several calls read.
         verify
             Read all of each chunk of which only a part is wanted, and verify it.
 
         Raises
         ------
         SegmentTruncatedError
-            They, or their beginning, have been truncated away.
+            The range, or its beginning, has been truncated away.
         ValueError
             The range is negative, or ends beyond the snapshot.
         FileNotFoundError
@@ -79,7 +79,7 @@ class Fetcher:
             A chunk that the header names is missing, too short, or fails its checksum.
         """
         [result] = await self.read_many(
-            [(view, start, end)], limit, range_bytes=range_bytes, checks=checks, verify=verify
+            [(snapshot, start, end)], limit, range_bytes=range_bytes, checks=checks, verify=verify
         )
         if isinstance(result, Exception):
             raise result
@@ -94,15 +94,15 @@ class Fetcher:
         checks: PieceChecks | None = None,
         verify: bool = False,
     ) -> list[bytes | Exception]:
-        """Read many ranges in one batch; each is its bytes, or the error that `read` would raise.
+        """Read many ranges in one batch; the answer to each is its bytes, or the error that `read` would raise.
 
         Parameters
         ----------
         limit
-            How many reads of the backend may be under way; by default what the backend says makes sense.
+            Maximum number of reads of the backend at once; by default the backend's own.
         """
         limit = limit or self.backend.requests_max
-        jobs = [Job(view, start, end) for view, start, end in requests]
+        jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
         todo = [job for job in jobs if job.error is None]
         while todo:
             await self._round(todo, limit, range_bytes, checks, verify)
@@ -111,58 +111,58 @@ class Fetcher:
             todo = [job for job in todo if job.error is None]
         return [job.result() for job in jobs]
 
-    async def complete(self, view: View, checks: PieceChecks) -> None:
+    async def complete(self, snapshot: Snapshot, checks: PieceChecks) -> None:
         """Verify all chunks that were read in part, by reading the rest of them.
 
         Raises
         ------
         CorruptChunkError
-            One is missing, too short, or fails its checksum.
+            A chunk is missing, too short, or fails its checksum.
         FileNotFoundError
-            One has gone since: truncated away, or replaced.
+            A chunk has gone since: it was truncated away, or the file was replaced.
         """
         for path, error in (await self._complete(checks, self.backend.requests_max)).items():
             if not isinstance(error, FileNotFoundError):
                 raise error
-            loaded = await self.lookup.headers.load(view.path)
-            if loaded.header is None or view.header is None or loaded.header.version != view.header.version:
-                raise gone(view, "a chunk that was read in part has gone, so it could not be verified") from error
-            raise missing_chunk(path, view.path) from error
+            loaded = await self.lookup.headers.load(snapshot.path)
+            if loaded.header is None or snapshot.header is None or loaded.header.version != snapshot.header.version:
+                raise gone(snapshot, "a chunk that was read in part has gone, so it could not be verified") from error
+            raise missing_chunk(path, snapshot.path) from error
         for path in sorted(checks.damaged):
             raise corrupt(path)
 
-    async def whole_chunks(self, view: View, start: int, end: int) -> tuple[int, int]:
+    async def whole_chunks(self, snapshot: Snapshot, start: int, end: int) -> tuple[int, int]:
         """A range widened to the bounds, within the snapshot, of the chunks that it begins and ends in."""
-        if view.header is None:
+        if snapshot.header is None:
             return start, end
-        entries = placement.overlapping(view.header.entries, start, min(end, view.header.tail_start))
+        entries = placement.overlapping(snapshot.header.entries, start, min(end, snapshot.header.tail_start))
         try:
-            chunks = await self.pages.unfold(view.path, entries)
+            chunks = await self.pages.unfold(snapshot.path, entries)
         except FileNotFoundError:
-            return start, end  # the map has changed, as the read itself will find
+            return start, end  # the map has changed; the read itself will find that
         cut = [chunk for chunk in chunks if chunk.start < end and start < chunk.end]
         first, last = min([start, *(chunk.start for chunk in cut)]), max([end, *(chunk.end for chunk in cut)])
-        return max(first, min(start, view.start)), last
+        return max(first, min(start, snapshot.start)), last
 
-    def hold(self, view: View) -> object | None:
-        """Keep the plain file of a snapshot as it is for as long as the caller keeps this object, where that can be.
+    def hold(self, snapshot: Snapshot) -> object | None:
+        """An object that keeps the plain file of a snapshot as it is while the caller has it; None if none can.
 
         Raises
         ------
         FileNotFoundError, ConflictError
-            It is gone, or another has its name.
+            The file is gone, or another has its name.
         """
-        if view.header is not None or view.token is None:
+        if snapshot.header is not None or snapshot.token is None:
             return None
-        return self.backend.hold(view.path, view.token)
+        return self.backend.hold(snapshot.path, snapshot.token)
 
     # -- one round -----------------------------------------------------------------------------------------
 
     async def _round(
         self, jobs: Sequence[Job], limit: int, range_bytes: int | None, checks: PieceChecks | None, verify: bool
     ) -> None:
-        """Read all of some jobs; one that meets a file that is gone says so."""
-        plain = [job for job in jobs if job.view.header is None]
+        """Read all that some jobs want; a job that meets a missing file sets its `gone`."""
+        plain = [job for job in jobs if job.snapshot.header is None]
         await self._know_tokens(plain)
         pages = await self._load_pages(jobs)
         for job in jobs:
@@ -185,30 +185,30 @@ class Fetcher:
                     job.error = corrupt(path)
 
     def _held(self, jobs: Sequence[Job]) -> list[object | None]:
-        """The plain files that are to be read in several pieces, held."""
+        """Hold the plain files of which several pieces are to be read."""
         counts = Counter(piece.path for job in jobs for piece in job.pieces)
         held = []
-        for view in {job.view.path: job.view for job in jobs if counts[job.view.path] > 1}.values():
-            with contextlib.suppress(FileNotFoundError, ConflictError):  # as the pieces will find
-                held.append(self.hold(view))
+        for snapshot in {job.snapshot.path: job.snapshot for job in jobs if counts[job.snapshot.path] > 1}.values():
+            with contextlib.suppress(FileNotFoundError, ConflictError):  # the pieces will find the same
+                held.append(self.hold(snapshot))
         return held
 
     async def _know_tokens(self, jobs: Sequence[Job]) -> None:
-        """Listings may know no tokens of plain files; one that is still as it was listed has that of now."""
+        """Look up the tokens that listings did not give; a plain file that is as it was listed has its token of now."""
         for job in jobs:
-            view = job.view
-            if view.token is not None:
+            snapshot = job.snapshot
+            if snapshot.token is not None:
                 continue
-            assert view.plain is not None
+            assert snapshot.plain is not None
             try:
-                info = await self.backend.stat(view.path)
+                info = await self.backend.stat(snapshot.path)
             except OSError as error:
-                job.fail(view.path, error)
+                job.fail(snapshot.path, error)
                 continue
-            if (info.size, info.modified) == (view.plain.size, view.plain.modified):
-                job.view = job.origin = replace(view, token=info.token)
+            if (info.size, info.modified) == (snapshot.plain.size, snapshot.plain.modified):
+                job.snapshot = job.origin = replace(snapshot, token=info.token)
             else:
-                job.gone = view.path
+                job.gone = snapshot.path
 
     def _range_bytes(self, size: int) -> int:
         if not self.backend.is_async:
@@ -223,7 +223,7 @@ class Fetcher:
         async def load(path: str, page: Page) -> None:
             try:
                 loaded[path] = await self.pages.raw(path, page)
-            except OSError as error:  # each job that needs it raises it
+            except OSError as error:  # for each job that needs the page
                 loaded[path] = error
 
         if wanted:
@@ -232,7 +232,7 @@ class Fetcher:
 
     async def _read_piece(self, job: Job, piece: Piece, checks: PieceChecks, wanted: frozenset[str] | None) -> None:
         if job.failed:
-            return  # another piece of it said so
+            return  # another piece of this job has failed
         chunk = piece.chunk if wanted is None or piece.path in wanted else None
         token = () if piece.token is None else (piece.token,)
         try:
@@ -253,7 +253,7 @@ class Fetcher:
             job.put(piece, data)
 
     async def _complete(self, checks: PieceChecks, limit: int) -> dict[str, OSError]:
-        """Read the rest of all files that were read in part; what failed, by file."""
+        """Read the rest of all files that were read in part; returns the errors by file."""
         failed: dict[str, OSError] = {}
 
         async def read(path: str, chunk: Chunk, start: int, end: int) -> None:
@@ -282,36 +282,36 @@ class Fetcher:
     # -- what is there by now ------------------------------------------------------------------------------
 
     async def _look_again(self, jobs: Sequence[Job]) -> None:
-        """Give jobs that met a missing file the map as it is now, or the error that says why there is none."""
+        """Give jobs that met a missing file the map as it is now, or the error that says why they have none."""
         found: dict[str, Loaded | Exception] = {}
 
         async def load(path: str) -> None:
             try:
                 found[path] = await self.lookup.headers.load(path)
-            except OSError as error:  # each job that needs it raises it
+            except OSError as error:  # for each job that needs the header
                 found[path] = error
 
-        paths = {job.view.path for job in jobs}
+        paths = {job.snapshot.path for job in jobs}
         if paths:
             await self.runtime.gather([partial(load, path) for path in paths], self.backend.requests_max)
         for job in jobs:
-            loaded = found[job.view.path]
+            loaded = found[job.snapshot.path]
             if isinstance(loaded, Exception):
                 job.error = loaded
             elif job.is_same(loaded):
                 job.go_on(loaded)
             else:
-                job.error = gone(job.origin, said_now(await self._now(job.view.path, loaded)))
+                job.error = gone(job.origin, said_now(await self._now(job.snapshot.path, loaded)))
 
-    async def _now(self, path: str, loaded: Loaded) -> View | None:
+    async def _now(self, path: str, loaded: Loaded) -> Snapshot | None:
         if loaded.live:
-            return View(path, loaded.header, loaded.token)
+            return Snapshot(path, loaded.header, loaded.token)
         plain = await self.lookup.plain(path, loaded)
-        return None if plain is None else View(path, None, plain.token, plain)
+        return None if plain is None else Snapshot(path, None, plain.token, plain)
 
 
 def _read_whole(jobs: Sequence[Job]) -> frozenset[str]:
-    """The chunk files that some jobs may read all of together."""
+    """The chunk files of which some jobs together may read all bytes."""
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for job in jobs:

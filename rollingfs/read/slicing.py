@@ -10,18 +10,18 @@ Range = tuple[str, int | None, int | None]
 
 
 def clip(start: int | None, end: int | None, size: int) -> tuple[int, int]:
-    """A slice of `size` bytes as its first byte and the one after its last: as Python slices, so never an error."""
+    """A slice of `size` bytes as its first byte and the byte after its last, as Python slices: it never fails."""
     first, last, _ = slice(start, end).indices(size)
     return first, max(first, last)
 
 
 def spread(paths: Any, starts: Any, ends: Any) -> list[Range]:
-    """The arguments of `cat_ranges`, one range each.
+    """The ranges that the arguments of `cat_ranges` name.
 
     Raises
     ------
     TypeError
-        The paths are no list.
+        The paths are not a list.
     ValueError
         The lists have different lengths.
     """

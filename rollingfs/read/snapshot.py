@@ -1,19 +1,21 @@
-"""What a path is: a segment with a header, a plain file read where it lies, or nothing."""
+"""What a path is: a segment with a header, a plain file that is read where it lies, or nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from rollingfs.backend.contract import Backend, FileInfo
 from rollingfs.commit.header_cache import Headers, Loaded
-from rollingfs.commit.shadowing import is_shadowed, shadow
-from rollingfs.format import transitions
+from rollingfs.commit.shadowing import is_shadowed, modified_ms, shadow
+from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
+from rollingfs.policy import RollingPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """A snapshot of something that can be read: a segment, or a plain file (a segment of one chunk)."""
+class Snapshot:
+    """A segment, or a plain file (a segment of one chunk), as it was at one moment."""
 
     path: str
     header: Header | None
@@ -21,34 +23,95 @@ class View:
     token: str | None
     plain: FileInfo | None = None
 
+    @staticmethod
+    def of_plain(path: str, plain: FileInfo) -> Snapshot:
+        """A plain file, as the store describes it."""
+        return Snapshot(path, None, plain.token, plain)
+
     @property
     def start(self) -> int:
-        """First retained byte, as a segment offset."""
+        """Segment offset of the first retained byte."""
         return self.header.start if self.header else 0
 
     @property
     def length(self) -> int:
-        """End offset."""
-        if self.header:
-            return self.header.length
-        assert self.plain is not None
-        return self.plain.size
+        """Segment offset of the end."""
+        return self.header.length if self.header else self._file.size
 
     @property
     def size(self) -> int:
-        """Bytes retained."""
+        """Bytes retained: length - start."""
         return self.length - self.start
 
     @property
-    def incarnations(self) -> tuple[str, ...]:
-        """What tells it from whatever has its name later, its present name first; none where the store tells no token.
+    def extent(self) -> str:
+        """The retained range, as errors say it."""
+        return f"it holds bytes {self.start} to {self.length}"
 
-        A plain file has one, too, by which the segment that it becomes is known as well.
+    @property
+    def sealed(self) -> bool:
+        """Whether the segment takes no more bytes."""
+        return self.header is not None and self.header.sealed
+
+    @property
+    def state(self) -> str:
+        """``"open"``, ``"sealed"``, or ``"merging"`` while the segment becomes part of another one."""
+        return str(self.header.phase) if self.header else "open"
+
+    @property
+    def version(self) -> int:
+        """The number of the last commit; 0 for a plain file."""
+        return self.header.version if self.header else 0
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last exclusive owner; 0 for a plain file."""
+        return self.header.epoch if self.header else 0
+
+    @property
+    def owner(self) -> str | None:
+        """Who holds the segment exclusively."""
+        return self.header.owner if self.header else None
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """The segment's attributes."""
+        return dict(self.header.attrs) if self.header else {}
+
+    @property
+    def policy(self) -> RollingPolicy | None:
+        """When the segment rolls to a new chunk; None for a plain file."""
+        return self.header.policy if self.header else None
+
+    @property
+    def created(self) -> datetime:
+        """When this incarnation was created (UTC); for a plain file, when it was last changed."""
+        return _date(self.header.created_ms if self.header else modified_ms(self._file))
+
+    @property
+    def modified(self) -> datetime:
+        """When it was last changed (UTC)."""
+        return _date(self.header.modified_ms if self.header else modified_ms(self._file))
+
+    @property
+    def incarnations(self) -> tuple[str, ...]:
+        """The ids by which this file is told from whatever has its name later, the present id first.
+
+        A plain file has one, which the segment that adopts it keeps; it has none where the store gives no token.
         """
         if self.header is not None:
             return self.header.incarnations
         adopted = shadow(self.plain)
         return (adopted.incarnation,) if adopted is not None and adopted.token else ()
+
+    @property
+    def _file(self) -> FileInfo:
+        assert self.plain is not None
+        return self.plain
+
+
+def _date(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 class Lookup:
@@ -58,8 +121,8 @@ class Lookup:
         self.backend = backend
         self.headers = headers
 
-    async def view(self, path: str, *, fresh: bool = False) -> View:
-        """What is to be read at a path: the header, else the plain file, else the header once more.
+    async def view(self, path: str, *, fresh: bool = False) -> Snapshot:
+        """What is at a path: the header is looked at first, then the plain file, then the header once more.
 
         Parameters
         ----------
@@ -69,21 +132,26 @@ class Lookup:
         Raises
         ------
         FileNotFoundError
-            Neither a segment nor a plain file.
+            Neither a segment nor a plain file is there, or nothing can have this name.
         """
-        loaded = None if fresh else self.headers.recent(path)
-        if loaded is None:
-            loaded = await self.headers.load(path)
+        if names.is_reserved(path):
+            raise transitions.missing(path)
+        loaded = await self.loaded(path, fresh=fresh)
         if not loaded.live:
             plain = await self.plain(path, loaded)
             if plain is not None:
-                return View(path, None, plain.token, plain)
-            # adopted between the two looks
+                return Snapshot.of_plain(path, plain)
+            # another may have adopted the plain file between the two looks
             loaded = await self.headers.load(path)
-        return View(path, transitions.live(loaded.header, path), loaded.token)
+        return Snapshot(path, transitions.live(loaded.header, path), loaded.token)
+
+    async def loaded(self, path: str, *, fresh: bool = False) -> Loaded:
+        """The header of a segment; unless `fresh`, as it was seen within the cache time."""
+        recent = None if fresh else self.headers.recent(path)
+        return recent or await self.headers.load(path)
 
     async def plain(self, path: str, loaded: Loaded) -> FileInfo | None:
-        """The plain file at a path, unless the tombstone that was loaded says that it is dead."""
+        """The plain file at a path, unless the loaded header is a tombstone that says that it is dead."""
         try:
             info = await self.backend.stat(path)
         except FileNotFoundError:

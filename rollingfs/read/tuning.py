@@ -10,7 +10,7 @@ from rollingfs.policy import parse_bytes
 CONCURRENCY_MAX = 1024
 MEMORY_BYTES_MIN = 1024 * 1024
 MEMORY_BYTES_DEFAULT = 128 * 1024 * 1024
-"""Sixteen ranges of 8 MiB."""
+"""Enough for sixteen ranges of 8 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class Tuning:
     Parameters
     ----------
     max_concurrency
-        How many requests for data may be under way for one read, `cat_ranges` or open file (1 to 1024); None for what
-        suits the store: 32 on S3.
+        Maximum number of requests for data at once, for one read, `cat_ranges` or open file (1 to 1024); None for
+        what suits the store: 32 on S3.
     prefetch
         Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
-        How many bytes (or text like ``"64MiB"``; at least 1 MiB) an open file may hold of what it fetched ahead, on
-        its way or waiting to be read; 128 MiB by default.
+        Maximum number of bytes (or text like ``"64MiB"``; at least 1 MiB) that an open file has fetched ahead, on
+        their way or waiting to be read; 128 MiB by default.
 
     Raises
     ------
@@ -43,7 +43,9 @@ class Tuning:
         if limit is not None and (type(limit) is not int or not 1 <= limit <= CONCURRENCY_MAX):
             raise ValueError(f"max_concurrency is {limit!r}: it must be a number of requests, 1 to {CONCURRENCY_MAX}")
         if not isinstance(self.prefetch, bool):
-            raise ValueError(f"prefetch is {self.prefetch!r}: it must be True or False; max_memory says how much")
+            raise ValueError(
+                f"prefetch is {self.prefetch!r}: it must be True or False; max_memory sets how much is fetched"
+            )
         memory = parse_bytes(self.max_memory)
         if memory < MEMORY_BYTES_MIN:
             raise ValueError(f"max_memory is {memory}: it must be at least {MEMORY_BYTES_MIN} bytes")

@@ -7,7 +7,7 @@ from functools import partial
 
 from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Chunk, Header
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.members import Members
 
@@ -24,7 +24,7 @@ class Cutter:
         self.client = members.client
 
     async def take(
-        self, views: Mapping[str, View], at: float | None = None, align: bytes | None = None
+        self, views: Mapping[str, Snapshot], at: float | None = None, align: bytes | None = None
     ) -> tuple[StreamCut, dict[str, OSError]]:
         """A cut of segments, by name, and those that it leaves out because they cannot be read.
 
@@ -47,7 +47,7 @@ class Cutter:
         incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
-    async def _offset_or_error(self, view: View, at: float | None, align: bytes | None) -> int | OSError:
+    async def _offset_or_error(self, view: Snapshot, at: float | None, align: bytes | None) -> int | OSError:
         """Where to cut a segment, or the error if a page or chunk that tells it is damaged or gone."""
         try:
             return await self._offset(view, at, align)
@@ -57,11 +57,11 @@ class Cutter:
                 raise
             return error
 
-    async def _offset(self, view: View, at: float | None, align: bytes | None) -> int:
+    async def _offset(self, view: Snapshot, at: float | None, align: bytes | None) -> int:
         offset = view.length if at is None else await self._offset_at(view, at)
         return offset if align is None else await self._aligned(view, offset, align)
 
-    async def _offset_at(self, view: View, at: float) -> int:
+    async def _offset_at(self, view: Snapshot, at: float) -> int:
         if view.header is not None:
             return await self._offset_in(view.path, view.header, round(at * 1000))
         assert view.plain is not None
@@ -84,7 +84,7 @@ class Cutter:
                 offset = max(offset, chunk.end)
         return offset
 
-    async def _aligned(self, view: View, offset: int, delimiter: bytes) -> int:
+    async def _aligned(self, view: Snapshot, offset: int, delimiter: bytes) -> int:
         if not delimiter:
             raise ValueError("a delimiter to align to must not be empty")
         window = WINDOW_BYTES_MIN

@@ -17,7 +17,7 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.stream.ledger_codec import Ledger, format_ledger, parse_ledger
 
@@ -46,7 +46,7 @@ class Ledgers:
                 return Ledger(), None
             header = loaded.header
             try:
-                data = await self.client.fetcher.read(View(path, header, loaded.token), header.start, header.length)
+                data = await self.client.fetcher.read(Snapshot(path, header, loaded.token), header.start, header.length)
             except FileNotFoundError:
                 continue  # replaced while it was read
             return (parse_ledger(data, path) if data else Ledger()), header.segment

@@ -10,7 +10,7 @@ from functools import partial
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.read.contents import is_of_entry
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.ledger import Ledgers
 
 logger = logging.getLogger("rollingfs")
@@ -20,7 +20,7 @@ logger = logging.getLogger("rollingfs")
 class Found:
     """The segments of a stream, by name."""
 
-    views: dict[str, View]
+    views: dict[str, Snapshot]
     unreadable: dict[str, OSError]
 
     @property
@@ -92,13 +92,13 @@ class Members:
         plain = [name for name, view in found.views.items() if view.header is None]
         looks = await self.listings.gather([partial(self._look_if_there, found.views.pop(name).path) for name in plain])
         for name, seen in zip(plain, looks, strict=True):
-            if isinstance(seen, View):
+            if isinstance(seen, Snapshot):
                 found.views[name] = seen
             elif seen is not None:
                 found.unreadable[name] = seen
         return found
 
-    async def look(self, path: str) -> View | OSError:
+    async def look(self, path: str) -> Snapshot | OSError:
         """A segment as it is now, or why it cannot be read.
 
         Raises
@@ -113,7 +113,7 @@ class Members:
                 raise
             return error
 
-    async def _look_if_there(self, path: str) -> View | OSError | None:
+    async def _look_if_there(self, path: str) -> Snapshot | OSError | None:
         try:
             return await self.look(path)
         except FileNotFoundError:

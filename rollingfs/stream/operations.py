@@ -11,7 +11,7 @@ from typing import Any
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of, info_of_unreadable
 from rollingfs.format import names
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
@@ -57,7 +57,7 @@ class StreamVerbs:
             A segment is not there.
         """
         members = self.members
-        looks: dict[str, View | OSError]
+        looks: dict[str, Snapshot | OSError]
         if paths is None:
             found = await members.find()
             looks = {members.path_of(name): found.views.get(name) or found.unreadable[name] for name in found.names}
@@ -67,7 +67,7 @@ class StreamVerbs:
                 zip(asked, await members.listings.gather([partial(members.look, one) for one in asked]), strict=True)
             )
         return {
-            path: info_of(seen) if isinstance(seen, View) else info_of_unreadable(path, seen)
+            path: info_of(seen) if isinstance(seen, Snapshot) else info_of_unreadable(path, seen)
             for path, seen in looks.items()
         }
 

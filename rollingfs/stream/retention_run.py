@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
@@ -75,7 +75,7 @@ class _Plan:
 
     policy: RetentionPolicy
     taken: StreamCut | None
-    views: Mapping[str, View]
+    views: Mapping[str, Snapshot]
     extant: Sequence[str]
     """The names of all segments, also of those that cannot be read."""
     now: float
@@ -132,5 +132,5 @@ def _is_due(extent: Extent, offset: int) -> bool:
     return offset > extent.start or (extent.sealed and offset >= extent.end)
 
 
-def _extent(view: View) -> Extent:
+def _extent(view: Snapshot) -> Extent:
     return Extent(view.start, view.length, view.incarnations, view.header is not None and view.header.sealed)

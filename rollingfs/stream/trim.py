@@ -10,7 +10,7 @@ from functools import partial
 from rollingfs.errors import BadOffsetError
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim
@@ -51,7 +51,7 @@ class Trimmer:
         self.ledgers = ledgers
 
     @staticmethod
-    def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
+    def goals(views: Mapping[str, Snapshot], cut: StreamCut) -> dict[str, Goal]:
         """The goals of a trim to a cut.
 
         Segments that are gone, and other incarnations than those that the cut names, get no goal.
@@ -92,7 +92,7 @@ class Trimmer:
         return goals
 
     @staticmethod
-    def expected(views: Mapping[str, View], goals: Mapping[str, Goal]) -> Trimmed:
+    def expected(views: Mapping[str, Snapshot], goals: Mapping[str, Goal]) -> Trimmed:
         """What a trim would drop."""
         found = [(views[name], goal.offset) for name, goal in goals.items() if name in views]
         return Trimmed(
@@ -153,7 +153,7 @@ class Trimmer:
             return Trimmed()  # deleted or moved away meanwhile
         return Trimmed(dropped, (), waiting)
 
-    async def _view(self, path: str) -> View | None:
+    async def _view(self, path: str) -> Snapshot | None:
         try:
             view = await self.client.lookup.view(path, fresh=True)
             while view.header is not None and view.header.phase is Phase.MERGING:
@@ -169,7 +169,7 @@ def is_over(header: Header, offset: int) -> bool:
     return header.sealed and offset >= header.length
 
 
-def _drops(view: View, offset: int) -> bool:
+def _drops(view: Snapshot, offset: int) -> bool:
     """Whether a trim to this offset would drop bytes or delete the segment."""
     return offset > view.start or (view.header is not None and is_over(view.header, offset))
 

@@ -32,7 +32,7 @@ from rollingfs.errors import ConflictError, RollingError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Commit, Header, Origin
 from rollingfs.policy import RollingPolicy
-from rollingfs.read.snapshot import Lookup, View
+from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.clock import Moment
 
 ADOPTIONS_MAX = 8
@@ -41,7 +41,7 @@ ADOPTIONS_MAX = 8
 
 def _is_meant(path: str, plain: FileInfo, incarnation: str | None) -> bool:
     """Whether a plain file is that of this incarnation; None means any."""
-    return incarnation in (None, *View(path, None, plain.token, plain).incarnations)
+    return incarnation in (None, *Snapshot(path, None, plain.token, plain).incarnations)
 
 
 def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:

@@ -167,7 +167,7 @@ def test_an_overwrite_of_one_incarnation_makes_no_other_where_it_is_gone(site: S
     bound = site.segment()
     site.run(site.client.segments.delete(site.path))
     with pytest.raises(FileNotFoundError):
-        site.run(site.client.segments.overwrite(site.path, b"x", guard=bound._guard()))
+        site.run(site.client.segments.overwrite(site.path, b"x", guard=bound._verbs.guard()))
     assert not site.is_there()
 
 

@@ -110,7 +110,7 @@ def test_a_block_cache_of_an_open_file_is_of_what_was_opened(tmp_path):
 @maps_files
 def test_a_damaged_chunk_does_not_get_into_a_block_cache(path, tmp_path):
     fs = RollingFileSystem("file")
-    chunk = fs.segment(path)._view.header.entries[1]
+    chunk = fs.segment(path)._snapshot.header.entries[1]
     file = Path(names.resolve(path, chunk.file))
     data = bytearray(file.read_bytes())
     data[100] ^= 1

@@ -24,7 +24,7 @@ from rollingfs import (
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
-from rollingfs.fs import queries
+from rollingfs.fs import reading
 from rollingfs.read.tuning import Tuning
 from tests.support.servers import count_requests, new_bucket
 
@@ -360,7 +360,7 @@ def test_mv_of_folders_into_folders_and_over_them(place):
 
 def test_cp_copies_what_is_retained_piece_by_piece(place, monkeypatch):
     fs, source, target = place.fs, f"{place.root}/source", f"{place.root}/folder/target"
-    monkeypatch.setattr(queries, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 1000)
     data = os.urandom(2500)
     fs.create(source, RollingPolicy(max_bytes=700, inline_bytes=0))
     fs.append(source, data)
@@ -374,7 +374,7 @@ def test_cp_copies_what_is_retained_piece_by_piece(place, monkeypatch):
 
 def test_put_and_get_report_progress_and_take_folders(place, tmp_path, monkeypatch):
     fs, root = place.fs, place.root
-    monkeypatch.setattr(queries, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(reading, "PIECE_BYTES", 1000)
     local = tmp_path / "on disk"
     (local / "deep").mkdir(parents=True)
     (local / "deep" / "x").write_bytes(b"x" * 2500)

@@ -29,7 +29,7 @@ from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.header import Page
-from rollingfs.fs import read_file
+from rollingfs.fs import read_buffer
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.read import prefetch
 from rollingfs.read.tuning import Tuning
@@ -201,7 +201,7 @@ def test_a_file_reads_like_a_file_of_what_is_retained(kind, shape, moves, absolu
     model = io.BytesIO(data if absolute else data[start:])
     model.seek(start if absolute else 0)
     with world.open(absolute=absolute) as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_file, "LINE_BYTES", 11)
+        patch.setattr(read_buffer, "LINE_BYTES", 11)
         patch.setattr(prefetch, "PREFETCH_RANGE_BYTES", 64)
         assert (file.tell(), file.size) == (model.tell(), len(model.getvalue()))
         for move in moves:
@@ -380,7 +380,7 @@ def eventually(condition: Any) -> None:
 
 def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(over_async, monkeypatch):
     world, full = over_async, over_async.backend.requests_max
-    for module in (prefetch, read_file):
+    for module in (prefetch, read_buffer):
         monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
     data = letters(100_000)
     world.put(world.path, data)
@@ -395,7 +395,7 @@ def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(ov
         assert file.read(50_000) == data[20:50_020]
         assert world.backend.under_way_max <= full
         assert max(last for _, last in world.backend.ranges()) <= 50_020 + 1000 * (full + 1)
-        eventually(lambda: all(each.data.done() for each in file._prefetch._ranges))  # those not begun yet, too
+        eventually(lambda: all(each.data.done() for each in file._buffer._prefetch._ranges))  # those not begun yet, too
         world.backend.gate = asyncio.Event()
         assert file.read(5000) == data[50_020:55_020]
         eventually(lambda: world.backend.under_way > 0)
@@ -457,7 +457,7 @@ def test_a_tuning_out_of_range_is_refused(given, said):
 
 def test_a_seek_out_of_the_window_gives_it_up(over_async, monkeypatch):
     world = over_async
-    for module in (prefetch, read_file):
+    for module in (prefetch, read_buffer):
         monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
     data = letters(200_000)
     world.put(world.path, data)
@@ -733,7 +733,7 @@ REPLACED = {
 @pytest.mark.parametrize("how", REPLACED)
 @pytest.mark.parametrize("kind", ["memory", "async"])
 def test_a_plain_file_replaced_meanwhile_is_gone_and_the_error_says_what_is_there(kind, how, monkeypatch):
-    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     world = make_world(kind)
     world.put(world.path, letters(500))
     with world.open() as file:
@@ -749,7 +749,7 @@ def test_a_plain_file_replaced_meanwhile_is_gone_and_the_error_says_what_is_ther
 
 @pytest.mark.parametrize("how", REPLACED)
 def test_on_disk_an_open_plain_file_stays_the_same_file(tmp_path, how, monkeypatch):
-    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     world = make_world("local", tmp_path)
     world.put(world.path, letters(500))
     with world.open() as file:

@@ -94,7 +94,7 @@ def test_a_handle_on_a_plain_file_goes_on_with_the_segment_that_others_adopt_it_
 
 def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it() -> None:
     site = plain_site()
-    handle = Segment(site.other(header_cache_s=0.0), site.bridge, site.segment()._view, site.backend.strip)
+    handle = Segment(site.other(header_cache_s=0.0), site.bridge, site.segment()._snapshot, site.backend.strip)
     another_segment(site)
     with pytest.raises(FileNotFoundError):
         handle.read(0, 5)

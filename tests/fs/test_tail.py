@@ -116,7 +116,7 @@ def test_offsets_outside_are_refused(world):
         tail(world, -1)
     with pytest.raises(BadOffsetError, match="beyond the end"):
         next(tail(world, 101))
-    with pytest.raises(ValueError, match="polls"):
+    with pytest.raises(ValueError, match="poll_s_min is 0"):
         tail(world, poll_s_min=0.0)
 
 

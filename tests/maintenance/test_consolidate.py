@@ -16,7 +16,7 @@ from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidator
 from rollingfs.maintenance.runs import PARTS_MAX, plan
 from rollingfs.maintenance.steps import Steps
 from rollingfs.maintenance.verify import Verifier
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from tests.support.life import Turned, World, pieces_of, private_store
 
@@ -154,7 +154,7 @@ def test_old_files_stay_for_readers_and_go_after_the_grace(world):
     fill(world, 300)
     old = World(Store(world.backend.inner), SMALL, world.clock)
     loaded = drive(old.client.headers.load(LOG))
-    view = View(LOG, loaded.header, loaded.token)
+    view = Snapshot(LOG, loaded.header, loaded.token)
     content = world.content(LOG)
     consolidate(world)
     world.backend.shift_s = 2 * GRACE_S
@@ -379,7 +379,7 @@ class Course:
             loaded = drive(self.world.client.headers.load(LOG))
             assert (loaded.header.start, loaded.header.length) == (self.start, len(self.data))
             assert self.world.content(LOG) == self.data[self.start :]
-            self.views = [*self.views[-3:], (self.world, View(LOG, loaded.header, loaded.token))]
+            self.views = [*self.views[-3:], (self.world, Snapshot(LOG, loaded.header, loaded.token))]
             for reader, view in self.views:
                 if view.start < view.length and self.start < view.length:
                     start = max(view.start, self.start)

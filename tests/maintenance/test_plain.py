@@ -21,7 +21,7 @@ from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import GRACE_S, Adopted, Chunk, Header, Origin, PlainCopy
 from rollingfs.maintenance import plain
 from rollingfs.maintenance.pieces import plan_pieces
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
 from tests.support.life import World, private_store
@@ -323,7 +323,7 @@ def test_a_reader_of_an_older_snapshot_is_not_disturbed():
     world = fill(World(policy=POLICY))
     loaded = drive(world.client.headers.load(LOG))
     write(world)
-    assert drive(world.client.fetcher.read(View(LOG, loaded.header, loaded.token), 0, 244)) == CONTENT
+    assert drive(world.client.fetcher.read(Snapshot(LOG, loaded.header, loaded.token), 0, 244)) == CONTENT
 
 
 # -- crashes, faults, and others meanwhile ---------------------------------------------------------------------

@@ -18,7 +18,7 @@ from rollingfs.format import names
 from rollingfs.format.crc import combined
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.format.tokens import crc32c
-from rollingfs.fs import queries, read_file
+from rollingfs.fs import read_buffer, reading
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.verify import Verifier, damaged
 from rollingfs.read import prefetch
@@ -58,7 +58,9 @@ class Place:
 
     def damage(self, index: int, at: int) -> str:
         """Flip a bit of a chunk file; returns its path, as errors name it."""
-        file = self.run(self.fs._client.pages.unfold(self.path, self.fs.segment(self.path)._view.header.entries))[index]
+        file = self.run(self.fs._client.pages.unfold(self.path, self.fs.segment(self.path)._snapshot.header.entries))[
+            index
+        ]
         path = names.resolve(self.path, file.file)
         data = bytearray(self.run(self.fs._backend.read(path)).data)
         data[at] ^= 4
@@ -82,12 +84,12 @@ def place(request, tmp_path, monkeypatch):
     for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
         monkeypatch.setattr(fetch, name, 300)
     for module, name, size in (
-        (read_file, "PREFETCH_RANGE_BYTES", 300),
+        (read_buffer, "PREFETCH_RANGE_BYTES", 300),
         (prefetch, "READ_BYTES_MIN", 100),
         (prefetch, "AHEAD_BYTES_MIN", 1500),
-        (read_file, "SYNC_BUFFER_BYTES", 170),
-        (read_file, "LINE_BYTES", 170),
-        (queries, "PIECE_BYTES", 700),
+        (read_buffer, "SYNC_BUFFER_BYTES", 170),
+        (read_buffer, "LINE_BYTES", 170),
+        (reading, "PIECE_BYTES", 700),
         (prefetch, "PREFETCH_RANGE_BYTES", 300),
     ):
         monkeypatch.setattr(module, name, size)
@@ -319,7 +321,7 @@ def test_with_verify_a_chunk_too_large_for_memory_is_verified_and_not_held(seen,
     with seen.fs.open(seen.path, verify=True) as file:
         monkeypatch.setattr("rollingfs.read.tuning.Tuning.memory_bytes", 10)
         assert file.read(100) == DATA[:100]
-        assert len(file._buffer) == 100
+        assert file._buffer.held(0) == 100
         with pytest.raises(CorruptChunkError):
             file.read_at(10, 2010)
 
@@ -458,7 +460,7 @@ def test_a_copy_over_something_leaves_that_as_it_is_if_the_source_is_damaged(pla
 
 
 def test_a_copy_of_what_is_truncated_meanwhile_fails(seen, monkeypatch):
-    monkeypatch.setattr(queries, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
+    monkeypatch.setattr(reading, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
     seen.fs.truncate(seen.path, 150)
     other = RollingFileSystem(backend=seen.fs._backend.inner)
     complete = seen.fs._client.fetcher.complete

@@ -20,7 +20,7 @@ from rollingfs.backend.local import held
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.s3 import backend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.fs import queries, read_file
+from rollingfs.fs import read_buffer, reading
 from rollingfs.read import prefetch
 from rollingfs.read import ranges as fetch
 from tests.support.hooks import AsyncMemory, private_memory
@@ -90,10 +90,10 @@ def place(request, tmp_path, monkeypatch):
     for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
         monkeypatch.setattr(fetch, name, 300)
     for module, name, size in (
-        (read_file, "SYNC_BUFFER_BYTES", 170),
-        (read_file, "LINE_BYTES", 170),
-        (queries, "PIECE_BYTES", 700),
-        (read_file, "PREFETCH_RANGE_BYTES", 300),
+        (read_buffer, "SYNC_BUFFER_BYTES", 170),
+        (read_buffer, "LINE_BYTES", 170),
+        (reading, "PIECE_BYTES", 700),
+        (read_buffer, "PREFETCH_RANGE_BYTES", 300),
         (prefetch, "PREFETCH_RANGE_BYTES", 300),
     ):
         monkeypatch.setattr(module, name, size)
@@ -240,7 +240,7 @@ def test_a_file_is_held_while_it_is_open_and_no_longer(disk):
 @needs_proc
 def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tokens(disk, monkeypatch):
     monkeypatch.setattr(held, "HELD_MAX", 2)
-    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     paths = [f"{disk.path}-{number}" for number in range(4)]
     for path in paths:
         with open(path, "wb") as file:
@@ -263,7 +263,7 @@ def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tok
 
 
 def test_a_file_overwritten_in_place_is_another_one(disk, monkeypatch):
-    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     for data in (NEW, NEW[:2000], NEW * 2):
         disk.put(OLD)
         with disk.fs.open(disk.path) as file:
@@ -277,7 +277,7 @@ def test_a_file_overwritten_in_place_is_another_one(disk, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["local", "memory"])
 def test_a_log_that_grows_is_read_up_to_where_it_ended(kind, request, tmp_path, monkeypatch):
-    monkeypatch.setattr(read_file, "SYNC_BUFFER_BYTES", 1)
+    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     place = Place(kind, request, tmp_path)
     with place.fs.open(place.path) as file:
         assert file.read(100) == OLD[:100]
@@ -346,15 +346,16 @@ def test_on_s3_a_whole_read_begins_again_from_what_is_there(on_s3, size, monkeyp
     fs, other, path = on_s3
     old, new = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
     other.pipe_file(path, old)
-    view = fs._bridge.run(fs._queries.view(path))
+    lookup = fs._client.lookup
+    snapshot, look = fs._bridge.run(lookup.view(path)), lookup.view
     other.pipe_file(path, new)
     looks = []
 
-    async def stale(asked: str) -> Any:
+    async def stale(asked: str, *, fresh: bool = False) -> Any:
         looks.append(asked)
-        return view if len(looks) == 1 else await type(fs._queries).view(fs._queries, asked)
+        return snapshot if len(looks) == 1 else await look(asked, fresh=fresh)
 
-    monkeypatch.setattr(fs._queries, "view", stale)
+    monkeypatch.setattr(lookup, "view", stale)
     assert fs.cat_file(path) == new
     assert len(looks) == 2
 

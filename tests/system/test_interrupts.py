@@ -333,7 +333,7 @@ def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_comm
     for _ in range(10):
         site.append(b"0123456789")
     site.backend.on_written = site.client.headers.forget  # as a full cache does: the commit has to look first
-    cancelled(site, site.segment()._to_consolidate(0, False, None))
+    cancelled(site, site.segment()._verbs.consolidate(0))
     assert site.content() == b"0123456789" * 10
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, jsonlines, lines, parquet, partitions, places, rows, segments, text
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
@@ -218,7 +218,7 @@ def _arrow_schema(opened: SegmentReader) -> pa.Schema | None:
     return ipc.schema(opened.read, extent_of(opened.view))
 
 
-def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> Iterator[bytes]:
+def _sample(fs: RollingFileSystem, views: Sequence[Snapshot], options: Options) -> Iterator[bytes]:
     """Lines of the first bytes of each segment, until the sample is full."""
     size = options.sample_bytes
     each = max(SAMPLE_BYTES_MIN, size // max(len(views), 1))
@@ -237,7 +237,7 @@ def _sample(fs: RollingFileSystem, views: Sequence[View], options: Options) -> I
             return
 
 
-def _modified(view: View) -> datetime:
+def _modified(view: Snapshot) -> datetime:
     if view.header is not None:
         return datetime.fromtimestamp(view.header.modified_ms / 1000, UTC)
     assert view.plain is not None

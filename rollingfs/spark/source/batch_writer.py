@@ -18,7 +18,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, jsonlines, parquet, places, rows, segments, text
 from rollingfs.spark.source.footer import MalformedFooterError, Part
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
@@ -224,7 +224,7 @@ class JobCommit:
         named = {chunk.file for chunk in fs._bridge.run(fs._client.pages.unfold(path, header.entries))}
         return any(names.relate(path, chunk.path) in named for one in staged for chunk in one.chunks)
 
-    def view(self) -> View | None:
+    def view(self) -> Snapshot | None:
         """The target as it is now, or None."""
         fs = places.filesystem(self.options)
         return segments.view_now(fs, fs._strip_protocol(self.url))
@@ -258,7 +258,7 @@ def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
     return [message for message in messages if isinstance(message, Receipt)]
 
 
-def _footer(fs: RollingFileSystem, view: View) -> bytes:
+def _footer(fs: RollingFileSystem, view: Snapshot) -> bytes:
     try:
         return parquet.footer_of(SegmentReader(fs, view).read, view.start, view.length)
     except MalformedFooterError as error:

@@ -17,14 +17,14 @@ from rollingfs.folders.listing import REPORT, Listings
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.options import Options
 
 SHOWN_MAX = 5
 """Maximum number of damaged segments that a message names."""
 
-Looks = dict[str, View | CorruptHeaderError]
+Looks = dict[str, Snapshot | CorruptHeaderError]
 """By path: the segment, or why its header cannot be read."""
 
 
@@ -43,7 +43,7 @@ def filesystem(options: Options) -> RollingFileSystem:
 class Found:
     """What is at some places now."""
 
-    views: Mapping[str, View]
+    views: Mapping[str, Snapshot]
     """By path, sorted."""
     corrupt: Mapping[str, CorruptHeaderError]
     """Segments whose header cannot be read."""
@@ -73,7 +73,7 @@ def find(fs: RollingFileSystem, options: Options) -> Found:
         looks |= _matching(fs, path) if has_magic(path) else _at(fs, path)
     ordered = sorted(looks.items())
     found = Found(
-        {path: look for path, look in ordered if isinstance(look, View)},
+        {path: look for path, look in ordered if isinstance(look, Snapshot)},
         {path: look for path, look in ordered if isinstance(look, CorruptHeaderError)},
     )
     if found.corrupt and not options.skips_corrupt:

@@ -11,7 +11,7 @@ from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source.partitions import Extent
 
 T = TypeVar("T")
@@ -20,11 +20,11 @@ PLAIN = "plain "
 """With this begins the identity of a plain file."""
 
 
-def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[View | CorruptHeaderError | None]:
+def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Snapshot | CorruptHeaderError | None]:
     """The segments at some paths now, or why their headers cannot be read, or None; the requests go out together."""
     client = fs._client
 
-    async def one(path: str) -> View | CorruptHeaderError | None:
+    async def one(path: str) -> Snapshot | CorruptHeaderError | None:
         try:
             return await client.lookup.view(path, fresh=True)
         except FileNotFoundError:
@@ -35,7 +35,7 @@ def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[View | CorruptHead
     return fs._bridge.run(client.runtime.gather([partial(one, path) for path in paths], client.backend.requests_max))
 
 
-def view_now(fs: RollingFileSystem, path: str) -> View | None:
+def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
     """The segment at a path now, or None.
 
     Raises
@@ -49,7 +49,7 @@ def view_now(fs: RollingFileSystem, path: str) -> View | None:
         return None
 
 
-def identity(view: View) -> str:
+def identity(view: Snapshot) -> str:
     """The identity of a segment: another segment that gets its name later has another."""
     if view.header is not None:
         return view.header.segment
@@ -58,7 +58,7 @@ def identity(view: View) -> str:
     return f"{PLAIN}{int(view.plain.modified)} {view.plain.size}"
 
 
-def is_same(view: View, known: str) -> bool:
+def is_same(view: Snapshot, known: str) -> bool:
     """Whether offsets in the segment with a known identity are valid in this one.
 
     They stay valid when a plain file is adopted: the header keeps the date of the file.
@@ -69,12 +69,12 @@ def is_same(view: View, known: str) -> bool:
     return identity(view) == known
 
 
-def is_sealed(view: View) -> bool:
+def is_sealed(view: Snapshot) -> bool:
     """Whether a segment takes no more bytes."""
     return view.header is not None and view.header.sealed
 
 
-def extent_of(view: View, start: int | None = None, end: int | None = None) -> Extent:
+def extent_of(view: Snapshot, start: int | None = None, end: int | None = None) -> Extent:
     """The bytes ``[start, end)`` of a segment; by default all that it retains."""
     return Extent(
         view.path, identity(view), view.start if start is None else start, view.length if end is None else end
@@ -84,7 +84,7 @@ def extent_of(view: View, start: int | None = None, end: int | None = None) -> E
 class SegmentReader:
     """Reads one snapshot of a segment, by segment offsets."""
 
-    def __init__(self, fs: RollingFileSystem, view: View) -> None:
+    def __init__(self, fs: RollingFileSystem, view: Snapshot) -> None:
         self.fs = fs
         self.view = view
         self._checks = PieceChecks(RUNS_MAX)

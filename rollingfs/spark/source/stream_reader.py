@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
-from rollingfs.read.snapshot import View
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, lines, offsets, partitions, places, segments
 from rollingfs.spark.source.batch_reader import CORRUPT, Ranges, RowReader
 from rollingfs.spark.source.offsets import Mark
@@ -121,14 +121,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 logger.warning("%s; they are skipped until they can be read (onCorrupt=skip)", self._found)
         return self._found
 
-    def _limit(self, path: str, view: View) -> int:
+    def _limit(self, path: str, view: Snapshot) -> int:
         """The offset up to which a segment may be read: its end; with Trigger.AvailableNow, its first end."""
         if self._ends is None:
             return view.length
         end = self._ends.get(path)
         return end.offset if end is not None and segments.is_same(view, end.identity) else view.start
 
-    def _begin(self, view: View, known: Mark | None) -> int:
+    def _begin(self, view: Snapshot, known: Mark | None) -> int:
         """The offset at which the next batch begins in a segment."""
         if known is None:
             return view.start
@@ -153,7 +153,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise DataLossError(f"{what}; option failOnDataLoss=false goes on without them")
         logger.warning("%s; going on without (failOnDataLoss=false)", what)
 
-    def _end(self, view: View, begin: int, upto: int) -> int:
+    def _end(self, view: Snapshot, begin: int, upto: int) -> int:
         """The end of the last whole record that ends at or before `upto`; else that of the first one behind it."""
         limit = max(begin, self._limit(view.path, view))
         key = (segments.identity(view), begin, min(upto, limit), limit, segments.is_sealed(view))
@@ -204,7 +204,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 cut += self.rows.cut(SegmentReader(fs, view), left)
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
-    def _left(self, extent: Extent, view: View | None) -> Extent | None:
+    def _left(self, extent: Extent, view: Snapshot | None) -> Extent | None:
         """The part of an extent that is still there; None if nothing is."""
         if view is None or not segments.is_same(view, extent.identity):
             self._lose(f"{extent.path}: the segment is gone, and bytes {extent.start} to {extent.end} were not read")

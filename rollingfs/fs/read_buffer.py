@@ -1,0 +1,228 @@
+"""What an open file reads through: the bytes of one snapshot, buffered, fetched ahead where reads follow each other."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from rollingfs.client import Client
+from rollingfs.errors import ConflictError
+from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
+from rollingfs.read.prefetch import PREFETCH_RANGE_BYTES, Prefetch
+from rollingfs.read.revalidate import OUTDATED, Current, RevalidatingReads, Span, Trust
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.read.tuning import Tuning
+from rollingfs.runtime.bridge import Bridge
+
+LINE_BYTES = 64 * 1024
+"""Fetched for a line of which nothing is in the buffer."""
+SYNC_BUFFER_BYTES = 256 * 1024
+"""Fetched by a small read that follows another, where nothing is fetched ahead."""
+BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
+OPEN_TRIES_MAX = 8
+"""Maximum number of looks at a plain file that others replace while it is opened."""
+
+
+class ReadBuffer:
+    """The bytes of one path for one reader, which makes one call at a time.
+
+    All reads are of one snapshot. If the client knows the header already, the first read goes by that:
+
+    - if the header was seen within the cache time, the store is asked only if the read finds it out of date;
+    - if it is older, over an async backend, the store is asked beside the first request for data.
+
+    Parameters
+    ----------
+    snapshot
+        What to read; by default what is there.
+    tuning
+        How many requests may be under way, and whether and how much is fetched ahead.
+    verify
+        Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
+    """
+
+    def __init__(
+        self, client: Client, bridge: Bridge, path: str, snapshot: Snapshot | None, tuning: Tuning, *, verify: bool
+    ) -> None:
+        self.source: Callable[[int, int], bytes] | None = None
+        """Gives the bytes between two segment offsets in the place of the store: a cache of fsspec's."""
+        self._fetcher = client.fetcher
+        self._bridge = bridge
+        self._tuning = tuning
+        self._limit = tuning.max_concurrency or client.backend.requests_max
+        self._verify = verify
+        self._checks = PieceChecks(RUNS_MAX)
+        self._held_file: object | None = None
+        self._current = Current(client.lookup, path, snapshot)
+        if snapshot is None:
+            self._current.believe(old=bridge.is_async and client.headers.cache_s > 0)
+        self.is_unsure = snapshot is None and self._current.snapshot is not None and self._current.trust is Trust.OLD
+        """Whether `settle` is to be called before anything is said of the snapshot."""
+        self._open()
+
+    def _open(self) -> None:
+        """Take a snapshot if there is none; a plain file is held, so that it stays the same file."""
+        if self._current.snapshot is not None:
+            self._begin()
+            return
+        for _ in range(OPEN_TRIES_MAX):
+            self._bridge.run(self._current.look(fresh=False))
+            if self._begin():
+                return
+
+    def _begin(self) -> bool:
+        """Begin to read by the snapshot that is current now; whether it could be held, if it is to be."""
+        assert self._current.snapshot is not None
+        self.snapshot = self._current.snapshot
+        """What is read."""
+        self._data, self._start = b"", 0
+        """What is buffered, and its segment offset."""
+        self._fetched_end = self.snapshot.start
+        self._prefetch = self._new_prefetch()
+        try:
+            self._held_file = self._fetcher.hold(self.snapshot)
+        except (FileNotFoundError, ConflictError):
+            return False  # the first read says what has become of it
+        return True
+
+    def close(self, *, is_ours: bool) -> None:
+        """Let go of everything; cancel what is on its way if it is `is_ours`, and not that of a parent process."""
+        if self._prefetch is not None and is_ours:
+            self._prefetch.close()
+        self._prefetch = self._held_file = self.source = None
+        self._data = b""
+
+    def after_fork(self) -> None:
+        """In a child process: what is on its way is the parent's."""
+        self._prefetch = self._new_prefetch()
+
+    # -- the snapshot --------------------------------------------------------------------------------------
+
+    def settle(self, span: Span | None) -> None:
+        """Ask the store for the snapshot if it is unsure, and beside that for the first data.
+
+        Parameters
+        ----------
+        span
+            Which segment offsets are wanted first; None for none.
+        """
+        if not self.is_unsure:
+            return  # another thread was faster
+        answer: bytes | Exception = b""
+        if span is None:
+            self._bridge.run(self._current.look())
+        else:
+            wanted = [(self._current, span)]
+            reads = RevalidatingReads(self._fetcher, wanted, looks_max=0, limit=self._limit, **self._options())
+            [answer] = self._bridge.run(reads.run())
+        self.is_unsure = self._current.trust is Trust.OLD  # if the look failed
+        assert self._current.snapshot is not None
+        if self._current.snapshot.token != self.snapshot.token:
+            self._restart()
+        if isinstance(answer, Exception):
+            raise answer
+        if span is not None and answer:
+            self._fetched(span(self.snapshot)[0], answer)
+
+    def first(self, read: Callable[[], bytes]) -> bytes:
+        """Read; if the first read of all finds that a cached header is out of date, by a new snapshot."""
+        try:
+            data = read()
+        except OUTDATED:
+            if self._current.trust is not Trust.RECENT:
+                raise
+            self._bridge.run(self._current.look())
+            self._restart()
+            data = read()
+        self._current.trust = Trust.LOOKED
+        return data
+
+    def _restart(self) -> None:
+        if self._prefetch is not None:
+            self._prefetch.close()
+        self._begin()
+
+    # -- bytes, by segment offsets -------------------------------------------------------------------------
+
+    def fetch(self, snapshot: Snapshot, start: int, end: int) -> Coroutine[Any, Any, bytes]:
+        """The bytes ``[start, end)``, past the buffer; many threads at once may."""
+        return self._fetcher.read(snapshot, start, end, limit=self._limit, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {"checks": None if self._verify else self._checks, "verify": self._verify}
+
+    def held(self, offset: int) -> int:
+        """How many bytes from an offset on are in the buffer."""
+        return len(self._data) - (offset - self._start) if 0 <= offset - self._start < len(self._data) else 0
+
+    def held_line(self, offset: int) -> bytes:
+        """The line that begins at an offset, its end included; none if its end is not in the buffer."""
+        first = offset - self._start
+        return self._data[first : self._data.find(b"\n", first) + 1] if 0 <= first < len(self._data) else b""
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes ``[start, end)``."""
+        parts = []
+        while start < end:
+            self._load(start, end)
+            parts.append(self._data[start - self._start : end - self._start])
+            start += len(parts[-1])
+        if start == self._fetched_end and len(self._data) > BUFFER_KEPT_BYTES_MAX:
+            self._data = b""
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def line(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to the end of the line, that included, or to `end`."""
+        parts = []
+        while start < end:
+            self._load(start, min(start + LINE_BYTES, end))
+            first, last = start - self._start, end - self._start
+            found = self._data.find(b"\n", first, last) + 1
+            parts.append(self._data[first : found or last])
+            start += len(parts[-1])
+            if found:
+                break
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _load(self, start: int, end: int) -> None:
+        """Get the byte at `start` into the buffer, and what else of ``[start, end)`` comes with it."""
+        if 0 <= start - self._start < len(self._data):
+            return
+        if self.source is not None:
+            self._keep(start, self.source(start, end))
+            return
+        found = self._prefetch.take(start, end) if self._prefetch is not None else None
+        if found is not None:
+            self._keep(*found)
+            return
+        if self._verify:
+            start, end = self._widened(start, end)
+        elif not self._bridge.is_async and start == self._fetched_end:
+            end = max(end, min(start + SYNC_BUFFER_BYTES, self.snapshot.length))
+        self._fetched(start, self._bridge.run(self.fetch(self.snapshot, start, end)))
+
+    def _widened(self, start: int, end: int) -> tuple[int, int]:
+        """A range with the rest of its chunks, which are read anyway: to be buffered, if memory allows."""
+        first, last = self._bridge.run(self._fetcher.whole_chunks(self.snapshot, start, end))
+        return (first, last) if last - first <= max(self._tuning.memory_bytes, end - start) else (start, end)
+
+    def _fetched(self, start: int, data: bytes) -> None:
+        """Keep what was fetched here; the prefetch, which notes what it gives, is told of it."""
+        self._keep(start, data)
+        if self._prefetch is not None:
+            self._prefetch.read(start, self._fetched_end)
+
+    def _keep(self, start: int, data: bytes) -> None:
+        self._data, self._start = data, start
+        self._fetched_end = start + len(data)
+
+    def _new_prefetch(self) -> Prefetch | None:
+        if not (self._bridge.is_async and self._tuning.prefetch) or self._verify:
+            return None
+        snapshot, fetcher, bridge, checks = self.snapshot, self._fetcher, self._bridge, self._checks
+
+        def begin(first: int, last: int) -> concurrent.futures.Future[bytes]:
+            return bridge.start(fetcher.read(snapshot, first, last, range_bytes=PREFETCH_RANGE_BYTES, checks=checks))
+
+        return Prefetch(begin, snapshot.length, self._limit, self._tuning.memory_bytes)

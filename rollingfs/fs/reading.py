@@ -1,0 +1,168 @@
+"""Reading files: ranges of several at once, whole ones to the local disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import IO, Any
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
+from rollingfs.client import Client
+from rollingfs.errors import ConflictError
+from rollingfs.folders.listing import Listings
+from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.read.revalidate import Current, RevalidatingReads
+from rollingfs.read.slicing import Range, clip, spread
+from rollingfs.read.snapshot import Snapshot
+
+PIECE_BYTES = 32 * 1024 * 1024
+"""Bytes in memory while a file is copied or downloaded; they are read in several ranges at once."""
+
+
+class Reads:
+    """The verbs of a filesystem that read bytes, over paths as its callers write them.
+
+    Parameters
+    ----------
+    strip
+        Turns a path as callers write it into the backend's own.
+    """
+
+    def __init__(self, client: Client, listings: Listings, strip: Callable[[str], str]) -> None:
+        self.client = client
+        self.listings = listings
+        self.strip = strip
+
+    async def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, verify: bool = False, **kwargs: Any
+    ) -> bytes:
+        """The bytes of a file, counted from the first retained byte, all of one snapshot.
+
+        Parameters
+        ----------
+        start, end
+            A slice as in Python: a negative number counts from the end, a too large one is clipped.
+        verify
+            Also read all of each chunk of which only a part is wanted, and verify it. Whole chunks are always verified.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file.
+        CorruptChunkError
+            A chunk is missing, too short, or fails its checksum.
+        """
+        [answer] = await self._read([(self.strip(path), start, end)], verify)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def cat_ranges(
+        self,
+        paths: list[str],
+        starts: int | Sequence[int | None] | None,
+        ends: int | Sequence[int | None] | None,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        verify: bool = False,
+        **kwargs: Any,
+    ) -> list[bytes | Exception]:
+        """Ranges of one file or several, all read at once; each is sliced and verified as by `cat_file`.
+
+        Parameters
+        ----------
+        on_error
+            ``"return"`` puts an error in the place of its range; ``"raise"`` raises the first error.
+        """
+        ranges = [(self.strip(path), start, end) for path, start, end in spread(paths, starts, ends)]
+        answers = await self._read(ranges, verify)
+        if on_error != "return":
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+        return answers
+
+    async def _read(self, ranges: Sequence[Range], verify: bool) -> list[bytes | Exception]:
+        current = {path: Current(self.client.lookup, path) for path in {path for path, _, _ in ranges}}
+        for each in current.values():
+            each.believe()
+        wanted = [(current[path], partial(_span, start, end)) for path, start, end in ranges]
+        return await RevalidatingReads(self.client.fetcher, wanted, verify=verify).run()
+
+    async def get_file(
+        self,
+        rpath: str,
+        lpath: str | os.PathLike[str] | IO[bytes],
+        callback: Callback = DEFAULT_CALLBACK,
+        outfile: IO[bytes] | None = None,
+        verify: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Copy a file to the local disk, or into a file that is open; make a folder for a folder.
+
+        If the file cannot be read to its end, nothing of it stays on the disk.
+
+        Parameters
+        ----------
+        verify
+            Also verify a first chunk whose head was truncated away. All other chunks are always verified.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there, or the file was replaced while it was read.
+        CorruptChunkError
+            A chunk is missing, too short, or fails its checksum.
+        """
+        source = self.strip(rpath)
+        try:
+            view = await self.client.lookup.view(source)
+        except FileNotFoundError:
+            if isinstance(lpath, str | os.PathLike) and await self.listings.is_folder(source):
+                os.makedirs(lpath, exist_ok=True)
+                return
+            raise
+        callback.set_size(view.size)
+        pieces = self.pieces(view, verify=verify)
+        if outfile is not None or not isinstance(lpath, str | os.PathLike):
+            async for data in pieces:
+                (outfile or lpath).write(data)  # type: ignore[union-attr]  # a file, not a name
+                callback.relative_update(len(data))
+            return
+        os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
+        try:
+            with open(lpath, "wb") as target:
+                async for data in pieces:
+                    target.write(data)
+                    callback.relative_update(len(data))
+        except BaseException:
+            if os.path.isfile(lpath):  # no device, no pipe
+                os.unlink(lpath)
+            raise
+
+    async def pieces(self, view: Snapshot, *, verify: bool) -> AsyncIterator[bytes]:
+        """All bytes of a snapshot, in pieces; a plain file is held, if it can be.
+
+        Parameters
+        ----------
+        verify
+            Also verify the chunks of which the snapshot has only a part, before the last piece.
+        """
+        fetcher, checks, held = self.client.fetcher, PieceChecks(), None
+        with contextlib.suppress(FileNotFoundError, ConflictError):  # the first read will say why
+            held = fetcher.hold(view)
+        for start in range(view.start, view.length, PIECE_BYTES):
+            end = min(start + PIECE_BYTES, view.length)
+            data = await fetcher.read(view, start, end, checks=checks)
+            if verify and end == view.length:
+                await fetcher.complete(view, checks)
+            yield data
+        del held
+
+
+def _span(start: int | None, end: int | None, snapshot: Snapshot) -> tuple[int, int]:
+    first, last = clip(start, end, snapshot.size)
+    return snapshot.start + first, snapshot.start + last

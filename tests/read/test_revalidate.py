@@ -1,0 +1,90 @@
+"""Readers go by the header that is known and look again beside the data; what cannot have changed is not read twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from rollingfs import RollingPolicy, SegmentTruncatedError
+from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
+from rollingfs.read.snapshot import Snapshot
+from tests.support.hooks import AsyncMemory, Hooked, Site, private_memory
+
+POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)
+
+
+@pytest.fixture
+def site() -> Site:
+    """A segment of two chunks over an async backend; no header is believed without a look."""
+    site = Site(Hooked(AsyncMemory(private_memory())), "", POLICY, header_cache_s=0)
+    site.create()
+    site.append(b"0123456789")
+    site.append(b"abcdefghij")
+    return site
+
+
+def test_a_handle_looks_again_beside_the_data(site: Site) -> None:
+    segment, begun = site.segment(), []
+    site.backend.calls.clear()
+    site.backend.plan("read_if_changed", after=lambda: begun.append(site.backend.count("read_range")))
+    assert segment.read(2, 8) == b"234567"
+    assert begun == [1]
+    assert (len(site.backend.calls), site.backend.count("read_range")) == (2, 1)
+
+
+def test_the_bytes_of_an_incarnation_are_not_read_twice_when_it_grows(site: Site) -> None:
+    segment = site.segment()
+    site.run(site.other().segments.append(site.path, b"more"))
+    site.backend.calls.clear()
+    assert segment.read(2, 8) == b"234567"
+    assert (segment.length, site.backend.count("read_range")) == (24, 1)
+    assert segment.read(20, 24) == b"more"
+
+
+def test_what_was_truncated_away_meanwhile_is_not_given(site: Site) -> None:
+    segment = site.segment()
+    site.run(site.other().segments.truncate(site.path, 10))
+    with pytest.raises(SegmentTruncatedError, match="it holds bytes 10 to 20"):
+        segment.read(2, 8)
+
+
+def test_of_several_paths_only_what_changed_is_read_again(site: Site) -> None:
+    same = f"{site.path}-same"
+    site.run(site.client.segments.create(same))
+    site.run(site.client.segments.append(same, b"same"))
+    currents = [Current(site.client.lookup, path) for path in (site.path, same)]
+    site.run(site.other().segments.append(site.path, b"more"))
+
+    def last_four(snapshot: Snapshot) -> tuple[int, int]:
+        return snapshot.length - 4, snapshot.length
+
+    for current in currents:
+        current.believe()
+        assert current.trust is Trust.OLD
+    site.backend.calls.clear()
+    reads = RevalidatingReads(site.client.fetcher, [(current, last_four) for current in currents])
+    assert site.run(reads.run()) == [b"more", b"same"]
+    read = [path.split("$")[0] for verb, path in site.backend.calls if verb == "read_range"]
+    assert read.count(same) == 1
+    assert read.count(site.path) == 2
+
+
+def test_a_handle_on_a_plain_file_reads_what_was_written_meanwhile() -> None:
+    site = Site(Hooked(private_memory()), "")
+    site.run(site.backend.write(site.path, [b"old bytes"]))
+    segment = site.segment()
+
+    def write_anew() -> None:
+        site.run(site.backend.inner.delete([site.path]))
+        site.run(site.backend.inner.write(site.path, [b"new bytes!"]))
+
+    site.backend.plan("read_range", before=write_anew)
+    assert segment.read(0, 9) == b"new bytes"
+
+
+def test_a_handle_on_a_plain_file_beside_a_tombstone_reads_it() -> None:
+    site = Site(private_memory(), "", header_cache_s=60)
+    site.create()
+    site.run(site.client.segments.delete(site.path))
+    site.run(site.backend.write(site.path, [b"plain"]))
+    segment = site.segment()
+    assert segment.read(0, 5) == b"plain"
