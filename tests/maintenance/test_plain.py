@@ -23,7 +23,7 @@ from rollingfs.maintenance import plain
 from rollingfs.maintenance.pieces import plan_pieces
 from rollingfs.read.snapshot import View
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import World, private_store
 
 LOG, MOVED = "/folder/log", "/folder/moved"
@@ -335,7 +335,7 @@ def _virtual_time(monkeypatch):
 
 
 def client(store):
-    return World(FaultBackend(store), POLICY, CLOCK.time)
+    return World(Faulty(store), POLICY, CLOCK.time)
 
 
 def trace_of_a_write():

@@ -14,37 +14,20 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import held
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.s3 import backend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.fs import queries, read_file
 from rollingfs.read import prefetch
 from rollingfs.read import ranges as fetch
-from tests.support.hooks import AsyncMemory, private_memory
+from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.servers import count_requests, new_bucket, shared_backend
 
 SIZE = 4000
 OLD = random.Random(1).randbytes(SIZE)
 NEW = random.Random(2).randbytes(SIZE)
 KINDS = ["memory", "async", "local", "generic", "s3"]
-
-
-class Between(BackendWrapper):
-    """Calls back before the read of a range that begins there, once."""
-
-    def __init__(self, inner: Backend) -> None:
-        super().__init__(inner)
-        self.before: dict[int, Callable[[], object]] = {}
-        self.ranges: list[tuple[int, int]] = []
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        if verb == "read_range":
-            self.ranges.append((args[1], args[2]))
-            self.before.pop(args[1], lambda: None)()
-        return await super().call(verb, *args)
 
 
 class Place:
@@ -64,9 +47,9 @@ class Place:
             self.other = inner.fs
         else:
             memory = private_memory()
-            inner = AsyncMemory(memory) if kind == "async" else memory
+            inner = Counting(memory, suspends=True) if kind == "async" else memory
             self.other = memory.fs
-        self.backend = Between(inner)
+        self.backend = Scripted(inner, conflicts_are_final=inner.conflicts_are_final)
         self.fs = RollingFileSystem(backend=self.backend, header_cache_s=0)
         self.path = f"{root}/plain"
         self.target = f"{root}/copy"

@@ -132,7 +132,7 @@ class HashingStore(Store):
         return f"{file._rollingfs_generation}-{len(content)}"
 
 
-class FaultBackend(BackendWrapper):
+class Faulty(BackendWrapper):
     """One client's way to a store.
 
     Attributes
@@ -220,7 +220,7 @@ class FaultBackend(BackendWrapper):
             self.dead = True
             raise Crashed(what)
         if fault is Fault.LATE:
-            self.inner.late.append(lambda: super(FaultBackend, self).call(verb, *args))
+            self.inner.late.append(lambda: super(Faulty, self).call(verb, *args))
             raise TimeoutError(what)
         if fault is Fault.PARTLY:
             args = [args[0][:1]]

@@ -25,7 +25,8 @@ from rollingfs.format.header import COMMITS_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.ingest import SMALL_BYTES_MAX
-from tests.support.hooks import AsyncMemory, Hooked, Site, fail, private_memory
+from tests.support.backends import Counting, Scripted, fail, private_memory
+from tests.support.site import Site
 
 HEADER = "$header"
 LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
@@ -35,7 +36,7 @@ LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
 def site(request, tmp_path):
     backend = LocalBackend(sync=False) if request.param == "local" else private_memory()
     folder = str(tmp_path) if request.param == "local" else ""
-    site = Site(Hooked(backend), folder, RollingPolicy(max_bytes="512KiB"))
+    site = Site(Scripted(backend), folder, RollingPolicy(max_bytes="512KiB"))
     site.create()
     return site
 
@@ -434,7 +435,7 @@ def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):
 
 
 def test_chunks_of_one_commit_are_written_several_at_a_time():
-    backend = AsyncMemory(private_memory())
+    backend = Counting(private_memory(), suspends=True)
     site = Site(backend, "", RollingPolicy(max_bytes=10, inline_bytes=0))
     site.create()
     site.append(b"x" * 200)
