@@ -13,7 +13,6 @@ from benchmarks.fabricate import fabricate
 from benchmarks.stores import BUCKET, rolling, s3
 from benchmarks.work import Goal, Job, Work, figure
 from rollingfs import RollingPolicy
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.runtime.bridge import Bridge
 
@@ -27,22 +26,10 @@ IDLE_S = 20
 MINUTE_S = 60
 
 
-class Counting(BackendWrapper):
-    """Counts the bytes of chunks that pass through the client."""
-
-    read_bytes = written_bytes = 0
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        answer = await super().call(verb, *args)
-        if verb == "read_range":
-            self.read_bytes += len(answer)
-        elif verb == "upload.write":
-            self.written_bytes += len(args[2])
-        return answer
-
-
 def _consolidated(job: Job, count: int, size: int) -> None:
     """A segment of `count` chunks of `size` bytes becomes one of large chunks, while an old snapshot is read."""
+    from tests.support.backends import Counting  # as in `rig`: most runs do without the tests
+
     path, total = f"{BUCKET}/life-{job.name}", count * size
     setup = rolling(job, direct=True, max_bytes=JOINED_BYTES, inline_bytes=0)
     setup.create(path)
@@ -58,10 +45,10 @@ def _consolidated(job: Job, count: int, size: int) -> None:
     assert len(segment.chunks) == count
     with setup.open(path, "rb") as reader, job.measured(count):
         half = check(reader.read(total // 2), 0)
-        before = backend.read_bytes, backend.written_bytes
+        before = backend.read_bytes, backend.uploaded_bytes
         segment.consolidate()
         job.sample.extra["bytes_read"] = (backend.read_bytes - before[0]) / total
-        job.sample.extra["bytes_written"] = (backend.written_bytes - before[1]) / total
+        job.sample.extra["bytes_written"] = (backend.uploaded_bytes - before[1]) / total
         assert half + check(reader.read(), half) == total
     job.sample.byte_count = total
     assert len(segment.chunks) == -(-total // JOINED_BYTES)

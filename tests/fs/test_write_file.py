@@ -540,7 +540,7 @@ def test_a_file_of_any_size_is_written_in_bounded_memory(piece):
         held_max = 0
         for written in range(piece, 20_000 + piece, piece):
             file.write(bytes(piece))
-            held_max = max(held_max, written - backend.written_bytes)
+            held_max = max(held_max, written - backend.uploaded_bytes)
     assert held_max <= 200 + 300 + 1
     assert site.segment().length >= 20_000
 

@@ -93,14 +93,14 @@ def test_the_checksum_of_a_whole_follows_from_those_of_its_parts(first, second):
 def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     fill(world, 300)
     content, version = world.content(LOG), world.header(LOG).version
-    world.backend.read_bytes = 0
+    world.backend.clear()
     done = consolidate(world)
     assert (done.replaced, done.written) == (300, 12)
     assert done.joined_bytes + done.copied_bytes == 12_000
     if world.backend.can_join:
-        assert (done.copied_bytes, world.backend.read_bytes, world.backend.written_bytes) == (0, 0, 0)
+        assert (done.copied_bytes, world.backend.read_bytes, world.backend.uploaded_bytes) == (0, 0, 0)
     else:
-        assert (done.joined_bytes, world.backend.read_bytes, world.backend.written_bytes) == (0, 12_000, 12_000)
+        assert (done.joined_bytes, world.backend.read_bytes, world.backend.uploaded_bytes) == (0, 12_000, 12_000)
     assert world.content(LOG) == content
     assert world.header(LOG).chunk_count == 12
     assert world.header(LOG).version == version + 1

@@ -23,8 +23,9 @@ from rollingfs.maintenance import plain
 from rollingfs.maintenance.pieces import plan_pieces
 from rollingfs.read.snapshot import View
 from rollingfs.runtime.concurrency import drive
+from tests.support.backends import private_memory as private_store
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, hurry
-from tests.support.life import World, private_store
+from tests.support.life import World
 
 LOG, MOVED = "/folder/log", "/folder/moved"
 POLICY = RollingPolicy(max_bytes=100, inline_bytes=10)

@@ -66,8 +66,8 @@ class Counting(BackendWrapper):
         Verb and path; for a delete the first path, for a join none.
     ranges : list of (str, int, int)
         What `read_range` was asked for.
-    read_bytes, written_bytes : int
-        Bytes of `read_range`; of `write` and uploads.
+    moved : Counter
+        Bytes that `read_range`, `write` and ``upload.write`` have moved, by verb.
     at_once, at_once_max : Counter
         Calls under way, by verb: now, and at most so far.
     """
@@ -83,7 +83,7 @@ class Counting(BackendWrapper):
         self._lock = threading.Lock()
         self.calls: list[tuple[str, str]] = []
         self.ranges: list[tuple[str, int, int]] = []
-        self.read_bytes = self.written_bytes = 0
+        self.moved: Counter[str] = Counter()
         self.at_once: Counter[str] = Counter()
         self.at_once_max: Counter[str] = Counter()
 
@@ -92,12 +92,20 @@ class Counting(BackendWrapper):
         self.calls.clear()
         self.ranges.clear()
         self.at_once_max.clear()
-        self.read_bytes = self.written_bytes = 0
+        self.moved.clear()
 
     @property
     def verbs(self) -> list[str]:
         """The verbs of all calls, in their order."""
         return [verb for verb, _ in self.calls]
+
+    @property
+    def read_bytes(self) -> int:
+        return self.moved["read_range"]
+
+    @property
+    def uploaded_bytes(self) -> int:
+        return self.moved["upload.write"]
 
     def count(self, verb: str) -> int:
         return self.verbs.count(verb)
@@ -119,9 +127,9 @@ class Counting(BackendWrapper):
                 self.at_once[verb] -= 1
         with self._lock:
             if verb == "read_range":
-                self.read_bytes += len(answer)
+                self.moved[verb] += len(answer)
             elif verb in ("write", "upload.write"):
-                self.written_bytes += sum(map(len, args[1] if verb == "write" else args[2:]))
+                self.moved[verb] += sum(map(len, args[1] if verb == "write" else args[2:]))
         return answer
 
     async def perform(self, verb: str, *args: Any) -> Any:
@@ -143,6 +151,7 @@ class Plan:
 
     verbs: tuple[str, ...]
     path: Where
+    when: Callable[..., bool] | None
     before: Callable[[], object] | None
     after: Callable[[], object] | None
     instead: Callable[..., object] | None
@@ -151,8 +160,11 @@ class Plan:
     times: int | None
     probes: bool
 
-    def is_met(self, verb: str, path: str) -> bool:
+    def is_met(self, verb: str, args: tuple[Any, ...]) -> bool:
+        path = path_of(args)
         if (self.verbs and verb not in self.verbs) or (not self.probes and f"/{PROBE_PREFIX}" in path):
+            return False
+        if self.when is not None and not self.when(*args):
             return False
         return path.endswith(self.path) if isinstance(self.path, str) else self.path(path)
 
@@ -170,6 +182,7 @@ class Scripted(Counting):
         verb: str | tuple[str, ...] = (),
         path: Where = "",
         *,
+        when: Callable[..., bool] | None = None,
         before: Action | None = None,
         after: Action | None = None,
         instead: Callable[..., object] | None = None,
@@ -186,6 +199,8 @@ class Scripted(Counting):
             A verb, or several; none stands for all.
         path
             How the path ends, or a function that accepts paths.
+        when
+            Called with the arguments of the verb; whether the call counts.
         before, after
             Called before and after the verb; what it raises is the outcome of the call.
         instead
@@ -200,12 +215,12 @@ class Scripted(Counting):
         Each action may be a coroutine function: then it is awaited, which holds the call back.
         """
         verbs = (verb,) if isinstance(verb, str) else verb
-        plan = Plan(verbs, path, before, after, instead, answers, skips, times, probes)
+        plan = Plan(verbs, path, when, before, after, instead, answers, skips, times, probes)
         self.plans.append(plan)
         return plan
 
     async def perform(self, verb: str, *args: Any) -> Any:
-        plan = self._claim(verb, path_of(args))
+        plan = self._claim(verb, args)
         if plan is None:
             return await super().perform(verb, *args)
         if plan.before is not None:
@@ -218,10 +233,10 @@ class Scripted(Counting):
             await _awaited(plan.after())
         return answer if plan.answers is None else await _awaited(plan.answers(answer))
 
-    def _claim(self, verb: str, path: str) -> Plan | None:
+    def _claim(self, verb: str, args: tuple[Any, ...]) -> Plan | None:
         """The plan that this call meets."""
         with self._lock:
-            plan = next((plan for plan in self.plans if plan.is_met(verb, path)), None)
+            plan = next((plan for plan in self.plans if plan.is_met(verb, args)), None)
             if plan is None:
                 return None
             if plan.skips:

@@ -16,11 +16,6 @@ from tests.support.backends import Scripted
 MIB = 2**20
 
 
-def passed(fs):
-    """How many bytes passed through the client."""
-    return fs._backend.read_bytes + fs._backend.written_bytes
-
-
 @pytest.fixture
 def fs(s3_options):
     below = fsspec.filesystem("rolling", target_protocol="s3", target_options=s3_options, skip_instance_cache=True)
@@ -42,14 +37,14 @@ def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, 
     fs._backend.clear()
     segment = fs.segment(path)
     done = segment.consolidate(grace=0)
-    assert (done.joined_bytes, done.copied_bytes, passed(fs)) == (15 * MIB, 0, 0)
+    assert (done.joined_bytes, done.copied_bytes, fs._backend.moved.total()) == (15 * MIB, 0, 0)
     for letter in b"efgh":
         fs.append(path, bytes([letter]) * 1000)
     segment.seal()
     fs._backend.clear()
     done = segment.consolidate(grace=0)
     assert (done.joined_bytes, done.copied_bytes) == (0, 5 * MIB + 4000)
-    assert passed(fs) == 2 * done.copied_bytes
+    assert fs._backend.moved.total() == 2 * done.copied_bytes
     assert len(segment.chunks) == 2
     assert all(row.ok and row.crc32c is not None for row in segment.verify())
     assert fs.cat_file(path) == b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd") + b"".join(
@@ -74,7 +69,7 @@ def test_any_s3_tool_reads_the_plain_copy_which_the_store_made_of_the_chunks(fs,
     done = fs.segment(path).consolidate(grace=0, plain=True)
     # 4 MiB and the first of the next chunk are no part by themselves, nor is the tail
     assert (done.plain_bytes, done.joined_bytes, done.copied_bytes) == (19 * MIB + 4, 10 * MIB, 9 * MIB + 4)
-    assert passed(fs) == 2 * 5 * MIB + 2 * 4 * MIB + 4
+    assert fs._backend.moved.total() == 2 * 5 * MIB + 2 * 4 * MIB + 4
     s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
     assert s3.cat_file(path) == content[MIB:] + b"tail"
     fs._backend.clear()
@@ -239,7 +234,7 @@ def test_consolidation_moves_each_byte_on_the_server_or_reads_and_writes_it_once
         assert reader.read(total // 2) == data[: total // 2]
         fs._backend.clear()
         done = segment.consolidate(grace=0)
-        assert passed(fs) == 2 * passes * total  # read, and written
+        assert fs._backend.moved.total() == 2 * passes * total  # read, and written
         assert (done.joined_bytes, done.copied_bytes) == ((0, total) if passes else (total, 0))
         collected = fs.collect(f"{path}-source", grace=0)
         assert collected.bytes > total  # the reader's chunks are gone, and it goes on with the new ones

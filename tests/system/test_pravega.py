@@ -212,7 +212,7 @@ def test_07_create_refuses_what_is_there_and_leaves_no_header_by_a_plain_file(an
 def test_08_a_create_that_fails_leaves_nothing_and_an_empty_header_is_no_segment(place: Place) -> None:
     refused = raises(PermissionError(errno.EACCES, "refused"))
     with pytest.raises(PermissionError):
-        place.failing("create", "t$header", before=refused).create(place.path())
+        place.failing("create", "t$header", before=refused, times=None).create(place.path())
     fs = place.open()
     assert not fs.exists(place.path())
     assert not place.below.exists(place.path() + "$header")
