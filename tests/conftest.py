@@ -16,10 +16,11 @@ import pytest
 from hypothesis import settings
 
 from tests.support.certificates import make_certificate
+from tests.support.examples import examples
 from tests.support.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
-settings.register_profile("rollingfs", deadline=None, max_examples=60)
+settings.register_profile("rollingfs", deadline=None, max_examples=examples())
 settings.load_profile("rollingfs")
 
 # a job in the background begins with SIGINT ignored, and so would every process that a test interrupts

@@ -33,6 +33,7 @@ from rollingfs.read import prefetch
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 from tests.support.backends import Scripted, raises
+from tests.support.examples import examples
 from tests.support.servers import count_requests, new_bucket, require, shared_backend
 
 MIB = 2**20
@@ -162,7 +163,7 @@ def play(file: Any, move: tuple[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["memory", "async"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(shape=st.sampled_from(sorted(SHAPES)), moves=MOVES, absolute=st.booleans())
 def test_a_file_reads_like_a_file_of_what_is_retained(kind, shape, moves, absolute):
     world, data, start = made(kind, shape)
@@ -183,7 +184,7 @@ def test_a_file_reads_like_a_file_of_what_is_retained(kind, shape, moves, absolu
 
 
 @pytest.mark.parametrize("kind", ["memory", "async"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     shape=st.sampled_from(sorted(SHAPES)),
     spans=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2000), st.integers(0, 500)), min_size=1, max_size=6),

@@ -18,6 +18,7 @@ from rollingfs.maintenance.verify import Verifier
 from rollingfs.read.snapshot import View
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
+from tests.support.examples import examples
 from tests.support.life import Turned, World, pieces_of
 
 LOG = "/log"
@@ -47,7 +48,7 @@ def fill(world, count, size=40, path=LOG):
 # -- the plan ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(1, 120), max_size=60), st.booleans(), st.booleans())
 def test_a_plan_joins_neighbours_into_chunks_of_at_most_the_size(sizes, is_last, sealed):
     chunks, start = [], 0
@@ -81,7 +82,7 @@ def test_a_run_has_no_more_parts_than_an_object_may_have():
     assert plan(chunks, 10**9, is_last=False, sealed=False) == (PARTS_MAX, runs[:1])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.binary(), st.binary())
 def test_the_checksum_of_a_whole_follows_from_those_of_its_parts(first, second):
     assert combined(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)

@@ -25,6 +25,7 @@ from rollingfs.read import ranges as fetch
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Counting, private_memory
+from tests.support.examples import examples
 from tests.support.life import World
 from tests.support.servers import new_bucket
 
@@ -354,7 +355,7 @@ SIZE = 60
 PIECES = st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)), max_size=30)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     pieces=PIECES,
     flipped=st.none() | st.integers(0, SIZE - 1),
@@ -383,7 +384,7 @@ def test_pieces_in_any_order_tell_of_damage_as_soon_as_they_cover_the_file(piece
 SUMS, SIZES = st.integers(0, 2**32 - 1), st.integers(0, 2**61)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(first=SUMS, second=SUMS, third=SUMS, size=SIZES, last=SIZES)
 def test_checksums_of_files_of_any_size_may_be_joined_in_any_order(first, second, third, size, last):
     by_pairs = combined(combined(first, second, size), third, last)
