@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import importlib.metadata
 import os
 import shutil
@@ -14,10 +16,11 @@ import pytest
 from hypothesis import settings
 
 from tests.support.certificates import make_certificate
+from tests.support.examples import examples
 from tests.support.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
-settings.register_profile("rollingfs", deadline=None, max_examples=60)
+settings.register_profile("rollingfs", deadline=None, max_examples=examples())
 settings.load_profile("rollingfs")
 
 # a job in the background begins with SIGINT ignored, and so would every process that a test interrupts
@@ -48,6 +51,30 @@ def no_outside_credentials() -> Iterator[None]:
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_old_objects_to_search() -> None:
+    """Take all that is there out of the reach of garbage collection.
+
+    A collection then looks at what the module itself makes: a tenth of a second becomes a thousandth.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def models_read_once() -> Iterator[None]:
+    """Read botocore's descriptions of services once, and not for every client: that is most of what a client costs."""
+    if _version("botocore") == "(absent)":
+        yield
+        return
+    from botocore.loaders import JSONFileLoader
+
+    load = functools.cache(JSONFileLoader().load_file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", lambda self, path: load(path))
         yield
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import fsspec
 
 from benchmarks.case import Case, Goal, Job, figure
 from benchmarks.clients import BUCKET, rolling
 from benchmarks.content import check, content
-from rollingfs.backend.wrapper import BackendWrapper
 
 LARGE_BYTES = 8 * 2**20
 SMALL_BYTES = 64 * 2**10
@@ -17,22 +14,10 @@ JOINED_BYTES = 64 * 2**20
 """The size of the chunks after consolidation."""
 
 
-class Counting(BackendWrapper):
-    """Counts the bytes of chunks that pass through the client."""
-
-    read_bytes = written_bytes = 0
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        answer = await super().call(verb, *args)
-        if verb == "read_range":
-            self.read_bytes += len(answer)
-        elif verb == "upload.write":
-            self.written_bytes += len(args[2])
-        return answer
-
-
 def _consolidated(job: Job, count: int, size: int) -> None:
     """Consolidate a segment of `count` chunks of `size` bytes while a reader holds an old snapshot."""
+    from tests.support.backends import Counting  # as in `servers`: most runs do without the tests
+
     path, total = f"{BUCKET}/life-{job.name}", count * size
     setup = rolling(job, direct=True, max_bytes=JOINED_BYTES, inline_bytes=0)
     setup.create(path)
@@ -48,10 +33,10 @@ def _consolidated(job: Job, count: int, size: int) -> None:
     assert len(segment.chunks) == count
     with setup.open(path, "rb") as reader, job.measured(count):
         half = check(reader.read(total // 2), 0)
-        before = backend.read_bytes, backend.written_bytes
+        before = backend.read_bytes, backend.uploaded_bytes
         segment.consolidate()
         job.sample.extra["bytes_read"] = (backend.read_bytes - before[0]) / total
-        job.sample.extra["bytes_written"] = (backend.written_bytes - before[1]) / total
+        job.sample.extra["bytes_written"] = (backend.uploaded_bytes - before[1]) / total
         assert half + check(reader.read(), half) == total
     job.sample.byte_count = total
     assert len(segment.chunks) == -(-total // JOINED_BYTES)

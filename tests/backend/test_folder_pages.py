@@ -14,7 +14,7 @@ from rollingfs.client import Client
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
-from tests.support.hooks import private_memory
+from tests.support.backends import private_memory
 
 FOLDER = "/folder"
 ALIVE = ("plain", "live", "replaced")

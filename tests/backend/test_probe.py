@@ -17,6 +17,7 @@ from rollingfs.backend.probe import Abilities, probe
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import run
+from tests.support.backends import Scripted, raises
 
 FOLDER = "/a/x$chunks"
 
@@ -26,35 +27,38 @@ def fs() -> MemoryFileSystem:
     return MemoryFileSystem(global_store=False, skip_instance_cache=True)
 
 
-class Liar(BackendWrapper):
-    """A store of which one verb does not do what it says."""
+def liar(fs: MemoryFileSystem, lie: str, verb: str) -> Scripted:
+    """A store that does something else than it says, in one verb."""
+    backend = Scripted(MemoryBackend(fs))
+    inner = backend.inner
 
-    def __init__(self, fs: MemoryFileSystem, lie: str) -> None:
-        super().__init__(MemoryBackend(fs))
-        self.lie = lie
-        self.lost: set[str] = set()
+    async def overwrite(path: str, data: Any, *_: str) -> object:
+        await inner.delete([path])
+        return True if verb == "delete_if" else await inner.create(path, data)
 
-    async def call(self, verb: str, *args: Any) -> Any:
-        inner = self.inner
-        if self.lie == f"{verb} ignores its condition":
-            await inner.delete([args[0]])
-            return True if verb == "delete_if" else await inner.create(args[0], args[1])
-        if self.lie == f"{verb} says no and writes":
-            try:
-                return await super().call(verb, *args)
-            except (FileExistsError, ConflictError):
-                await inner.delete([args[0]])
-                await inner.create(args[0], args[1])
-                raise
-        if self.lie == f"{verb} says no and deletes":
-            await inner.delete([args[0]])
-            return False
-        result = await super().call(verb, *args)
-        if self.lie == f"the answer of {verb} is lost" and verb not in self.lost:
-            # the client repeats the request, and the store refuses because of the first
-            self.lost.add(verb)
-            return await super().call(verb, *args)
-        return result
+    async def refuse_and_write(path: str, data: Any, *token: str) -> object:
+        try:
+            return await getattr(inner, verb)(path, data, *token)
+        except (FileExistsError, ConflictError):
+            await overwrite(path, data)
+            raise
+
+    async def refuse_and_delete(path: str, token: str) -> bool:
+        await inner.delete([path])
+        return False
+
+    async def send_again(*args: Any) -> object:
+        await getattr(inner, verb)(*args)
+        return await getattr(inner, verb)(*args)  # refused because of what it wrote itself
+
+    lies = {
+        "ignores its condition": overwrite,
+        "says no and writes": refuse_and_write,
+        "says no and deletes": refuse_and_delete,
+        "answer is lost": send_again,
+    }
+    backend.plan(verb, instead=lies[lie], times=1 if lie == "answer is lost" else None, probes=True)
+    return backend
 
 
 @pytest.mark.parametrize("make", [MemoryBackend, lambda fs: BackendWrapper(MemoryBackend(fs))])
@@ -73,7 +77,7 @@ def test_the_disk_passes_and_keeps_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["create", "replace"])
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and writes"])
 def test_a_store_that_overwrites_is_refused_with_path_and_verb(fs: MemoryFileSystem, verb: str, lie: str) -> None:
-    backend = Liar(fs, f"{verb} {lie}")
+    backend = liar(fs, lie, verb)
     with pytest.raises(UnsafeBackendError, match=f"^/a/x: .* not safe .*{verb} .* nothing was written"):
         run(backend, probe(backend, FOLDER))
     assert fs.store == {}
@@ -83,13 +87,13 @@ def test_a_store_that_overwrites_is_refused_with_path_and_verb(fs: MemoryFileSys
 def test_a_store_that_deletes_whatever_the_token_may_be_written_but_not_deleted_in(
     fs: MemoryFileSystem, lie: str
 ) -> None:
-    backend = Liar(fs, f"delete_if {lie}")
+    backend = liar(fs, lie, "delete_if")
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=False)
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "delete_if"])
 def test_a_lost_answer_is_not_held_against_the_store(fs: MemoryFileSystem, verb: str) -> None:
-    backend = Liar(fs, f"the answer of {verb} is lost")
+    backend = liar(fs, "answer is lost", verb)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
 
 
@@ -106,13 +110,8 @@ def test_a_store_for_readers_is_refused_with_the_way_out(fs: MemoryFileSystem) -
 
 
 def test_a_failure_is_no_verdict(fs: MemoryFileSystem) -> None:
-    class Failing(BackendWrapper):
-        async def call(self, verb: str, *args: Any) -> Any:
-            if verb == "replace":
-                raise OSError(5, "the network is down")
-            return await super().call(verb, *args)
-
-    backend = Failing(MemoryBackend(fs))
+    backend = Scripted(MemoryBackend(fs))
+    backend.plan("replace", before=raises(OSError(5, "the network is down")), probes=True)
     with pytest.raises(OSError, match="network is down") as raised:
         run(backend, probe(backend, FOLDER))
     assert not isinstance(raised.value, UnsafeBackendError)

@@ -6,7 +6,6 @@ import inspect
 import pickle
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -17,24 +16,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, run
-
-
-class Recorder(BackendWrapper):
-    """Writes down every call; fails before or after the verb in `fail`."""
-
-    def __init__(self, inner: Backend) -> None:
-        super().__init__(inner)
-        self.calls: list[tuple[str, Any]] = []
-        self.fail: dict[str, str] = {}
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        self.calls.append((verb, args[0] if args else None))
-        if self.fail.get(verb) == "before":
-            raise OSError(f"before {verb}")
-        result = await super().call(verb, *args)
-        if self.fail.get(verb) == "after":
-            raise OSError(f"after {verb}")
-        return result
+from tests.support.backends import Scripted, private_memory, raises
 
 
 class TestWrappedBackend(BackendContract):
@@ -61,11 +43,11 @@ class TestWrappedBackend(BackendContract):
 
 
 @pytest.fixture
-def recorder() -> Recorder:
-    return Recorder(MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True)))
+def recorder() -> Scripted:
+    return Scripted(private_memory())
 
 
-def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Recorder) -> None:
+def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Scripted) -> None:
     token = run(recorder, recorder.create("/x$header", b"1"))
     token = run(recorder, recorder.replace("/x$header", b"2", token))
     for coroutine in (
@@ -100,11 +82,12 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Recorder) 
     assert recorder.calls[-3:] == [(f"upload.{verb}", "/uploaded") for verb in ("write", "finish", "abort")]
 
 
-def test_a_fault_before_a_verb_prevents_it_and_one_after_it_does_not(recorder: Recorder) -> None:
-    recorder.fail = {"create": "before"}
+def test_a_fault_before_a_verb_prevents_it_and_one_after_it_does_not(recorder: Scripted) -> None:
+    recorder.plan("create", before=raises(OSError("before create")))
     with pytest.raises(OSError, match="before create"):
         run(recorder, recorder.create("/x$header", b"1"))
-    recorder.fail = {"create": "after", "upload.finish": "after"}
+    recorder.plan("create", after=raises(OSError("after create")))
+    recorder.plan("upload.finish", after=raises(OSError("after upload.finish")))
     with pytest.raises(OSError, match="after create"):
         run(recorder, recorder.create("/x$header", b"2"))
     upload = run(recorder, recorder.open_write("/uploaded"))
@@ -114,12 +97,12 @@ def test_a_fault_before_a_verb_prevents_it_and_one_after_it_does_not(recorder: R
     assert run(recorder, recorder.read("/uploaded")).data == b""
 
 
-def test_errors_of_the_inner_backend_come_through(recorder: Recorder) -> None:
+def test_errors_of_the_inner_backend_come_through(recorder: Scripted) -> None:
     with pytest.raises(ConflictError):
         run(recorder, recorder.replace("/x$header", b"1", "token"))
 
 
-def test_a_shifted_clock_makes_files_older_and_keeps_their_dates(recorder: Recorder) -> None:
+def test_a_shifted_clock_makes_files_older_and_keeps_their_dates(recorder: Scripted) -> None:
     run(recorder, recorder.write("/folder/chunk", [b"x"]))
     before = run(recorder, recorder.stat("/folder/chunk")).modified
     recorder.shift_s = 1_000_000.0

@@ -14,7 +14,7 @@ from rollingfs.commit import fairness
 from rollingfs.commit.fairness import ASKED_S_MAX, RIVAL_VERSIONS, Turns
 from rollingfs.format.header import Commit, Header
 from rollingfs.runtime.concurrency import drive
-from tests.support.hooks import private_memory
+from tests.support.backends import private_memory
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 

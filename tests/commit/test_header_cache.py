@@ -15,23 +15,18 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
 from rollingfs.format.names import header_path
 from rollingfs.runtime.concurrency import drive
-from tests.support.hooks import Hooked, Plan, Site, private_memory
+from tests.support.backends import Scripted, private_memory
+from tests.support.site import Site
 
 PATH = "/folder/clicks"
 CACHE_S = 1000.0
+READS = ("read", "read_if_changed")
 
 
-class Overtaken(Hooked):
-    """Something else happens after the store has read a header, and before the answer is there."""
-
-    def meanwhile(self, action: Callable[[], object]) -> None:
-        plans = [Plan(verb, "$header", after=lambda: once()) for verb in ("read", "read_if_changed")]
-
-        def once() -> None:
-            self.plans = [plan for plan in self.plans if plan not in plans]
-            action()
-
-        self.plans += plans
+def meanwhile(site: Site, action: Callable[[], object]) -> None:
+    """Let something else happen after the store has read a header, and before the answer is there."""
+    assert isinstance(site.backend, Scripted)
+    site.backend.plan(READS, "$header", after=action)
 
 
 class SteppedLock:
@@ -54,7 +49,7 @@ class SteppedLock:
 
 @pytest.fixture
 def site() -> Site:
-    site = Site(Overtaken(private_memory()), "", header_cache_s=CACHE_S)
+    site = Site(Scripted(private_memory()), "", header_cache_s=CACHE_S)
     site.create()
     site.append(b"one")
     return site
@@ -75,8 +70,8 @@ def load(site: Site) -> Loaded:
 def test_a_look_that_began_before_an_own_append_ended_does_not_hide_it(site: Site, is_known: bool) -> None:
     if not is_known:
         site.client.headers.forget()
-    assert isinstance(site.backend, Overtaken)
-    site.backend.meanwhile(lambda: site.append(b" two"))
+    assert isinstance(site.backend, Scripted)
+    meanwhile(site, lambda: site.append(b" two"))
     old = load(site)
     assert old.header is not None
     assert old.header.length == 3, "that is what the store said"
@@ -117,9 +112,9 @@ def test_an_own_append_is_seen_although_it_was_evicted_while_a_look_was_under_wa
         site.append(b" two")
         site.run(site.client.segments.create(site.path + "-other"))
 
-    assert isinstance(site.backend, Overtaken)
+    assert isinstance(site.backend, Scripted)
     site.client.headers.forget()
-    site.backend.meanwhile(append_and_evict)
+    meanwhile(site, append_and_evict)
     load(site)
     assert seen_length(site) == 7
 
@@ -131,8 +126,8 @@ def test_what_was_asked_before_the_cache_was_to_be_forgotten_is_not_remembered(s
         drive(other.segments.append(site.path, b" two"))
         site.client.headers.forget()
 
-    assert isinstance(site.backend, Overtaken)
-    site.backend.meanwhile(change_and_forget)
+    assert isinstance(site.backend, Scripted)
+    meanwhile(site, change_and_forget)
     load(site)
     assert seen_length(site) == 7
 
@@ -142,8 +137,8 @@ def test_of_two_looks_the_newer_answer_stays_whichever_comes_last(site: Site) ->
         drive(site.other().segments.append(site.path, b" two"))
         load(site)
 
-    assert isinstance(site.backend, Overtaken)
-    site.backend.meanwhile(others_append_and_another_thread_looks)
+    assert isinstance(site.backend, Scripted)
+    meanwhile(site, others_append_and_another_thread_looks)
     load(site)
     assert seen_length(site) == 7
 
@@ -153,24 +148,13 @@ def test_what_others_made_of_an_own_commit_before_its_answer_came_stays(site: Si
         drive(site.other().segments.append(site.path, b" three"))
         load(site)
 
-    assert isinstance(site.backend, Overtaken)
+    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", after=others_append_and_another_thread_looks)
     assert site.append(b" two") == 3
     assert seen_length(site) == 13
 
 
 # -- another incarnation ---------------------------------------------------------------------------------------
-
-
-class Late(Hooked):
-    """A store whose answer to a load is given by the test."""
-
-    answer: Blob
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        answer = self.answer if verb in ("read", "read_if_changed") else None
-        await super().call("now", PATH)
-        return answer
 
 
 def header(version: int, segment: str) -> Header:
@@ -191,11 +175,13 @@ OLD, NEW = str(uuid.uuid4()), str(uuid.uuid4())
     ],
 )
 def test_a_late_answer_of_another_incarnation_never_hides_an_own_commit(own: Header, late: Header, stays: str) -> None:
-    backend = Late(private_memory())
-    backend.answer = Blob(format_header(late), "late", 0.0)
+    backend, answer = Scripted(private_memory()), Blob(format_header(late), "late", 0.0)
     headers = Headers(backend, CACHE_S)
     began = headers.begin()
-    backend.plan("now", after=lambda: headers.keep(PATH, Loaded(own, "own"), began, is_own=True))
+    backend.plan(
+        READS, instead=lambda *_: answer, after=lambda: headers.keep(PATH, Loaded(own, "own"), began, is_own=True)
+    )
+    backend.plan(READS, instead=lambda *_: answer)
     assert drive(headers.load(PATH)).token == "late"
     seen = headers.seen(PATH)
     assert (seen.token if seen else "neither") == stays
@@ -211,10 +197,10 @@ def test_a_late_answer_of_another_incarnation_never_hides_an_own_commit(own: Hea
     ("found", "stays"), [(header(4, OLD), "own"), (header(6, NEW), "late"), (header(6, OLD), None)]
 )
 def test_an_own_commit_whose_answer_comes_late_hides_nothing_newer(found: Header, stays: str | None) -> None:
-    backend = Late(private_memory())
-    backend.answer = Blob(format_header(found), "late", 0.0)
+    backend, answer = Scripted(private_memory()), Blob(format_header(found), "late", 0.0)
     headers = Headers(backend, CACHE_S)
     began = headers.begin()
+    backend.plan(READS, instead=lambda *_: answer)
     drive(headers.load(PATH))
     headers.keep(PATH, Loaded(header(5, NEW), "own"), began, is_own=True)
     seen = headers.seen(PATH)
@@ -222,7 +208,7 @@ def test_an_own_commit_whose_answer_comes_late_hides_nothing_newer(found: Header
 
 
 def test_a_segment_made_again_after_its_tombstone_was_collected_is_seen() -> None:
-    site = Site(Overtaken(private_memory()), "", header_cache_s=CACHE_S)
+    site = Site(Scripted(private_memory()), "", header_cache_s=CACHE_S)
     site.create()
     for _ in range(5):
         site.append(b"old")
@@ -233,7 +219,7 @@ def test_a_segment_made_again_after_its_tombstone_was_collected_is_seen() -> Non
         site.create()
         site.append(b"new")
 
-    assert isinstance(site.backend, Overtaken)
-    site.backend.meanwhile(collected_and_made_again)
+    assert isinstance(site.backend, Scripted)
+    meanwhile(site, collected_and_made_again)
     load(site)
     assert seen_length(site) == 3

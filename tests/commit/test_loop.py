@@ -23,20 +23,21 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
-from tests.support.hooks import Hooked, Site, private_memory
+from tests.support.backends import Scripted, private_memory
 from tests.support.schedules import at_line
+from tests.support.site import Site
 
 
 @pytest.fixture
 def site() -> Site:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.create()
     return site
 
 
 def lose_race(site: Site) -> None:
     """Let another commit before the next attempt of this client arrives."""
-    assert isinstance(site.backend, Hooked)
+    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", before=lambda: another_appends(site))
 
 
@@ -95,7 +96,7 @@ def test_handlers_of_two_threads_that_append_never_wait_for_each_other(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     inside, logged = threading.Event(), threading.Event()
-    assert isinstance(site.backend, Hooked)
+    assert isinstance(site.backend, Scripted)
 
     def append_and_lose() -> None:
         another_appends(site)
@@ -129,7 +130,7 @@ def test_handlers_of_two_threads_that_append_never_wait_for_each_other(
 def test_what_another_library_logs_under_the_lock_fails_in_the_handler_instead_of_waiting_for_ever(
     site: Site, handler: AppendingHandler
 ) -> None:
-    assert isinstance(site.backend, Hooked)
+    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", before=lambda: logging.getLogger("library").info("sending"))
     in_time(lambda: site.append(b"mine"))
     assert site.content() == b"mine"

@@ -17,12 +17,13 @@ from rollingfs.fs.stream_handle import Stream
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
-from tests.support.hooks import Hooked, Site, fail, private_memory
+from tests.support.backends import Scripted, fail, private_memory
+from tests.support.site import Site
 
 
 @pytest.fixture
 def site() -> Site:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.create()
     return site
 
@@ -34,7 +35,7 @@ def lose_answer(site: Site, then: Callable[[Client], Any], verb: str = "replace"
         drive(then(site.other()))
         fail()
 
-    assert isinstance(site.backend, Hooked)
+    assert isinstance(site.backend, Scripted)
     site.backend.plan(verb, "clicks$header", after=others_go_on)
 
 
@@ -71,7 +72,7 @@ def test_a_file_goes_on_into_its_own_incarnation_alone(site: Site) -> None:
 
 
 def test_a_file_that_creates_goes_on_into_its_own_incarnation_alone() -> None:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     file = site.open("xb")
     file.write(b"mine")
     lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"), "create")
@@ -110,7 +111,7 @@ def test_a_delete_that_took_place_leaves_what_is_created_after_it_alone(site: Si
 
 
 def test_deleting_a_plain_file_leaves_what_is_created_after_it_alone() -> None:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.run(site.backend.write(site.path, [b"plain"]))
     site.run(site.client.segments.seal(site.path))
     site.run(site.client.segments.delete(site.path))  # leaves a tombstone
@@ -121,7 +122,7 @@ def test_deleting_a_plain_file_leaves_what_is_created_after_it_alone() -> None:
 
 
 def test_an_adoption_by_a_lost_claim_begins_again() -> None:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.run(site.backend.write(site.path, [b"plain"]))
 
     async def adopt_and_delete(other: Client) -> None:
@@ -136,7 +137,7 @@ def test_an_adoption_by_a_lost_claim_begins_again() -> None:
 
 @pytest.mark.parametrize("verb", ["append", "seal", "truncate"])
 def test_a_handle_on_a_plain_file_is_bound_to_what_its_own_verb_has_adopted(verb: str) -> None:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.run(site.backend.write(site.path, [b"plain"]))
     handle = site.segment()
     site.run(site.other().segments.adopt(site.path))
@@ -148,7 +149,7 @@ def test_a_handle_on_a_plain_file_is_bound_to_what_its_own_verb_has_adopted(verb
 
 
 def test_a_publication_that_was_acknowledged_is_not_overwritten() -> None:
-    backend = Hooked(private_memory())
+    backend = Scripted(private_memory())
     client, other = Client(backend), Client(backend.inner)
     drive(client.segments.create("/stream/a"))
     cut = StreamCut({"/stream/a": 0}, 1.0, 0)
@@ -188,7 +189,7 @@ def meet_others(site: Site) -> None:
 
 def lose_race(site: Site) -> None:
     """Let another commit before the next attempt of this client arrives."""
-    assert isinstance(site.backend, Hooked)
+    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", before=lambda: others_append(site, 1))
 
 
@@ -218,7 +219,7 @@ def test_what_was_seen_long_ago_of_many_writers_is_not_attempted_upon(
             site.append(b"-")
         monkeypatch.setattr(loop, "BELIEVED_S_MAX", 0.0)
     others_append(site)
-    assert isinstance(site.backend, Hooked)
+    assert isinstance(site.backend, Scripted)
     site.backend.calls.clear()
     assert site.append(b"mine") == len(site.content()) - 4
     assert [verb for verb, _ in site.backend.calls] == ["read_if_changed", "replace"]
@@ -236,7 +237,7 @@ def test_where_a_conflict_may_be_of_an_own_request_sent_twice_it_is_unknown_when
         others_append(site)
         fail()
 
-    assert isinstance(site.backend, Hooked)
+    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", after=many_after_it)
     with pytest.raises(AppendOutcomeUnknown):
         site.append(b"mine")

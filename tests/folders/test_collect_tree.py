@@ -14,14 +14,15 @@ from rollingfs.format.pin_codec import Pin, format_pin
 from rollingfs.maintenance.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
-from tests.support.life import World, private_store
+from tests.support.backends import Scripted, private_memory
+from tests.support.life import World
 
 SMALL = RollingPolicy(max_bytes=50, inline_bytes=0)
 
 
 @pytest.fixture
 def world():
-    return World(BackendWrapper(private_store()), SMALL)
+    return World(BackendWrapper(private_memory()), SMALL)
 
 
 def collect(world, path="/tree", **options):
@@ -151,7 +152,9 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     drive(world.client.segments.delete(world.create("/tree/removed", [b"r"])))
     world.append("/tree/plain", b"more")
     world.backend.shift_s = GRACE_S + 60
-    dying = World(Undeleting(world.backend), SMALL, world.clock)
+    undeleting = Scripted(world.backend)
+    undeleting.plan("delete", instead=lambda paths: None, times=None)
+    dying = World(undeleting, SMALL, world.clock)
     dying.truncate(path, 100)
     expected |= {names.resolve(path, drop.file): DROPPED for drop in world.header(path).drops}
     assert collect(world, dry_run=True).reasons == expected
@@ -160,14 +163,6 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     assert sorted(result.files) == sorted(expected)
     assert not set(result.files) & files(world)
     assert world.content(path) == b"c" * 50
-
-
-class Undeleting(BackendWrapper):
-    """The way of a client that dies before it deletes a chunk."""
-
-    async def delete(self, paths):
-        if "/probe-" in paths[0]:
-            await super().delete(paths)
 
 
 def test_what_an_interrupted_probe_left_on_a_disk_goes(tmp_path):
@@ -183,24 +178,11 @@ def test_what_an_interrupted_probe_left_on_a_disk_goes(tmp_path):
     assert not drive(world.backend.is_folder(left))
 
 
-class Busy(BackendWrapper):
-    """Does something before every call of a verb on a path that ends so."""
-
-    def __init__(self, inner, verb, suffix, meanwhile):
-        super().__init__(inner)
-        self.moment = verb, suffix
-        self.meanwhile = meanwhile
-
-    async def call(self, verb, *args):
-        if verb == self.moment[0] and args[0].endswith(self.moment[1]) and "/probe-" not in args[0]:
-            self.meanwhile()
-        return await super().call(verb, *args)
-
-
 def test_a_segment_that_grows_all_the_time_is_collected(world):
     path = world.create("/tree/busy", [b"a" * 50])
     lost = orphan(world, path)
-    busy = Busy(world.backend, "list", "$chunks", lambda: world.append(path, b"b" * 50))
+    busy = Scripted(world.backend)
+    busy.plan("list", "$chunks", before=lambda: world.append(path, b"b" * 50), times=None)
     world.backend.shift_s = GRACE_S + 60
     collector = World(busy, SMALL, world.clock)
     assert drive(collector.client.collector.collect(path, grace_s=GRACE_S)).files == (lost,)
@@ -218,7 +200,9 @@ def test_what_is_committed_while_it_was_to_be_deleted_stays(world):
         if receipts:
             drive(world.client.segments.append(path, [receipts.pop()]))
 
-    collector = World(Busy(world.backend, "replace", "late$header", commit), SMALL, world.clock)
+    busy = Scripted(world.backend)
+    busy.plan("replace", "late$header", before=commit, times=None)
+    collector = World(busy, SMALL, world.clock)
     assert drive(collector.client.collector.collect(path, grace_s=0)).files == (lost,)
     assert receipts == []
     assert world.content(path) == b"a" * 50 + b"s" * 50

@@ -6,35 +6,26 @@ import errno
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from rollingfs import CorruptHeaderError, RollingFileSystem, RollingPolicy
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.stream.retention import RetentionPolicy
+from tests.support.backends import Scripted, raises
 from tests.support.servers import new_bucket
 
 CORRUPT = b"rollingfs 1\nnonsense\n"
 TOO_NEW = b"rollingfs 2\nwho knows\n"
+LOOKS = ("read", "read_if_changed", "read_range", "list", "list_page", "is_folder")
 
 
-class Guarded(BackendWrapper):
-    """A store that does not let us read or list some paths."""
-
-    def __init__(self) -> None:
-        super().__init__(MemoryBackend())
-        self.forbidden: set[str] = set()
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        path = str(args[0]).rstrip("/") if args else ""
-        looks = verb in ("read", "read_if_changed", "read_range", "list", "list_page", "is_folder")
-        in_it = any(path.startswith(f"{one}/") for one in self.forbidden)
-        if (looks and path in self.forbidden) or in_it:
-            raise PermissionError(errno.EACCES, "it is not for you", path)
-        return await super().call(verb, *args)
+def forbid(backend: Scripted, forbidden: str) -> None:
+    """Let nobody read or list a path, nor do anything below it."""
+    refuse = raises(PermissionError(errno.EACCES, "it is not for you", forbidden))
+    backend.plan(LOOKS, lambda path: path.rstrip("/") == forbidden, before=refuse, times=None)
+    backend.plan((), lambda path: path.startswith(f"{forbidden}/"), before=refuse, times=None)
 
 
 @dataclass
@@ -58,8 +49,8 @@ class Place:
     def mend(self) -> None:
         """Put back what was there before."""
         self.write(f"{self.bad}$header", self.header)
-        if isinstance(self.fs._backend, Guarded):
-            self.fs._backend.forbidden.clear()
+        if isinstance(self.fs._backend, Scripted):
+            self.fs._backend.plans.clear()
 
     def spoil(self, data: bytes | None) -> Place:
         """Make the one in the middle unreadable."""
@@ -67,8 +58,8 @@ class Place:
         if data is not None:
             self.write(f"{self.bad}$header", data)
         else:
-            assert isinstance(self.fs._backend, Guarded)
-            self.fs._backend.forbidden.add(f"{self.bad}$header")
+            assert isinstance(self.fs._backend, Scripted)
+            forbid(self.fs._backend, f"{self.bad}$header")
             self.fs.invalidate_cache()
         return self
 
@@ -89,7 +80,7 @@ def place(request, tmp_path) -> Iterator[Place]:
         fs = RollingFileSystem("s3", moto, header_cache_s=0, skip_instance_cache=True)
         root = f"{new_bucket(moto)}/{uuid.uuid4().hex}"
     else:
-        fs = RollingFileSystem(backend=Guarded(), header_cache_s=0, skip_instance_cache=True)
+        fs = RollingFileSystem(backend=Scripted(MemoryBackend()), header_cache_s=0, skip_instance_cache=True)
         root = f"/{uuid.uuid4().hex}"
     if request.param == "forbidden":
         yield fill(fs, root, "not for you").spoil(None)
@@ -100,7 +91,7 @@ def place(request, tmp_path) -> Iterator[Place]:
 
 @pytest.fixture
 def corrupt() -> Place:
-    fs = RollingFileSystem(backend=Guarded(), header_cache_s=0, skip_instance_cache=True)
+    fs = RollingFileSystem(backend=Scripted(MemoryBackend()), header_cache_s=0, skip_instance_cache=True)
     return fill(fs, f"/{uuid.uuid4().hex}", "b$header").spoil(CORRUPT)
 
 
@@ -190,7 +181,7 @@ def test_what_lies_in_a_folder_of_the_same_name_is_found_beside_it(corrupt):
 
 
 def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported():
-    backend = Guarded()
+    backend = Scripted(MemoryBackend())
     fs = RollingFileSystem(backend=backend, header_cache_s=0, skip_instance_cache=True)
     root = f"/{uuid.uuid4().hex}"
     fs._bridge.run(backend.write(f"{root}/x", [b"plain"]))
@@ -198,15 +189,8 @@ def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported()
     fs.pipe_file(f"{root}/y", b"y")
     fs.rm(f"{root}/x")
     fs._bridge.run(backend.write(f"{root}/x", [b"another"]))
-
-    inner = backend.stat
-
-    async def stat(path):
-        if path == f"{root}/x":
-            raise PermissionError(errno.EACCES, "it is not for you", path)
-        return await inner(path)
-
-    backend.stat = stat
+    forbidden = raises(PermissionError(errno.EACCES, "it is not for you", f"{root}/x"))
+    backend.plan("stat", f"{root}/x", before=forbidden, times=None)
     infos = {info["name"]: info for info in fs.ls(root)}
     assert "not for you" in infos[f"{root}/x"]["error"]
     assert infos[f"{root}/y"]["size"] == 1
@@ -215,7 +199,7 @@ def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported()
 def test_a_folder_that_may_not_be_listed_is_named_and_the_others_are_listed(corrupt):
     fs = corrupt.fs
     corrupt.mend()
-    fs._backend.forbidden.add(f"{corrupt.root}/sub")
+    forbid(fs._backend, f"{corrupt.root}/sub")
     assert short(corrupt, fs.ls(corrupt.root, detail=False)) == ["/a", "/b", "/c", "/sub"]
     found = fs.find(corrupt.root, detail=True)
     assert found[f"{corrupt.root}/sub"]["type"] == "directory"
@@ -230,16 +214,10 @@ def test_a_folder_that_may_not_be_listed_is_named_and_the_others_are_listed(corr
     assert fs.exists(f"{corrupt.root}/a")
 
 
-def test_a_store_that_does_not_answer_fails_the_listing(corrupt, monkeypatch):
+def test_a_store_that_does_not_answer_fails_the_listing(corrupt):
     """It says nothing of the entries."""
-    inner = Guarded.call
-
-    async def call(self, verb, *args):
-        if verb.startswith("read") and args[0].endswith("c$header"):
-            raise OSError(errno.ETIMEDOUT, "no answer")
-        return await inner(self, verb, *args)
-
-    monkeypatch.setattr(Guarded, "call", call)
+    no_answer = raises(OSError(errno.ETIMEDOUT, "no answer"))
+    corrupt.fs._backend.plan(("read", "read_if_changed"), "c$header", before=no_answer, times=None)
     with pytest.raises(OSError, match="no answer"):
         corrupt.fs.ls(corrupt.root)
 
@@ -425,7 +403,7 @@ def test_collection_of_a_tree_goes_on_after_whatever_fails(place):
 
 def test_collection_of_a_tree_names_a_folder_that_may_not_be_listed(corrupt):
     corrupt.mend()
-    corrupt.fs._backend.forbidden.add(f"{corrupt.root}/sub")
+    forbid(corrupt.fs._backend, f"{corrupt.root}/sub")
     did = corrupt.fs.collect(corrupt.root, grace=0, recursive=True)
     assert [failure.path for failure in did.failures] == [f"{corrupt.root}/sub"]
     assert {f"{corrupt.root}/{name}" for name in "abc"} <= set(did.segments)

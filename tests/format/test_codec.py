@@ -12,6 +12,7 @@ from rollingfs.format import tokens
 from rollingfs.format.codec import format_header, format_text, parse_header
 from rollingfs.format.header import OFFSET_MAX, TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Commit, Drop, Header, Mark
 from rollingfs.format.tokens import seal_text
+from tests.support.examples import examples
 from tests.support.strategies import headers
 
 SEGMENT = str(uuid.UUID(int=7))
@@ -79,7 +80,7 @@ def test_the_checksum_is_crc32c_as_rfc_3720_defines_it():
 # -- damage --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(headers())
 def test_every_prefix_is_rejected_and_an_empty_file_is_no_segment(header):
     data = format_header(header)
@@ -89,7 +90,7 @@ def test_every_prefix_is_rejected_and_an_empty_file_is_no_segment(header):
             parse_header(data[:end], "x")
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(headers())
 def test_every_flipped_bit_is_rejected(header):
     data = bytearray(format_header(header))

@@ -27,6 +27,7 @@ from rollingfs.format.header import (
 from rollingfs.format.placement import Spill
 from rollingfs.format.transitions import STAMP_BYTES_MAX
 from rollingfs.policy import RollingPolicy
+from tests.support.examples import examples
 from tests.support.strategies import full_commits
 
 AT_MS = 1_795_168_800_000
@@ -307,7 +308,7 @@ def test_a_million_chunks_as_large_pages_and_single_chunks_in_turn_fit_a_header_
     format_header(growing.header)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["chunk", "page"]), st.integers(1, 4096), st.sampled_from([0, 100, 1500])),

@@ -34,6 +34,7 @@ from rollingfs.format.header import (
 from rollingfs.format.placement import Spill
 from rollingfs.format.transitions import Guard, MarksFullError, MergeFoundError, stamp
 from rollingfs.policy import RollingPolicy
+from tests.support.examples import examples
 from tests.support.strategies import WORDS, full_commits, headers
 
 SEGMENT = str(uuid.UUID(int=7))
@@ -382,4 +383,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=120, stateful_step_count=20, deadline=None)
+TestLife.settings = settings(max_examples=examples(120), stateful_step_count=20, deadline=None)

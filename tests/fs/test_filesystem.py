@@ -22,10 +22,10 @@ from rollingfs import (
     SegmentSealedError,
 )
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.fs import reading
 from rollingfs.read.tuning import Tuning
+from tests.support.backends import Scripted
 from tests.support.servers import count_requests, new_bucket
 
 
@@ -665,13 +665,12 @@ def test_a_stale_header_is_looked_at_beside_the_data(moto, moto_bucket):
 def test_async_methods_over_a_sync_backend_do_not_block_the_loop():
     loop_went_on = threading.Event()
 
-    class Slow(BackendWrapper):
-        async def call(self, verb, *args):
-            if verb == "read" and names.CHUNKS_SUFFIX not in args[0]:
-                assert loop_went_on.wait(30), "the loop is blocked"
-            return await super().call(verb, *args)
+    def wait():
+        assert loop_went_on.wait(30), "the loop is blocked"
 
-    fs = RollingFileSystem(backend=Slow(MemoryBackend()), asynchronous=True, skip_instance_cache=True)
+    slow = Scripted(MemoryBackend())
+    slow.plan("read", lambda path: names.CHUNKS_SUFFIX not in path, before=wait, times=None)
+    fs = RollingFileSystem(backend=slow, asynchronous=True, skip_instance_cache=True)
     path = f"/{uuid.uuid4().hex}"
 
     async def main():

@@ -18,14 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
-from fsspec.asyn import get_loop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingPolicy, SegmentTruncatedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.header import Page
@@ -34,57 +32,28 @@ from rollingfs.fs.read_file import ReadFile
 from rollingfs.read import prefetch
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
+from tests.support.backends import Scripted, raises
+from tests.support.examples import examples
 from tests.support.servers import count_requests, new_bucket, require, shared_backend
 
 MIB = 2**20
 KINDS = ["memory", "local", "async"]
 
 
-class Seen(BackendWrapper):
-    """Notes every verb; over memory made async it suspends, on fsspec's loop."""
-
-    def __init__(self, inner: Any, is_async: bool = False) -> None:
-        super().__init__(inner)
-        self.is_async = is_async
-        self.loop = get_loop()
-        self.calls: list[tuple[Any, ...]] = []
-        self.under_way = self.under_way_max = 0
-        self.before: Any = None
-        self.gate: asyncio.Event | None = None
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        self.calls.append((verb, *args))
-        if self.before is not None:
-            hook, self.before = self.before, None
-            hook(verb, *args)
-        if self.is_async and verb == "read_range":
-            self.under_way += 1
-            self.under_way_max = max(self.under_way, self.under_way_max)
-            try:
-                await asyncio.sleep(0)
-                if self.gate is not None:
-                    await self.gate.wait()
-            finally:
-                self.under_way -= 1
-        return await super().call(verb, *args)
-
-    def ranges(self) -> list[tuple[int, int]]:
-        return [(args[1], args[2]) for verb, *args in self.calls if verb == "read_range"]
-
-    def verbs(self) -> list[str]:
-        return [verb for verb, *_ in self.calls]
-
-
 class World:
     """A client, what its backend sees, and another client that changes things behind its back."""
 
     def __init__(self, inner: Any, root: str, is_async: bool = False, **options: Any) -> None:
-        self.backend = Seen(inner, is_async)
+        self.backend = Scripted(inner, suspends=is_async)
         self.client = Client(self.backend, RollingPolicy(max_bytes=100, inline_bytes=50), **options)
         self.bridge = Bridge(self.backend)
         self.other = Client(inner, RollingPolicy(max_bytes=100, inline_bytes=50))
         self.there = Bridge(inner)
         self.path = f"{root}/clicks"
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Beginning and end of what was read."""
+        return [(start, end) for _, start, end in self.backend.ranges]
 
     def make(self, data: bytes, policy: RollingPolicy | None = None, start: int = 0, step: int = 70) -> None:
         self.there.run(self.other.segments.create(self.path, policy))
@@ -194,7 +163,7 @@ def play(file: Any, move: tuple[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["memory", "async"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(shape=st.sampled_from(sorted(SHAPES)), moves=MOVES, absolute=st.booleans())
 def test_a_file_reads_like_a_file_of_what_is_retained(kind, shape, moves, absolute):
     world, data, start = made(kind, shape)
@@ -215,7 +184,7 @@ def test_a_file_reads_like_a_file_of_what_is_retained(kind, shape, moves, absolu
 
 
 @pytest.mark.parametrize("kind", ["memory", "async"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     shape=st.sampled_from(sorted(SHAPES)),
     spans=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2000), st.integers(0, 500)), min_size=1, max_size=6),
@@ -251,7 +220,7 @@ def test_a_plain_file_is_read_where_it_lies(world):
     world.put(world.path, data)
     with world.open() as file:
         assert (file.size, file.readline(), file.read()) == (3000, *data_after_line(data))
-    assert world.backend.ranges()[0][0] == 0
+    assert world.ranges()[0][0] == 0
 
 
 def data_after_line(data: bytes) -> tuple[bytes, bytes]:
@@ -293,7 +262,7 @@ def test_known_parts_of_fsspec_are_not_fetched_again(world):
     data = letters(2000)
     world.make(data, start=100)
     with world.open(cache_type="parts", cache_options={"data": {(200, 300): data[300:400]}, "strict": True}) as file:
-        world.backend.calls.clear()
+        world.backend.clear()
         file.seek(210)
         assert file.read(50) == data[310:360]
         assert world.backend.calls == []
@@ -354,7 +323,7 @@ def test_random_reads_ask_for_exactly_their_bytes(world):
         for at, size in ((700_000, 10), (5_000, 100_000), (300_000, 1)):
             file.seek(at)
             assert file.read(size) == data[at : at + size]
-    assert world.backend.ranges() == [(700_000, 700_010), (5_000, 105_000), (300_000, 300_001)]
+    assert world.ranges() == [(700_000, 700_010), (5_000, 105_000), (300_000, 300_001)]
 
 
 def test_small_reads_that_follow_each_other_share_requests(world):
@@ -362,13 +331,13 @@ def test_small_reads_that_follow_each_other_share_requests(world):
     world.put(world.path, data)
     with world.open() as file:
         assert b"".join(iter(lambda: file.read(1000), b"")) == data
-    asked = world.backend.ranges()
+    asked = world.ranges()
     assert len(asked) <= 8
     assert sum(last - first for first, last in asked) == MIB
-    world.backend.calls.clear()
+    world.backend.clear()
     with world.open() as file:
         assert sum(1 for _ in file) == len(data.splitlines())
-    assert len(world.backend.ranges()) <= 8
+    assert len(world.ranges()) <= 8
 
 
 def eventually(condition: Any) -> None:
@@ -386,21 +355,24 @@ def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(ov
     world.put(world.path, data)
     with world.open() as file, ThreadPoolExecutor(1) as threads:
         assert file.read(10) == data[:10]
-        assert world.backend.ranges() == [(0, 10)]
-        world.backend.gate = asyncio.Event()
+        assert world.ranges() == [(0, 10)]
+        gate = asyncio.Event()
+        world.backend.plan("read_range", before=gate.wait, times=None)
         second = threads.submit(file.read, 10)
-        eventually(lambda: world.backend.under_way == full)
-        world.backend.loop.call_soon_threadsafe(world.backend.gate.set)
+        eventually(lambda: world.backend.at_once["read_range"] == full)
+        world.backend.loop.call_soon_threadsafe(gate.set)
         assert second.result() == data[10:20]
         assert file.read(50_000) == data[20:50_020]
-        assert world.backend.under_way_max <= full
-        assert max(last for _, last in world.backend.ranges()) <= 50_020 + 1000 * (full + 1)
+        assert world.backend.at_once_max["read_range"] <= full
+        assert max(last for _, last in world.ranges()) <= 50_020 + 1000 * (full + 1)
         eventually(lambda: all(each.data.done() for each in file._buffer._prefetch._ranges))  # those not begun yet, too
-        world.backend.gate = asyncio.Event()
+        world.backend.plans.clear()
+        never = asyncio.Event()
+        world.backend.plan("read_range", before=never.wait, times=None)
         assert file.read(5000) == data[50_020:55_020]
-        eventually(lambda: world.backend.under_way > 0)
-    eventually(lambda: world.backend.under_way == 0)
-    assert not world.backend.gate.is_set()
+        eventually(lambda: world.backend.at_once["read_range"] > 0)
+    eventually(lambda: world.backend.at_once["read_range"] == 0)
+    assert not never.is_set()
 
 
 def test_a_file_holds_no_more_than_it_may_of_what_it_fetches_ahead(over_async):
@@ -409,8 +381,8 @@ def test_a_file_holds_no_more_than_it_may_of_what_it_fetches_ahead(over_async):
     with world.open(tuning=Tuning(max_memory=MIB)) as file:
         assert file.read(10) == data[:10]
         assert file.read(10) == data[10:20]
-        eventually(lambda: world.backend.under_way == 0)
-        assert max(last for _, last in world.backend.ranges()) <= 10 + 2 * MIB
+        eventually(lambda: world.backend.at_once["read_range"] == 0)
+        assert max(last for _, last in world.ranges()) <= 10 + 2 * MIB
         assert file.read() == data[20:]
 
 
@@ -419,7 +391,7 @@ def test_a_file_that_shall_not_prefetch_asks_for_what_is_read_alone(over_async):
     world.put(world.path, data)
     with world.open(tuning=Tuning(prefetch=False)) as file:
         assert [file.read(100) for _ in range(10)] == [data[at : at + 100] for at in range(0, 1000, 100)]
-    assert world.backend.ranges() == [(at, at + 100) for at in range(0, 1000, 100)]
+    assert world.ranges() == [(at, at + 100) for at in range(0, 1000, 100)]
 
 
 def test_a_file_has_no_more_requests_under_way_than_it_may(over_async):
@@ -428,7 +400,7 @@ def test_a_file_has_no_more_requests_under_way_than_it_may(over_async):
     with world.open(tuning=Tuning(max_concurrency=2)) as file:
         assert file.read() == data
         assert file.read_at(8 * MIB, 5) == data[5 : 8 * MIB + 5]
-    assert world.backend.under_way_max == 2
+    assert world.backend.at_once_max["read_range"] == 2
 
 
 def test_a_file_cannot_have_more_requests_at_once_than_its_filesystem(world):
@@ -466,10 +438,10 @@ def test_a_seek_out_of_the_window_gives_it_up(over_async, monkeypatch):
         file.read(10)
         file.seek(5_500)  # within the window: what comes before is skipped
         assert file.read(10) == data[5_500:5_510]
-        world.backend.calls.clear()
+        world.backend.clear()
         file.seek(150_000)
         assert file.read(10) == data[150_000:150_010]
-        assert world.backend.ranges() == [(150_000, 150_010)]
+        assert world.ranges() == [(150_000, 150_010)]
 
 
 def test_a_large_read_is_split_into_ranges_that_are_read_at_once(over_async):
@@ -478,8 +450,8 @@ def test_a_large_read_is_split_into_ranges_that_are_read_at_once(over_async):
     with world.open() as file:
         file.seek(100)
         assert file.read(8 * MIB) == data[100 : 100 + 8 * MIB]
-    assert [last - first for first, last in world.backend.ranges()] == [2 * MIB] * 4
-    assert world.backend.under_way_max == 4
+    assert [last - first for first, last in world.ranges()] == [2 * MIB] * 4
+    assert world.backend.at_once_max["read_range"] == 4
 
 
 def test_a_large_read_holds_little_beside_its_answer():
@@ -505,7 +477,7 @@ def test_opening_ten_thousand_times_leaves_nothing_behind(world):
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(10_000):
             world.open()
-        world.backend.calls.clear()
+        world.backend.clear()
         assert tracemalloc.get_traced_memory()[0] - before < MIB
     finally:
         tracemalloc.stop()
@@ -517,16 +489,14 @@ def test_a_read_loads_only_the_pages_and_chunks_it_needs(world):
     pages = [entry for entry in world.header().entries if isinstance(entry, Page)]
     assert len(pages) >= 4
     view = world.view()
-    world.backend.calls.clear()
+    world.backend.clear()
     middle = pages[2].start + 4
     assert world.read(view, middle, middle + 5) == data[middle : middle + 5]
-    assert [args[0] for verb, *args in world.backend.calls if verb == "read"] == [
-        names.resolve(world.path, pages[2].file)
-    ]
-    assert len(world.backend.ranges()) <= 3
-    world.backend.calls.clear()
+    assert [path for verb, path in world.backend.calls if verb == "read"] == [names.resolve(world.path, pages[2].file)]
+    assert len(world.ranges()) <= 3
+    world.backend.clear()
     world.read(view, middle + 9, middle + 10)
-    assert world.backend.verbs() == ["read_range"]
+    assert world.backend.verbs == ["read_range"]
 
 
 # -- headers at open -----------------------------------------------------------------------------------------
@@ -536,7 +506,7 @@ def test_a_header_seen_within_the_cache_time_is_not_asked_for(world):
     world.make(letters(500))
     world.client.headers.cache_s = 3600
     world.open().close()
-    world.backend.calls.clear()
+    world.backend.clear()
     with world.open() as file:
         assert file.size == 500
     assert world.backend.calls == []
@@ -546,9 +516,9 @@ def test_without_a_cache_time_every_open_looks():
     world = make_world("async", header_cache_s=0)
     world.make(letters(500))
     for verbs in (["read"], ["read_if_changed"]):
-        world.backend.calls.clear()
+        world.backend.clear()
         world.open().close()
-        assert world.backend.verbs() == verbs
+        assert world.backend.verbs == verbs
 
 
 def expired(world: World) -> World:
@@ -556,7 +526,7 @@ def expired(world: World) -> World:
     world.make(letters(500), start=100)
     world.open().close()
     world.client.headers.cache_s = 1e-9
-    world.backend.calls.clear()
+    world.backend.clear()
     return world
 
 
@@ -565,7 +535,7 @@ def test_an_expired_header_is_looked_at_beside_the_first_data(over_async):
     with world.open() as file:
         assert world.backend.calls == []
         assert file.read(10) == letters(500)[100:110]
-        assert sorted(world.backend.verbs()) == ["read_if_changed", "read_range"]
+        assert sorted(world.backend.verbs) == ["read_if_changed", "read_range"]
         assert file.size == 400
     assert len(world.backend.calls) == 2
 
@@ -687,11 +657,7 @@ def test_one_request_of_many_that_fails_leaves_the_others_whole(world):
 def test_a_store_that_fails_for_one_read_fails_that_read_only(world):
     world.make(letters(500))
     with world.open() as file:
-
-        def fail(verb: str, *args: Any) -> None:
-            raise PermissionError(13, "no")
-
-        world.backend.before = fail
+        world.backend.plan(before=raises(PermissionError(13, "no")))
         with pytest.raises(PermissionError):
             file.read(10)
         assert file.read() == letters(500)

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.contract import Backend, FileInfo
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.tail import Tail
 from rollingfs.runtime.concurrency import drive
+from tests.support.backends import Scripted, private_memory, raises
 from tests.support.faults import CLOCK, HashingStore, hurry
-from tests.support.hooks import Hooked, Site, private_memory
 from tests.support.life import World
+from tests.support.site import Site
 
 ANOTHER = b"another"
 CALLS_MAX = 60
 
 
 def plain_site() -> Site:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.run(site.backend.write(site.path, [b"plain"]))
     return site
 
@@ -149,7 +149,7 @@ def test_who_follows_a_plain_file_goes_on_when_it_grew_and_was_adopted() -> None
 
 
 def test_who_follows_a_segment_does_not_go_on_in_a_plain_file_of_its_name() -> None:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.create()
     site.append(b"segment")
     tail = Tail(site.client, site.bridge, site.path)
@@ -161,7 +161,7 @@ def test_who_follows_a_segment_does_not_go_on_in_a_plain_file_of_its_name() -> N
 
 
 def test_a_source_that_is_given_as_a_handle_is_no_other_segment_of_its_name() -> None:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.create()
     site.append(b"source")
     source = site.segment()
@@ -175,20 +175,6 @@ def test_a_source_that_is_given_as_a_handle_is_no_other_segment_of_its_name() ->
     assert site.content() == ANOTHER
     assert target.concat([site.segment()]) == 0
     assert target.read(0, target.length) == ANOTHER
-
-
-class Interrupted(Hooked):
-    """Does something before a call of a given number."""
-
-    def __init__(self, inner: Backend, at: int, action: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self.at = at
-        self.action = action
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        if len(self.calls) == self.at:
-            self.action()
-        return await super().call(verb, *args)
 
 
 def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
@@ -206,7 +192,8 @@ def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
             drive(store.delete([path]))
             drive(store.write(path, [b"plain"]))
 
-        backend = Interrupted(store, at, write_again)
+        backend = Scripted(store)
+        backend.plan(before=write_again, skips=at, probes=True)
         world = World(backend, clock=CLOCK.time)
         handle: Segment = drive(Segment.open(world.client, world.bridge, path))
         with contextlib.suppress(FileNotFoundError):
@@ -218,23 +205,14 @@ def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
     assert path not in store.files()
 
 
-class Forbidding(Hooked):
-    """May list a file, but not look at it."""
-
-    forbidden = ""
-
-    async def call(self, verb: str, *args: Any) -> FileInfo:
-        if verb == "stat" and args[0] == self.forbidden:
-            raise PermissionError(errno.EACCES, "forbidden", args[0])
-        return await super().call(verb, *args)
-
-
 def test_a_plain_file_of_a_stream_that_may_be_listed_only_is_left_out_of_cuts_and_named() -> None:
-    world = World(Forbidding(private_memory()))
+    backend = Scripted(private_memory())
+    world = World(backend)
     world.create("/stream/a", [b"abc"])
     drive(world.backend.write("/stream/plain", [b"plain"]))
     whole = world.stream().cut()
-    world.backend.forbidden = "/stream/plain"
+    forbidden = raises(PermissionError(errno.EACCES, "forbidden", "/stream/plain"))
+    backend.plan("stat", "/stream/plain", before=forbidden, times=None)  # it may be listed, but not looked at
     assert dict(world.stream().cut()) == {"/stream/a": 3}
     trimmed = world.stream().trim(whole)
     assert (trimmed.bytes, list(trimmed.failed)) == (3, ["/stream/plain"])

@@ -22,7 +22,8 @@ from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
-from tests.support.hooks import AsyncMemory, Hooked, Site, private_memory
+from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.site import Site
 
 DATA = bytes(range(250))
 
@@ -38,10 +39,10 @@ def small(monkeypatch):
 def site(request, tmp_path):
     policy = RollingPolicy(max_bytes=100, inline_bytes=20)
     if request.param == "local":
-        return Site(Hooked(LocalBackend(sync=False)), str(tmp_path), policy)
+        return Site(Scripted(LocalBackend(sync=False)), str(tmp_path), policy)
     if request.param == "async":
-        return Site(AsyncMemory(private_memory()), "", policy)
-    return Site(Hooked(private_memory()), "", policy)
+        return Site(Counting(private_memory(), suspends=True), "", policy)
+    return Site(Scripted(private_memory()), "", policy)
 
 
 @pytest.fixture
@@ -107,12 +108,12 @@ def test_nothing_has_no_handle(site):
 
 
 def test_the_length_of_chunks_needs_no_page_and_an_item_only_its_own(tmp_path):
-    site = Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=1, inline_bytes=0))
+    site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=1, inline_bytes=0))
     site.create()
     count = LOOSE_CHUNKS_MAX * 3
     site.append(DATA + DATA[: count - 250])
     handle = Segment(client := site.other(), site.bridge, drive(client.lookup.view(site.path)), site.backend.strip)
-    client.backend = client.pages.backend = Hooked(client.backend)
+    client.backend = client.pages.backend = Scripted(client.backend)
     assert len(handle.chunks) == count
     assert client.backend.calls == []
     assert handle.chunks[0].start == 0

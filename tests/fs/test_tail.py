@@ -6,28 +6,18 @@ import threading
 import pytest
 
 from rollingfs import BadOffsetError, RollingPolicy, SegmentTruncatedError
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.fs.tail import Tail, open_follow
 from rollingfs.runtime.concurrency import drive
-from tests.support.life import World, private_store
+from tests.support.backends import Counting, private_memory
+from tests.support.life import World
 
 LOG = "/log"
 POLICY = RollingPolicy(max_bytes=40, inline_bytes=10)
 
 
-class Counting(BackendWrapper):
-    def __init__(self, inner):
-        super().__init__(inner)
-        self.verbs = []
-
-    async def call(self, verb, *args):
-        self.verbs.append(verb)
-        return await super().call(verb, *args)
-
-
 @pytest.fixture
 def world():
-    world = World(Counting(private_store()), POLICY)
+    world = World(Counting(private_memory()), POLICY)
     world.create(LOG, [b"0123456789" * 10])
     return world
 
@@ -87,7 +77,7 @@ def test_an_idle_segment_costs_one_conditional_request_a_poll_more_and_more_rare
     naps.todo += [lambda: None] * 20
     naps.todo.append(lambda: World(world.backend.inner, POLICY).append(LOG, b"!"))
     follower = tail(world, 100, poll_s_min=0.1, poll_s_max=1.0)
-    world.backend.verbs.clear()
+    world.backend.clear()
     assert next(follower) == b"!"
     assert world.backend.verbs == ["read_if_changed"] * 22
     assert naps.lengths[0] == 0.1

@@ -10,7 +10,7 @@ import pytest
 from fsspec.callbacks import Callback
 
 from rollingfs import RollingFileSystem
-from tests.support.hooks import AsyncMemory, private_memory
+from tests.support.backends import Scripted, private_memory
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -18,7 +18,7 @@ def fs(request: pytest.FixtureRequest) -> Any:
     """A filesystem with three files in a folder, over a backend of either kind."""
     memory = private_memory()
     found = RollingFileSystem(
-        backend=AsyncMemory(memory) if request.param == "async" else memory, skip_instance_cache=True
+        backend=Scripted(memory, suspends=True) if request.param == "async" else memory, skip_instance_cache=True
     )
     for name in ("a", "b", "c"):
         found.pipe_file(f"/from/{name}", name.encode())
@@ -82,7 +82,7 @@ def test_the_callback_hears_of_every_file(fs: RollingFileSystem, tmp_path: Path)
 
 @pytest.mark.parametrize(("batch_size", "at_once"), [(1, 1), (2, 2), (-1, 3), (None, 3)])
 def test_not_more_files_than_the_batch_size_are_under_way(batch_size: int | None, at_once: int) -> None:
-    backend = AsyncMemory(private_memory())
+    backend = Scripted(private_memory(), suspends=True)
     fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
     fs.pipe({f"/from/{name}": b"x" for name in "abc"})
     backend.at_once_max.clear()

@@ -19,8 +19,9 @@ from rollingfs.fs.text_file import TextFile
 from rollingfs.fs.write_file import WriteFile
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import chunk_writer, ingest
-from tests.support.hooks import AsyncMemory, Hooked, Site, fail, private_memory
+from tests.support.backends import Counting, Scripted, fail, private_memory
 from tests.support.servers import new_bucket
+from tests.support.site import Site
 
 HEADER = "$header"
 LARGE = bytes(range(256)) * 8
@@ -39,15 +40,15 @@ def small(monkeypatch):
 def site(request, tmp_path):
     policy = RollingPolicy(max_bytes=500, inline_bytes=100)
     if request.param == "local":
-        return Site(Hooked(LocalBackend(sync=False)), str(tmp_path), policy)
+        return Site(Scripted(LocalBackend(sync=False)), str(tmp_path), policy)
     if request.param == "async":
-        return Site(AsyncMemory(private_memory()), "", policy)
-    return Site(Hooked(private_memory()), "", policy)
+        return Site(Counting(private_memory(), suspends=True), "", policy)
+    return Site(Scripted(private_memory()), "", policy)
 
 
 @pytest.fixture
 def hooked():
-    return Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=500, inline_bytes=100))
+    return Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=500, inline_bytes=100))
 
 
 @pytest.fixture(params=[b"small", LARGE], ids=["small", "large"])
@@ -531,27 +532,16 @@ def test_old_chunks_that_cannot_be_deleted_do_not_make_an_overwrite_fail(hooked)
 # -- memory --------------------------------------------------------------------------------------------------
 
 
-class Held(Hooked):
-    """Counts the bytes that were written to the file, and not yet to the store."""
-
-    held = held_max = 0
-
-    async def call(self, verb, *args):
-        if verb == "upload.write":
-            self.held -= len(args[2])
-        return await super().call(verb, *args)
-
-
 @pytest.mark.parametrize("piece", [1, 150, 5000])
 def test_a_file_of_any_size_is_written_in_bounded_memory(piece):
-    backend = Held(private_memory())
+    backend = Counting(private_memory())
     site = Site(backend, "", RollingPolicy(max_bytes=3000))
     with site.open("wb") as file:
-        for _ in range(0, 20_000, piece):
-            backend.held += piece
+        held_max = 0
+        for written in range(piece, 20_000 + piece, piece):
             file.write(bytes(piece))
-            backend.held_max = max(backend.held_max, backend.held)
-    assert backend.held_max <= 200 + 300 + 1
+            held_max = max(held_max, written - backend.uploaded_bytes)
+    assert held_max <= 200 + 300 + 1
     assert site.segment().length >= 20_000
 
 

@@ -13,6 +13,7 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.maintenance.collected import is_old
 from rollingfs.runtime.concurrency import drive
+from tests.support.backends import Scripted
 from tests.write.test_concat import content, header, make, path
 
 POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)
@@ -161,18 +162,15 @@ def test_what_moves_on_between_two_reads_of_one_look_is_seen_by_the_second(clien
     source = make(client, "source", b"s" * 40)
     drive(client.concats.concat(first, [source]))
     other = Client(client.backend.inner, POLICY)
-    moved = []
 
-    class Moving(BackendWrapper):
-        async def call(self, verb, *args):
-            if verb.startswith("read") and args[0] == names.header_path(first) and not moved:
-                moved.append(first)
-                drive(other.concats.rename(first, second))
-            return await super().call(verb, *args)
-
-    collector = Client(Moving(client.backend.inner), POLICY)
-    drive(collector.collector.collect(source, grace_s=0.0))
-    assert moved
+    moving = Scripted(client.backend.inner)
+    moving.plan(
+        ("read", "read_if_changed"),
+        names.header_path(first),
+        before=lambda: drive(other.concats.rename(first, second)),
+    )
+    drive(Client(moving, POLICY).collector.collect(source, grace_s=0.0))
+    assert not moving.plans
     assert content(client, second) == b"s" * 40
 
 

@@ -23,7 +23,8 @@ import pytest
 from rollingfs import AppendOutcomeUnknown, Collected, CommitTimeoutError, SegmentTruncatedError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
-from tests.support.hurry import Died, Hurried, Hurry
+from tests.support.faults import Crashed
+from tests.support.hurry import Hurry
 from tests.support.servers import new_bucket
 
 SECONDS = 600.0 if os.environ.get("ROLLINGFS_LONG") == "1" else 40.0
@@ -83,7 +84,7 @@ class Place:
 
     def client(self, below: Any, dice: random.Random | None = None, dies: float = 0.0, loses: float = 0.0) -> Any:
         """A client that may die, over a backend that lives on."""
-        backend = Hurried(below, self.hurry, dice or random.Random(0), dies, loses)
+        backend = self.hurry.client(below, dice or random.Random(0), dies, loses)
         return fsspec.filesystem(
             "rolling",
             backend=backend,
@@ -124,7 +125,7 @@ class Worker:
                 self.truth.count(deed.__name__)
             except UNCERTAIN as error:
                 self.truth.count(f"{deed.__name__}: {type(error).__name__}")
-            except Died:
+            except Crashed:
                 self.truth.count(f"{deed.__name__}: died")
                 self.be_born()
             except Exception:  # noqa: BLE001 - whatever it is, the test fails with it

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingPolicy
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.format.crc import combined
 from rollingfs.format.header import GRACE_S, Chunk
@@ -18,38 +17,19 @@ from rollingfs.maintenance.steps import Steps
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
-from tests.support.life import Turned, World, pieces_of, private_store
+from tests.support.backends import Scripted, private_memory
+from tests.support.examples import examples
+from tests.support.life import Turned, World, pieces_of
 
 LOG = "/log"
 SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
 
 
-class Store(BackendWrapper):
-    """Counts the bytes that pass through the client, and calls back before a verb."""
-
-    def __init__(self, inner, *, joins=True, part_bytes_min=0):
-        super().__init__(inner)
-        self.can_join = joins
-        self.join_part_bytes_min = part_bytes_min
-        self.read_bytes = self.written_bytes = 0
-        self.before = {}
-
-    async def call(self, verb, *args):
-        if verb in self.before and "/probe-" not in str(args[0]):
-            self.before.pop(verb)()
-        answer = await super().call(verb, *args)
-        if verb == "read_range":
-            self.read_bytes += len(answer)
-        elif verb == "upload.write":
-            self.written_bytes += len(args[2])
-        return answer
-
-
 @pytest.fixture(params=["join", "copy"])
 def world(request):
-    world = World(Store(private_store(), joins=request.param == "join"), SMALL)
+    world = World(Scripted(private_memory(), can_join=request.param == "join"), SMALL)
     yield world
-    assert not world.backend.before, "what was to happen meanwhile did not"
+    assert not world.backend.plans, "what was to happen meanwhile did not"
 
 
 def consolidate(world, path=LOG, **options):
@@ -68,7 +48,7 @@ def fill(world, count, size=40, path=LOG):
 # -- the plan ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(1, 120), max_size=60), st.booleans(), st.booleans())
 def test_a_plan_joins_neighbours_into_chunks_of_at_most_the_size(sizes, is_last, sealed):
     chunks, start = [], 0
@@ -102,7 +82,7 @@ def test_a_run_has_no_more_parts_than_an_object_may_have():
     assert plan(chunks, 10**9, is_last=False, sealed=False) == (PARTS_MAX, runs[:1])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.binary(), st.binary())
 def test_the_checksum_of_a_whole_follows_from_those_of_its_parts(first, second):
     assert combined(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)
@@ -114,14 +94,14 @@ def test_the_checksum_of_a_whole_follows_from_those_of_its_parts(first, second):
 def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     fill(world, 300)
     content, version = world.content(LOG), world.header(LOG).version
-    world.backend.read_bytes = 0
+    world.backend.clear()
     done = consolidate(world)
     assert (done.replaced, done.written) == (300, 12)
     assert done.joined_bytes + done.copied_bytes == 12_000
     if world.backend.can_join:
-        assert (done.copied_bytes, world.backend.read_bytes, world.backend.written_bytes) == (0, 0, 0)
+        assert (done.copied_bytes, world.backend.read_bytes, world.backend.uploaded_bytes) == (0, 0, 0)
     else:
-        assert (done.joined_bytes, world.backend.read_bytes, world.backend.written_bytes) == (0, 12_000, 12_000)
+        assert (done.joined_bytes, world.backend.read_bytes, world.backend.uploaded_bytes) == (0, 12_000, 12_000)
     assert world.content(LOG) == content
     assert world.header(LOG).chunk_count == 12
     assert world.header(LOG).version == version + 1
@@ -152,16 +132,16 @@ def test_what_is_done_twice_is_told_of_once():
 
 def test_old_files_stay_for_readers_and_go_after_the_grace(world):
     fill(world, 300)
-    old = World(Store(world.backend.inner), SMALL, world.clock)
+    old = World(Scripted(world.backend.inner), SMALL, world.clock)
     loaded = drive(old.client.headers.load(LOG))
     view = Snapshot(LOG, loaded.header, loaded.token)
     content = world.content(LOG)
     consolidate(world)
     world.backend.shift_s = 2 * GRACE_S
     drive(world.client.collector.collect(LOG))
-    old.backend.before["read_if_changed"] = lambda: pytest.fail("the reader had to look again")
+    old.backend.plan("read_if_changed", before=lambda: pytest.fail("the reader had to look again"))
     assert drive(old.client.fetcher.read(view, 0, len(content))) == content
-    old.backend.before.clear()
+    old.backend.plans.clear()
     world.clock.now_s += READERS_GRACE_S + 1
     consolidate(world)
     world.append(LOG, b"next")
@@ -245,7 +225,7 @@ def test_what_others_do_meanwhile_is_kept(world, is_late):
         other.truncate(LOG, 50)
 
     early = "join" if world.backend.can_join else "upload.finish"
-    world.backend.before["replace" if is_late else early] = meanwhile
+    world.backend.plan("replace" if is_late else early, before=meanwhile)
     consolidate(world, grace_s=0)
     assert world.content(LOG) == (content + b"more" * 15)[50:]
     consolidate(world, grace_s=0)
@@ -258,7 +238,7 @@ def test_what_others_do_meanwhile_is_kept(world, is_late):
 def test_two_consolidations_at_once_leave_one_result(world, grace_s):
     fill(world, 60)
     content = world.content(LOG)
-    world.backend.before["replace"] = lambda: consolidate(other_of(world), grace_s=grace_s)
+    world.backend.plan("replace", before=lambda: consolidate(other_of(world), grace_s=grace_s))
     consolidate(world, grace_s=grace_s)
     assert world.content(LOG) == content
     assert world.header(LOG).chunk_count == 3
@@ -271,7 +251,7 @@ def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_lef
     sizes = [40, 40, 910, 20, 30, 30]
     content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
     world.create(LOG, pieces_of(content, sizes))
-    world.backend.before["replace"] = lambda: consolidate(other_of(world))
+    world.backend.plan("replace", before=lambda: consolidate(other_of(world)))
     assert consolidate(world).written == 0
     assert world.header(LOG).chunk_count == 3
     assert world.content(LOG) == content
@@ -279,7 +259,7 @@ def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_lef
 
 def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
     fill(world, 30)
-    world.backend.before["replace"] = lambda: drive(other_of(world).client.segments.overwrite(LOG, b"new" * 100))
+    world.backend.plan("replace", before=lambda: drive(other_of(world).client.segments.overwrite(LOG, b"new" * 100)))
     with pytest.raises(FileNotFoundError):
         consolidate(world, segment="11111111-1111-1111-1111-111111111111")
     consolidate(world)
@@ -361,10 +341,10 @@ class Course:
 
     def __init__(self, seed):
         self.chance = random.Random(seed)
-        store = private_store()
+        store = private_memory()
         policy = RollingPolicy(max_bytes=self.chance.choice([30, 200]), inline_bytes=self.chance.choice([0, 20]))
         clock = Turned()
-        self.clients = [World(Store(store, joins=bool(seed % 2)), policy, clock) for _ in range(2)]
+        self.clients = [World(Scripted(store, can_join=bool(seed % 2)), policy, clock) for _ in range(2)]
         self.world = self.clients[0]
         self.world.create(LOG)
         self.data, self.start, self.count = b"", 0, 0

@@ -11,7 +11,7 @@ from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.retention import RetentionPolicy
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import World, cut_of
 
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
@@ -25,7 +25,7 @@ def _virtual_time(monkeypatch):
 
 
 def client(store):
-    return World(FaultBackend(store), SMALL, CLOCK.time)
+    return World(Faulty(store), SMALL, CLOCK.time)
 
 
 def fill(store):

@@ -23,8 +23,9 @@ from rollingfs.maintenance import plain
 from rollingfs.maintenance.pieces import plan_pieces
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
-from tests.support.life import World, private_store
+from tests.support.backends import private_memory as private_store
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, hurry
+from tests.support.life import World
 
 LOG, MOVED = "/folder/log", "/folder/moved"
 POLICY = RollingPolicy(max_bytes=100, inline_bytes=10)
@@ -335,7 +336,7 @@ def _virtual_time(monkeypatch):
 
 
 def client(store):
-    return World(FaultBackend(store), POLICY, CLOCK.time)
+    return World(Faulty(store), POLICY, CLOCK.time)
 
 
 def trace_of_a_write():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import Header
@@ -16,7 +16,8 @@ from rollingfs.maintenance import references
 from rollingfs.maintenance.references import References
 from rollingfs.maintenance.survey import Survey
 from rollingfs.runtime.concurrency import drive
-from tests.support.life import World, private_store
+from tests.support.backends import Scripted, private_memory
+from tests.support.life import World
 from tests.system.test_state_machine import shrink_pages
 
 TARGET = "/tree/target"
@@ -94,17 +95,6 @@ def concatenated(world: World, sources: int) -> None:
     drive(world.client.concats.concat(TARGET, paths))
 
 
-class Busy(BackendWrapper):
-    """Somebody appends to the target whenever a folder is listed."""
-
-    busy = False
-
-    async def call(self, verb: str, *args: object) -> object:
-        if self.busy and verb == "list" and "source-" in str(args[0]):
-            await World(self.inner, SMALL).client.segments.append(TARGET, b"more")
-        return await super().call(verb, *args)
-
-
 def collect_target(world: World) -> None:
     drive(world.client.collector.collect(TARGET, grace_s=0))
 
@@ -120,9 +110,11 @@ def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(
 ) -> None:
     counts = []
     for sources in (20, 80):
-        store = Busy(private_store())
+        store = Scripted(private_memory())
         concatenated(World(store, SMALL), sources)
-        store.busy = busy
+        if busy:  # somebody appends to the target whenever a folder is listed
+            grow = partial(World(store.inner, SMALL).append, TARGET, b"more")
+            store.plan("list", lambda path: "source-" in path, before=grow, times=None)
         parsed = Parsed(monkeypatch)
         collect(World(store, SMALL))
         counts.append(parsed.count)

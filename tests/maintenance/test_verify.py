@@ -3,18 +3,18 @@
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.maintenance.verify import Verifier, damaged
 from rollingfs.runtime.concurrency import drive
-from tests.support.life import World, private_store
+from tests.support.backends import Scripted, private_memory
+from tests.support.life import World
 
 LOG = "/log"
 
 
 @pytest.fixture
 def world():
-    world = World(private_store(), RollingPolicy(max_bytes=50, inline_bytes=0))
+    world = World(private_memory(), RollingPolicy(max_bytes=50, inline_bytes=0))
     world.create(LOG, [bytes([65 + index]) * 50 for index in range(6)])
     return world
 
@@ -84,17 +84,8 @@ def test_plain_files_and_segments_without_chunks_are_whole(world):
 
 
 def test_what_goes_while_it_is_verified_is_no_damage():
-    class Store(BackendWrapper):
-        meanwhile = None
-
-        async def call(self, verb, *args):
-            if verb == "read_range" and self.meanwhile:
-                meanwhile, self.meanwhile = self.meanwhile, None
-                meanwhile()
-            return await super().call(verb, *args)
-
-    world = World(Store(private_store()), RollingPolicy(max_bytes=50, inline_bytes=0))
+    world = World(Scripted(private_memory()), RollingPolicy(max_bytes=50, inline_bytes=0))
     world.create(LOG, [b"x" * 50] * 4)
     other = World(world.backend.inner, world.client.segments.policy)
-    world.backend.meanwhile = lambda: other.truncate(LOG, 150)
+    world.backend.plan("read_range", before=lambda: other.truncate(LOG, 150))
     assert states(world) == ["ok"]

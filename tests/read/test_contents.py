@@ -6,15 +6,14 @@ import asyncio
 import errno
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from rollingfs import FolderOccupiedError, RollingFileSystem
-from rollingfs.backend.contract import Listing
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
+from tests.support.backends import Scripted
 from tests.support.servers import count_requests, new_bucket
 
 LARGE = bytes(3_000_000)
@@ -258,14 +257,12 @@ def test_the_folder_is_looked_for_beside_the_plain_file_over_an_async_backend(s3
 
 
 def test_a_writer_that_may_not_list_is_not_kept_from_writing():
-    class Unlistable(BackendWrapper):
-        async def list_page(self, folder: str, place: str | None = None) -> Any:
-            raise PermissionError(errno.EACCES, "you may not list", folder)
+    def refuse(folder: str, *_: Any) -> NoReturn:
+        raise PermissionError(errno.EACCES, "you may not list", folder)
 
-        async def list(self, folder: str) -> Listing:
-            raise PermissionError(errno.EACCES, "you may not list", folder)
-
-    fs = RollingFileSystem(backend=Unlistable(MemoryBackend()), skip_instance_cache=True)
+    unlistable = Scripted(MemoryBackend())
+    unlistable.plan(("list", "list_page"), instead=refuse, times=None)
+    fs = RollingFileSystem(backend=unlistable, skip_instance_cache=True)
     path = f"/{uuid.uuid4().hex}"
     fs.create(path)
     assert fs.append(path, b"x") == 0

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.format.crc import combined
 from rollingfs.format.header import AGE_S_MAX, Chunk
@@ -25,8 +24,9 @@ from rollingfs.read import prefetch
 from rollingfs.read import ranges as fetch
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.runtime.concurrency import drive
-from tests.support.hooks import AsyncMemory, private_memory
-from tests.support.life import World, private_store
+from tests.support.backends import Counting, private_memory
+from tests.support.examples import examples
+from tests.support.life import World
 from tests.support.servers import new_bucket
 
 CHUNK_BYTES = 1000
@@ -75,7 +75,9 @@ def make_fs(kind: str, request: Any, tmp_path: Any) -> tuple[RollingFileSystem, 
         moto = request.getfixturevalue("moto")
         return RollingFileSystem("s3", moto, skip_instance_cache=True), f"{new_bucket(moto)}/folder"
     backend: Any = private_memory()
-    return RollingFileSystem(backend=AsyncMemory(backend) if kind == "async" else backend), f"/{uuid.uuid4().hex}"
+    return RollingFileSystem(
+        backend=Counting(backend, suspends=True) if kind == "async" else backend
+    ), f"/{uuid.uuid4().hex}"
 
 
 @pytest.fixture(params=["memory", "local", "async", "s3"])
@@ -230,23 +232,10 @@ def test_a_file_that_cannot_be_read_to_its_end_is_not_left_on_the_disk(place, tm
     assert not target.exists()
 
 
-class Ranges(BackendWrapper):
-    """Notes what is read of chunk files."""
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self.ranges: list[tuple[str, int, int]] = []
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        if verb == "read_range":
-            self.ranges.append(args[:3])
-        return await super().call(verb, *args)
-
-
 @pytest.fixture
 def seen():
     """A place whose backend notes what is read."""
-    return Place(RollingFileSystem(backend=Ranges(private_memory())), "/folder")
+    return Place(RollingFileSystem(backend=Counting(private_memory())), "/folder")
 
 
 @pytest.mark.parametrize("verb", ["read", "read in steps", "cat_file", "cat_ranges", "segment.read", "get_file"])
@@ -368,7 +357,7 @@ SIZE = 60
 PIECES = st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)), max_size=30)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     pieces=PIECES,
     flipped=st.none() | st.integers(0, SIZE - 1),
@@ -397,7 +386,7 @@ def test_pieces_in_any_order_tell_of_damage_as_soon_as_they_cover_the_file(piece
 SUMS, SIZES = st.integers(0, 2**32 - 1), st.integers(0, 2**61)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(first=SUMS, second=SUMS, third=SUMS, size=SIZES, last=SIZES)
 def test_checksums_of_files_of_any_size_may_be_joined_in_any_order(first, second, third, size, last):
     by_pairs = combined(combined(first, second, size), third, last)
@@ -479,17 +468,9 @@ LOG = "/log"
 SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
 
 
-class Joins(BackendWrapper):
-    """Joins as an object store does, or not at all."""
-
-    def __init__(self, inner: Any, *, joins: bool) -> None:
-        super().__init__(inner)
-        self.can_join = joins
-
-
 @pytest.fixture(params=["join", "copy"])
 def world(request):
-    return World(Joins(private_store(), joins=request.param == "join"), SMALL)
+    return World(Counting(private_memory(), can_join=request.param == "join"), SMALL)
 
 
 def flip(world: World, index: int, at: int, path: str = LOG) -> str:
@@ -537,7 +518,7 @@ def test_neighbours_of_an_adopted_file_keep_their_checksums(world):
 
 @pytest.mark.parametrize("how", ["concat", "rename"])
 def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
-    world = World(private_store(), SMALL)
+    world = World(private_memory(), SMALL)
     world.create(LOG, [bytes([number]) * 40 for number in range(5)])
     world.seal(LOG)
     flip(world, 3, 3)
@@ -551,7 +532,7 @@ def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
 
 @pytest.mark.parametrize("copies", [True, False])
 def test_a_staged_chunk_that_is_copied_because_of_its_age_keeps_its_checksum(copies):
-    store = Joins(private_store(), joins=False)
+    store = Counting(private_memory(), can_join=False)
     store.can_copy = copies
     world = World(store, SMALL)
     world.create(LOG)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rollingfs.read import prefetch
 from rollingfs.read.prefetch import Prefetch, range_bytes
+from tests.support.examples import examples
 
 MIB = 2**20
 DATA = bytes(number * 7 % 251 for number in range(20_000))
@@ -68,7 +69,7 @@ def small(monkeypatch):
     monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 400)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     reads=st.lists(st.tuples(st.integers(0, 19_999), st.integers(1, 3000), st.booleans()), max_size=25),
     memory_bytes=st.sampled_from([300, 2000, 100_000]),

@@ -7,7 +7,8 @@ import pytest
 from rollingfs import RollingPolicy, SegmentTruncatedError
 from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
 from rollingfs.read.snapshot import Snapshot
-from tests.support.hooks import AsyncMemory, Hooked, Site, private_memory
+from tests.support.backends import Scripted, private_memory
+from tests.support.site import Site
 
 POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)
 
@@ -15,7 +16,7 @@ POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)
 @pytest.fixture
 def site() -> Site:
     """A segment of two chunks over an async backend; no header is believed without a look."""
-    site = Site(Hooked(AsyncMemory(private_memory())), "", POLICY, header_cache_s=0)
+    site = Site(Scripted(private_memory(), suspends=True), "", POLICY, header_cache_s=0)
     site.create()
     site.append(b"0123456789")
     site.append(b"abcdefghij")
@@ -69,7 +70,7 @@ def test_of_several_paths_only_what_changed_is_read_again(site: Site) -> None:
 
 
 def test_a_handle_on_a_plain_file_reads_what_was_written_meanwhile() -> None:
-    site = Site(Hooked(private_memory()), "")
+    site = Site(Scripted(private_memory()), "")
     site.run(site.backend.write(site.path, [b"old bytes"]))
     segment = site.segment()
 

@@ -17,26 +17,17 @@ from fsspec.asyn import get_loop
 
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, SegmentSealedError
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.runtime import bridge
 from rollingfs.runtime.bridge import Bridge
+from tests.support.backends import Scripted
 
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="signals to a thread are POSIX")
 
 
-class AsyncMemory(BackendWrapper):
+def suspending() -> Scripted:
     """Memory that suspends in every verb, on fsspec's loop."""
-
-    def __init__(self) -> None:
-        super().__init__(MemoryBackend())
-        self.is_async = True
-        self.loop: asyncio.AbstractEventLoop | None = get_loop()
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        await asyncio.sleep(0)
-        assert self.loop is None or asyncio.get_running_loop() is self.loop
-        return await super().call(verb, *args)
+    return Scripted(MemoryBackend(), suspends=True, conflicts_are_final=True)
 
 
 async def here() -> int:
@@ -66,7 +57,7 @@ async def interrupted(ending: str) -> str:
 
 def test_a_sync_backend_runs_in_the_callers_thread_and_an_async_one_on_its_loop():
     assert Bridge(MemoryBackend()).run(here()) == threading.get_ident()
-    assert Bridge(AsyncMemory()).run(there()) not in (threading.get_ident(), None)
+    assert Bridge(suspending()).run(there()) not in (threading.get_ident(), None)
 
 
 def test_start_does_not_wait_and_is_refused_over_a_sync_backend():
@@ -77,7 +68,7 @@ def test_start_does_not_wait_and_is_refused_over_a_sync_backend():
             await asyncio.sleep(0.001)
         return "through"
 
-    future = Bridge(AsyncMemory()).start(wait_for_gate())
+    future = Bridge(suspending()).start(wait_for_gate())
     assert not future.done()
     gate.set()
     assert bridge.wait(future) == "through"
@@ -87,16 +78,16 @@ def test_start_does_not_wait_and_is_refused_over_a_sync_backend():
 
 def test_an_async_caller_reaches_every_backend_from_any_loop_without_blocking_it():
     async def both() -> tuple[int, int]:
-        return await Bridge(MemoryBackend()).arun(here()), await Bridge(AsyncMemory()).arun(there())
+        return await Bridge(MemoryBackend()).arun(here()), await Bridge(suspending()).arun(there())
 
     of_sync, of_async = asyncio.run(both())
     assert threading.get_ident() not in (of_sync, of_async)
-    on_its_loop = Bridge(AsyncMemory())
+    on_its_loop = Bridge(suspending())
     assert on_its_loop.run(on_its_loop.arun(there())) == of_async
 
 
 def test_a_backend_on_the_callers_loop_is_awaited_there_and_cannot_block():
-    backend = AsyncMemory()
+    backend = suspending()
     backend.loop = None
     assert asyncio.run(Bridge(backend).arun(there())) == threading.get_ident()
     with pytest.raises(RuntimeError, match="asynchronous"):
@@ -104,7 +95,7 @@ def test_a_backend_on_the_callers_loop_is_awaited_there_and_cannot_block():
 
 
 def test_blocking_on_the_backends_own_loop_is_refused_instead_of_hanging():
-    reached = Bridge(AsyncMemory())
+    reached = Bridge(suspending())
 
     async def block() -> int:
         return reached.run(there())
@@ -120,7 +111,7 @@ def test_blocking_on_the_backends_own_loop_is_refused_instead_of_hanging():
 )
 def test_ctrl_c_during_a_commit_waits_for_its_verdict(ending, outcome):
     with pytest.raises(AppendInterrupted) as caught:
-        Bridge(AsyncMemory()).run(interrupted(ending), commits="events/clicks")
+        Bridge(suspending()).run(interrupted(ending), commits="events/clicks")
     assert caught.value.outcome == outcome
     assert "events/clicks" in str(caught.value)
 
@@ -136,7 +127,7 @@ def test_ctrl_c_does_not_wait_for_ever_and_leaves_the_commit_to_its_end(monkeypa
         ended.set()
 
     with pytest.raises(AppendInterrupted) as caught:
-        Bridge(AsyncMemory()).run(slow(), commits="clicks")
+        Bridge(suspending()).run(slow(), commits="clicks")
     assert caught.value.outcome == "unknown"
     assert ended.wait(5)
 
@@ -154,7 +145,7 @@ def test_ctrl_c_cancels_what_commits_nothing():
             raise
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        Bridge(AsyncMemory()).run(endless())
+        Bridge(suspending()).run(endless())
     assert not isinstance(caught.value, AppendInterrupted)
     assert cancelled.wait(5)
 
@@ -178,13 +169,8 @@ def test_an_interrupt_that_a_sync_commit_did_not_judge_is_unknown_and_one_it_jud
 
 @needs_signals
 def test_an_append_that_ctrl_c_calls_committed_is_there():
-    class Interrupted(AsyncMemory):
-        async def call(self, verb: str, *args: Any) -> Any:
-            if verb == "replace" and args[0].endswith("clicks$header"):
-                press_ctrl_c()
-            return await super().call(verb, *args)
-
-    backend = Interrupted()
+    backend = suspending()
+    backend.plan("replace", "clicks$header", before=press_ctrl_c)
     client, reached, path = Client(backend), Bridge(backend), f"/{uuid.uuid4().hex}/clicks"
     reached.run(client.segments.create(path))
     with pytest.raises(AppendInterrupted) as caught:
@@ -201,7 +187,7 @@ def _in_child(reached: Bridge, answers: Any) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("kind", [MemoryBackend, AsyncMemory])
+@pytest.mark.parametrize("kind", [MemoryBackend, suspending])
 def test_a_forked_child_is_told_once_before_its_first_call(kind):
     context = multiprocessing.get_context("fork")
     told, answers = context.SimpleQueue(), context.SimpleQueue()

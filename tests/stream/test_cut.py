@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rollingfs.format.header import OFFSET_MAX
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
+from tests.support.examples import examples
 from tests.support.life import CHUNKS, NOON_S, World
 
 paths = st.text(min_size=1, max_size=3)
@@ -18,7 +19,7 @@ incarnations = st.none() | st.dictionaries(paths, st.text(min_size=1), max_size=
 cuts = st.builds(StreamCut, offsets, st.floats(0, 4e9), st.integers(0, OFFSET_MAX), incarnations)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(cuts)
 def test_a_cut_is_the_same_after_text_and_pickle(cut):
     assert StreamCut.parse(str(cut)) == cut

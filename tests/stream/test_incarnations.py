@@ -21,7 +21,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
-from tests.support.faults import CLOCK, CRASHES, Crashed, FaultBackend, HashingStore, hurry
+from tests.support.faults import CLOCK, CRASHES, Crashed, Faulty, HashingStore, hurry
 from tests.support.life import CHUNKS, World
 
 A, B, C = "/stream/a", "/stream/b", "/stream/c"
@@ -38,7 +38,7 @@ def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def client(store: HashingStore, policy: RollingPolicy = SMALL) -> World:
-    return World(FaultBackend(store), policy, CLOCK.time)
+    return World(Faulty(store), policy, CLOCK.time)
 
 
 def put(store: HashingStore, path: str, data: bytes) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import Extent, RetentionPolicy, bytes_left, choose, prune
+from tests.support.examples import examples
 from tests.support.life import CHUNKS, NOON_S, World
 
 DAY_S = 86_400
@@ -67,7 +68,7 @@ def situations(draw):
     return make(least, most), cuts, subscribers, extents, now
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(situations())
 def test_a_choice_keeps_the_least_and_the_unread_and_no_more_than_the_most(situation):
     policy, cuts, subscribers, extents, now = situation

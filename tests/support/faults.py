@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from rollingfs.backend.contract import Backend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
@@ -30,6 +31,9 @@ TIMEOUT_S = 1.0
 """How long a call takes while nothing works."""
 NAPS_S = {"NAP": AGE_S_MAX + 1.0, "COMA": GRACE_S + AGE_S_MAX}
 """Longer than D, so that every upload under way has grown too old; longer than G, so that it may be collected."""
+
+
+Draw = Callable[[str, Sequence[Any]], "Fault | None"]
 
 
 class Crashed(BaseException):
@@ -132,8 +136,15 @@ class HashingStore(Store):
         return f"{file._rollingfs_generation}-{len(content)}"
 
 
-class FaultBackend(BackendWrapper):
-    """One client's way to a store.
+class Faulty(BackendWrapper):
+    """The third of the backends for tests: one client's way to a store, on which calls fail and clients die.
+
+    Parameters
+    ----------
+    inner : Backend
+        The backend that does the work. `Fault.LATE` and naps need a `Store`.
+    draw : callable, optional
+        Called with verb and arguments: the fault of a call for which there is no plan.
 
     Attributes
     ----------
@@ -145,10 +156,9 @@ class FaultBackend(BackendWrapper):
         Whether the client has crashed: then no call of it reaches the store any more.
     """
 
-    inner: Store
-
-    def __init__(self, inner: Store) -> None:
+    def __init__(self, inner: Backend, draw: Draw | None = None) -> None:
         super().__init__(inner)
+        self.draw = draw
         self.conflicts_are_final = False  # one may answer the very request that was done
         self.dead = False
         self.met: Counter[Fault] = Counter()
@@ -176,11 +186,14 @@ class FaultBackend(BackendWrapper):
         CLOCK.sleep(CALL_S if self.always is None else TIMEOUT_S)
         index, self.index = self.index, self.index + 1
         self.trace.append((verb, args[0] if args else None))
-        fault = self._possible(self.plan.pop(index, self._always(verb)), verb, args)
+        fault = self.plan.pop(index, self._always(verb))
+        if fault is None and self.draw is not None:
+            fault = self.draw(verb, args)
+        fault = self._possible(fault, verb, args)
         if "/probe-" in str(args[:1]) and fault not in CRASHES:
             fault = None  # what the probe makes of faults is tested beside it
         if fault is not None and fault.name in NAPS_S:
-            self.inner.lapse(NAPS_S[fault.name])
+            self._store.lapse(NAPS_S[fault.name])
             self.met[fault] += 1
             fault = None
         if index in self.between:
@@ -189,6 +202,11 @@ class FaultBackend(BackendWrapper):
             return await super().call(verb, *args)
         self.met[fault] += 1
         return await self._fail(fault, verb, args)
+
+    @property
+    def _store(self) -> Store:
+        assert isinstance(self.inner, Store)
+        return self.inner
 
     def _always(self, verb: str) -> Fault | None:
         return None if self.answers_reads and verb not in CHANGING else self.always
@@ -220,7 +238,7 @@ class FaultBackend(BackendWrapper):
             self.dead = True
             raise Crashed(what)
         if fault is Fault.LATE:
-            self.inner.late.append(lambda: super(FaultBackend, self).call(verb, *args))
+            self._store.late.append(lambda: super(Faulty, self).call(verb, *args))
             raise TimeoutError(what)
         if fault is Fault.PARTLY:
             args = [args[0][:1]]

@@ -1,25 +1,22 @@
-"""A store on which an hour is over in a second, and clients of it that die or lose answers now and then."""
+"""A store on which an hour is over in a second, and the chances that its clients die or lose answers."""
 
 from __future__ import annotations
 
 import dataclasses
-import errno
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rollingfs.backend.contract import Backend, Blob, FileInfo, Listing
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format.names import PROBE_PREFIX
+from tests.support.backends import Scripted
+from tests.support.faults import Fault, Faulty
 
 HOUR_S = 1.0
 """Seconds that an hour takes: D is one, G is twenty-four of them."""
 SPEED = 3600.0 / HOUR_S
 CONDITIONAL = ("create", "replace")
-
-
-class Died(BaseException):
-    """The client is gone: no call of it reaches the store any more."""
 
 
 class Hurry:
@@ -31,51 +28,42 @@ class Hurry:
         """Added to *now*, not to dates: files look older by it."""
 
     def of(self, date_s: float) -> float:
-        """A date of the real store, on the hurried one."""
+        """The hurried form of a date of the real store."""
         return self.began_s + (date_s - self.began_s) * SPEED
 
     def __call__(self) -> float:
         return self.of(time.time()) + self.jumped_s
 
-
-class Hurried(BackendWrapper):
-    """One client's way to a store, with its clock *and* its dates hurried.
-
-    Parameters
-    ----------
-    dies, loses
-        How likely a call ends the client, before or after it is done; a conditional write is done and its answer lost.
-    """
-
-    def __init__(self, inner: Backend, hurry: Hurry, dice: random.Random, dies: float = 0.0, loses: float = 0.0):
-        super().__init__(inner)
-        self.hurry = hurry
-        self.dice = dice
-        self.dies = dies
-        self.loses = loses
-        self.dead = False
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        if args and isinstance(args[0], str) and f"/{PROBE_PREFIX}" in args[0]:
-            return await super().call(verb, *args)  # a probe that gets no answer is an error for its caller
-        fate = self.dice.random()
-        self.dead = self.dead or fate < self.dies / 2
-        if self.dead:
-            raise Died(verb)
-        answer = await super().call(verb, *args)
-        if fate > 1 - self.dies / 2:
-            self.dead = True
-            raise Died(verb)
-        if verb in CONDITIONAL and self.dice.random() < self.loses:
-            raise OSError(errno.ETIMEDOUT, "the answer is lost")
-        return self.hurried(answer) if verb != "now" else self.hurry.of(answer) + self.hurry.jumped_s
-
-    def hurried(self, answer: Any) -> Any:
-        """An answer, its dates hurried."""
+    def answer(self, answer: Any) -> Any:
+        """An answer of the store with hurried dates; a bare number is what the store says is now."""
+        if isinstance(answer, float):
+            return self.of(answer) + self.jumped_s
         if isinstance(answer, Listing):
-            entries = tuple(self.hurried(entry) for entry in answer.entries)
-            now = None if answer.now is None else self.hurry.of(answer.now) + self.hurry.jumped_s
-            return Listing(entries, now)
+            return Listing(tuple(map(self.answer, answer.entries)), answer.now and self.answer(answer.now))
         if isinstance(answer, Blob) or (isinstance(answer, FileInfo) and answer.modified):
-            return dataclasses.replace(answer, modified=self.hurry.of(answer.modified))
+            return dataclasses.replace(answer, modified=self.of(answer.modified))
         return answer
+
+    def client(self, inner: Backend, dice: random.Random, dies: float = 0.0, loses: float = 0.0) -> Faulty:
+        """One client's way to a store: its dates are hurried, and calls meet faults by chance.
+
+        Parameters
+        ----------
+        dies, loses
+            How likely a call ends the client, before or after it is done; how likely the answer of a conditional
+            write is lost.
+        """
+
+        def draw(verb: str, args: Sequence[Any]) -> Fault | None:
+            if args and isinstance(args[0], str) and f"/{PROBE_PREFIX}" in args[0]:
+                return None  # a probe that gets no answer is an error for its caller
+            fate = dice.random()
+            if fate < dies:
+                return Fault.CRASH_BEFORE if fate < dies / 2 else Fault.CRASH_AFTER
+            return Fault.LOST if verb in CONDITIONAL and dice.random() < loses else None
+
+        hurried = Scripted(inner)
+        hurried.plan(answers=self.answer, times=None)
+        backend = Faulty(hurried, draw)
+        backend.conflicts_are_final = inner.conflicts_are_final
+        return backend

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fsspec.implementations.memory import MemoryFileSystem
-
 from rollingfs import RollingPolicy
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
@@ -18,6 +15,7 @@ from rollingfs.maintenance.consolidate import Consolidated, Consolidator
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
+from tests.support.backends import private_memory
 
 NOON_S = 1_800_000_000.0
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
@@ -40,7 +38,7 @@ class World:
     def __init__(
         self, backend: Backend | None = None, policy: RollingPolicy | None = None, clock: Turned | None = None
     ) -> None:
-        self.backend = backend or private_store()
+        self.backend = backend or private_memory()
         self.clock = clock or Turned()
         self.client = Client(self.backend, policy, header_cache_s=0.0, clock=self.clock)
         self.bridge = Bridge(self.backend, on_fork=self.client.after_fork)
@@ -87,10 +85,6 @@ class World:
 def cut_of(stream: Stream, offsets: Mapping[str, int]) -> StreamCut:
     """A cut at these offsets, of the segments that have these names now."""
     return StreamCut(offsets, NOON_S, 0, stream.cut().incarnations)
-
-
-def private_store() -> MemoryBackend:
-    return MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True))
 
 
 def pieces_of(data: bytes, sizes: Sequence[int]) -> list[bytes]:

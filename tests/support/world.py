@@ -20,7 +20,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from tests.support import model
-from tests.support.faults import CLOCK, Crashed, Fault, FaultBackend, Store
+from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store
 from tests.support.model import Call, Outcome, Possible, Seg
 
 logger = logging.getLogger("tests")
@@ -85,17 +85,17 @@ class World:
 
     def new_client(self) -> Client:
         return Client(
-            FaultBackend(self.store),
+            Faulty(self.store),
             self.policy,
             header_cache_s=1.0,
             commit_timeout_s=COMMIT_TIMEOUT_S,
             clock=CLOCK.time,
         )
 
-    def backend(self, index: int) -> FaultBackend:
+    def backend(self, index: int) -> Faulty:
         """A client's way to the store."""
         backend = self.clients[index].backend
-        assert isinstance(backend, FaultBackend)
+        assert isinstance(backend, Faulty)
         return backend
 
     # -- operations ----------------------------------------------------------------------------------------

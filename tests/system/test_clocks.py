@@ -17,7 +17,8 @@ from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
-from tests.support.life import CHUNKS, NOON_S, Turned, World, private_store
+from tests.support.backends import Scripted, private_memory
+from tests.support.life import CHUNKS, NOON_S, Turned, World
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0
@@ -161,7 +162,7 @@ def test_a_receipt_from_the_future_is_written_again_before_it_is_committed(ahead
 
 def test_a_clock_that_is_set_back_while_staging_makes_no_receipt_young(monkeypatch):
     monkeypatch.setattr(ingest, "PIECE_BYTES", 4)  # so that the first bytes are written before the others come
-    store = BackendWrapper(private_store(), shift_s=2 * AGE_S_MAX)
+    store = BackendWrapper(private_memory(), shift_s=2 * AGE_S_MAX)
     world = World(store, CHUNKS, Turned(NOON_S + 2 * AGE_S_MAX))
     world.create("/log")
 
@@ -179,14 +180,13 @@ def test_a_clock_that_is_set_back_while_staging_makes_no_receipt_young(monkeypat
 
 
 def test_a_store_without_dates_collects_nothing_by_age():
-    class Undated(BackendWrapper):
-        async def call(self, verb, *args):
-            answer = await super().call(verb, *args)
-            if verb == "list":
-                return replace(answer, now=None, entries=tuple(replace(e, modified=0.0) for e in answer.entries))
-            return 0.0 if verb == "now" else answer
+    def undated(listing):
+        return replace(listing, now=None, entries=tuple(replace(entry, modified=0.0) for entry in listing.entries))
 
-    world = World(Undated(private_store()), CHUNKS)
+    backend = Scripted(private_memory())
+    backend.plan("list", answers=undated, times=None)
+    backend.plan("now", answers=lambda now: 0.0, times=None)
+    world = World(backend, CHUNKS)
     world.create("/log")
     (chunk,) = stage(world, "/log").chunks
     assert collect(world, "/log", grace_s=GRACE_S).files == ()

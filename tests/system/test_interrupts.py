@@ -13,8 +13,9 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
-from tests.support.hooks import AsyncMemory, Hooked, Site, private_memory
+from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.schedules import Caller, at_line
+from tests.support.site import Site
 
 # what is interrupted between a call and its `await` leaves a coroutine that was never awaited
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
@@ -34,7 +35,7 @@ def interrupt():
 @pytest.fixture
 def site(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
-    site = Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
+    site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
     yield site
     gc.collect()  # coroutines that were never awaited, while their warning is ignored
 
@@ -78,9 +79,7 @@ def sealed_source(site):
 def test_ctrl_c_in_a_concat_says_what_became_of_the_target(site, nth, outcome):
     source = sealed_source(site)
     # its mark, the target, its tombstone
-    site.backend.plan("replace", [source, site.path, source][nth] + HEADER, after=interrupt)
-    if nth == 2:
-        site.backend.plans.insert(0, type(site.backend.plans[0])("replace", source + HEADER))
+    site.backend.plan("replace", [source, site.path, source][nth] + HEADER, after=interrupt, skips=nth // 2)
     with pytest.raises(AppendInterrupted) as caught:
         run(site, site.client.concats.concat(site.path, [source]))
     assert caught.value.outcome == outcome
@@ -93,9 +92,7 @@ def test_ctrl_c_in_a_concat_of_several_commits_speaks_of_all_of_them(site, monke
     sources = [sealed_source(site), site.path + "-second"]
     drive(site.other().segments.overwrite(sources[1], [b"+"]))
     drive(site.other().segments.seal(sources[1]))
-    for _ in range(batch):
-        site.backend.plan("replace", site.path + HEADER)
-    site.backend.plan("replace", site.path + HEADER, after=interrupt)
+    site.backend.plan("replace", site.path + HEADER, after=interrupt, skips=batch)
     with pytest.raises(AppendInterrupted) as caught:
         run(site, site.client.concats.concat(site.path, sources))
     assert caught.value.outcome == outcome
@@ -108,9 +105,7 @@ def test_ctrl_c_in_a_rename_says_what_became_of_it(site, nth, outcome):
     site.append(b"moved")
     source, site.path = site.path, site.path + "-target"
     verb, path = [("replace", source), ("create", site.path), ("replace", source)][nth]
-    site.backend.plan(verb, path + HEADER, after=interrupt)
-    if nth == 2:
-        site.backend.plans.insert(0, type(site.backend.plans[0])("replace", source + HEADER))
+    site.backend.plan(verb, path + HEADER, after=interrupt, skips=nth // 2)
     with pytest.raises(AppendInterrupted) as caught:
         run(site, site.client.concats.rename(source, site.path))
     assert caught.value.outcome == outcome
@@ -274,73 +269,61 @@ def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_live
 # -- cancelled and forgotten ---------------------------------------------------------------------------------
 
 
-class Paused(AsyncMemory):
-    """Pauses the reads of a header after a copy, or one request to a path, until it may go on."""
+def cancelled(site, call, plan_pause):
+    """Cancel a call once the backend pauses where `plan_pause` says; then let go on what goes on."""
+    paused, may_go_on = asyncio.Event(), asyncio.Event()
 
-    def __init__(self, inner):
-        super().__init__(inner)
-        self.pauses = False
-        self.pauses_once: tuple[str, str] | None = None
-        """A verb, and a path that it is called with."""
-        self.paused, self.may_go_on = asyncio.Event(), asyncio.Event()
-        self.written: list[str] = []
-        self.on_written = lambda: None
-        self.on_replaced = {}
-
-    async def call(self, verb, *args):
-        is_once = (verb, *args[:1]) == self.pauses_once
-        if is_once or (self.pauses and verb in ("read", "read_if_changed") and self.written):
-            self.pauses_once = None if is_once else self.pauses_once
-            self.paused.set()
-            await self.may_go_on.wait()
-        answer = await super().call(verb, *args)
-        if self.pauses and verb in ("copy", "join", "upload.finish"):
-            self.written.append(verb)
-            self.on_written()
-        if verb == "replace":
-            self.on_replaced.pop(args[0], lambda: None)()
-        return answer
-
-
-def cancelled(site, call):
-    """Cancel a call once the backend pauses; then let go on what goes on."""
+    async def pause():
+        paused.set()
+        await may_go_on.wait()
 
     async def course():
         task = asyncio.ensure_future(call)
-        await asyncio.wait_for(site.backend.paused.wait(), WAIT_S)
+        await asyncio.wait_for(paused.wait(), WAIT_S)
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        site.backend.may_go_on.set()
+        may_go_on.set()
         await asyncio.wait(others, timeout=WAIT_S)
 
-    site.backend.pauses = True
+    plan_pause(pause)
     site.run(course())
-    site.backend.pauses = False
+    site.backend.plans.clear()
+
+
+def at_the_look_after_the_copy(site, on_written, pause):
+    """Pause once the call has written its copy and its commit looks at the header."""
+
+    def written(*_):
+        site.backend.plan(("read", "read_if_changed"), before=pause, times=None)
+        on_written()
+
+    site.backend.plan(("copy", "join", "upload.finish"), after=written)
 
 
 def test_an_adoption_whose_caller_is_cancelled_keeps_the_copy_that_its_commit_names():
-    site = Site(Paused(private_memory()), "")
+    site = Site(Scripted(private_memory(), suspends=True), "")
     drive(site.backend.inner.write(site.path, [b"plain"]))
-    cancelled(site, site.client.segments.seal(site.path))
+    cancelled(site, site.client.segments.seal(site.path), partial(at_the_look_after_the_copy, site, lambda: None))
     assert site.content() == b"plain"
 
 
 def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_commit_names():
-    site = Site(Paused(private_memory()), "", RollingPolicy(max_bytes=100, inline_bytes=0))
+    site = Site(Scripted(private_memory(), suspends=True), "", RollingPolicy(max_bytes=100, inline_bytes=0))
     site.create()
     for _ in range(10):
         site.append(b"0123456789")
-    site.backend.on_written = site.client.headers.forget  # as a full cache does: the commit has to look first
-    cancelled(site, site.segment()._verbs.consolidate(0))
+    # it forgets as a full cache does: the commit has to look first
+    pause_at_look = partial(at_the_look_after_the_copy, site, site.client.headers.forget)
+    cancelled(site, site.segment()._verbs.consolidate(0), pause_at_look)
     assert site.content() == b"0123456789" * 10
 
 
 @pytest.mark.parametrize("verb", ["concat", "rename"])
 @pytest.mark.parametrize("request_of", ["mark", "target", "tombstone"])
 def test_a_concat_or_rename_whose_caller_is_cancelled_leaves_no_mark(verb, request_of):
-    site = Site(Paused(private_memory()), "")
+    site = Site(Scripted(private_memory(), suspends=True), "")
     source, target = sealed_source(site), site.path
     call = partial(site.client.concats.concat, target, [source])
     if verb == "rename":
@@ -348,14 +331,14 @@ def test_a_concat_or_rename_whose_caller_is_cancelled_leaves_no_mark(verb, reque
     site.run(site.client.headers.load(target))
     site.run(site.client.headers.load(source))
 
-    def pause_at_tombstone():
-        site.backend.pauses_once = ("replace", source + HEADER)
+    def plan_pause(pause):
+        if request_of == "tombstone":
+            bury = partial(site.backend.plan, "replace", source + HEADER, before=pause)
+            site.backend.plan("replace", target + HEADER, after=bury)
+        else:
+            site.backend.plan("replace", (source if request_of == "mark" else target) + HEADER, before=pause)
 
-    site.backend.pauses_once = ("replace", (source if request_of == "mark" else target) + HEADER)
-    if request_of == "tombstone":
-        site.backend.pauses_once = None
-        site.backend.on_replaced[target + HEADER] = pause_at_tombstone
-    cancelled(site, call())
+    cancelled(site, call(), plan_pause)
     assert site.content() == {"concat": b"target;source", "rename": b"source"}[verb]
     site.path = source
     assert not site.is_there()
@@ -364,7 +347,7 @@ def test_a_concat_or_rename_whose_caller_is_cancelled_leaves_no_mark(verb, reque
 def test_a_file_that_is_forgotten_on_the_loops_own_thread_leaves_no_upload(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
     monkeypatch.setattr("rollingfs.fs.write_file.PIECE_BYTES", 16)
-    site = Site(AsyncMemory(private_memory()), "", RollingPolicy(max_bytes=32))
+    site = Site(Counting(private_memory(), suspends=True), "", RollingPolicy(max_bytes=32))
     site.create()
     files = [site.open("ab")]
     files[0].write(b"x" * 100)

@@ -9,37 +9,18 @@ import fsspec
 import pytest
 
 from rollingfs import RetentionPolicy, RollingPolicy
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
+from tests.support.backends import Scripted
 
 MIB = 2**20
-
-
-class Counting(BackendWrapper):
-    def __init__(self, inner):
-        super().__init__(inner)
-        self.verbs = []
-        self.bytes = 0
-        self.began = 0.0
-
-    async def call(self, verb, *args):
-        self.verbs.append(verb)
-        answer = await super().call(verb, *args)
-        if verb == "list_uploads":  # moto dates all of them to 2010
-            return [dataclasses.replace(upload, began=self.began) for upload in answer]
-        if verb == "read_range":
-            self.bytes += len(answer)
-        elif verb in ("write", "upload.write"):
-            self.bytes += sum(map(len, args[1] if verb == "write" else args[2:]))
-        return answer
 
 
 @pytest.fixture
 def fs(s3_options):
     below = fsspec.filesystem("rolling", target_protocol="s3", target_options=s3_options, skip_instance_cache=True)
     return fsspec.filesystem(
-        "rolling", backend=Counting(below._backend), max_bytes=16 * MIB, inline_bytes=0, skip_instance_cache=True
+        "rolling", backend=Scripted(below._backend), max_bytes=16 * MIB, inline_bytes=0, skip_instance_cache=True
     )
 
 
@@ -53,17 +34,17 @@ def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, 
     fs.create(path)
     for letter in b"abcd":
         fs.append(path, bytes([letter]) * (5 * MIB))
-    fs._backend.bytes = 0
+    fs._backend.clear()
     segment = fs.segment(path)
     done = segment.consolidate(grace=0)
-    assert (done.joined_bytes, done.copied_bytes, fs._backend.bytes) == (15 * MIB, 0, 0)
+    assert (done.joined_bytes, done.copied_bytes, fs._backend.moved.total()) == (15 * MIB, 0, 0)
     for letter in b"efgh":
         fs.append(path, bytes([letter]) * 1000)
     segment.seal()
-    fs._backend.bytes = 0
+    fs._backend.clear()
     done = segment.consolidate(grace=0)
     assert (done.joined_bytes, done.copied_bytes) == (0, 5 * MIB + 4000)
-    assert fs._backend.bytes == 2 * done.copied_bytes
+    assert fs._backend.moved.total() == 2 * done.copied_bytes
     assert len(segment.chunks) == 2
     assert all(row.ok and row.crc32c is not None for row in segment.verify())
     assert fs.cat_file(path) == b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd") + b"".join(
@@ -84,14 +65,14 @@ def test_any_s3_tool_reads_the_plain_copy_which_the_store_made_of_the_chunks(fs,
     fs.truncate(path, MIB)
     fs.seal(path)
     fs._bridge.run(fs._client.plain_copies.files.replaces(path))  # the probe writes a few bytes
-    fs._backend.bytes = 0
+    fs._backend.clear()
     done = fs.segment(path).consolidate(grace=0, plain=True)
     # 4 MiB and the first of the next chunk are no part by themselves, nor is the tail
     assert (done.plain_bytes, done.joined_bytes, done.copied_bytes) == (19 * MIB + 4, 10 * MIB, 9 * MIB + 4)
-    assert fs._backend.bytes == 2 * 5 * MIB + 2 * 4 * MIB + 4
+    assert fs._backend.moved.total() == 2 * 5 * MIB + 2 * 4 * MIB + 4
     s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
     assert s3.cat_file(path) == content[MIB:] + b"tail"
-    fs._backend.bytes = 0
+    fs._backend.clear()
     assert fs.segment(path).consolidate(plain=True).plain_bytes == 0
     fs.mv(path, f"{path}-moved")
     assert (s3.exists(path), fs.exists(path)) == (not _can_delete_if(fs, path), False)
@@ -128,7 +109,7 @@ def test_a_stream_is_looked_at_in_one_batch_and_retained(fs, bucket):
         fs.create(f"{bucket}/stream/{name}")
         fs.append(f"{bucket}/stream/{name}", b"x" * 100)
     stream = fs.stream(f"{bucket}/stream")
-    fs._backend.verbs.clear()
+    fs._backend.clear()
     assert stream.size() == 300
     assert fs._backend.verbs == ["list"]  # the listing's tokens say that the headers seen are those that are there
     stream.retention = RetentionPolicy.by_size(10, every=0)
@@ -208,7 +189,7 @@ def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
     fs.append(path, b"second")
     assert next(follower) == b"second"
     fs.seal(path)
-    fs._backend.verbs.clear()
+    fs._backend.clear()
     assert list(follower) == []
     assert fs._backend.verbs == ["read_if_changed"]
 
@@ -221,9 +202,12 @@ def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs
     uploads = [fs._bridge.run(fs._backend.open_write(name)) for name in (chunk, beside)]
     for upload in uploads:
         fs._bridge.run(upload.write(bytes(17 * MIB)))
-    fs._backend.began = time.time()
+    began = time.time()  # moto dates all of them to 2010
+    fs._backend.plan(
+        "list_uploads", answers=lambda found: [dataclasses.replace(upload, began=began) for upload in found], times=None
+    )
     assert fs.collect(path).young == 1
-    fs._backend.began -= GRACE_S + 1
+    began -= GRACE_S + 1
     assert fs.collect(path, dry_run=True).reasons == {chunk: "unfinished upload"}
     assert fs.collect(path).reasons == {chunk: "unfinished upload"}
     with pytest.raises(OSError, match=re.escape(chunk)):
@@ -248,9 +232,9 @@ def test_consolidation_moves_each_byte_on_the_server_or_reads_and_writes_it_once
     assert len(segment.chunks) == count
     with fs.open(path, "rb") as reader:
         assert reader.read(total // 2) == data[: total // 2]
-        fs._backend.bytes = 0
+        fs._backend.clear()
         done = segment.consolidate(grace=0)
-        assert fs._backend.bytes == 2 * passes * total  # read, and written
+        assert fs._backend.moved.total() == 2 * passes * total  # read, and written
         assert (done.joined_bytes, done.copied_bytes) == ((0, total) if passes else (total, 0))
         collected = fs.collect(f"{path}-source", grace=0)
         assert collected.bytes > total  # the reader's chunks are gone, and it goes on with the new ones

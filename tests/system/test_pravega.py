@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import fsspec
 import pytest
@@ -31,8 +31,8 @@ from rollingfs import (
 )
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format.tokens import seal_text
+from tests.support.backends import Scripted, fail, raises
 from tests.support.servers import new_bucket
 
 TINY = RollingPolicy(max_bytes=1, inline_bytes=0)
@@ -59,10 +59,12 @@ class Place:
             **{"max_bytes": 100, **options},
         )
 
-    def failing(self, fail: Callable[[str, Any], BaseException | None]) -> Any:
-        """A filesystem whose backend calls fail as `fail` says."""
-        inner = MemoryBackend() if self.protocol == "memory" else LocalBackend(sync=False)
-        return fsspec.filesystem("rolling", backend=Failing(inner, fail), skip_instance_cache=True, max_bytes=100)
+    def failing(self, *plan: Any, **plans: Any) -> Any:
+        """A filesystem whose backend does what a plan says (see `Scripted.plan`)."""
+        backend = Scripted(MemoryBackend() if self.protocol == "memory" else LocalBackend(sync=False))
+        if plan:
+            backend.plan(*plan, **plans)
+        return fsspec.filesystem("rolling", backend=backend, skip_instance_cache=True, max_bytes=100)
 
     @property
     def below(self) -> Any:
@@ -77,20 +79,6 @@ class Place:
         self.below.invalidate_cache()
         names = [path.rpartition("/")[2] for path in self.below.find(self.path(name) + "$chunks")]
         return sorted(found for found in names if found[:1].isdigit())
-
-
-class Failing(BackendWrapper):
-    """A backend whose calls fail, before they do anything."""
-
-    def __init__(self, inner: Any, fail: Callable[[str, Any], BaseException | None]) -> None:
-        super().__init__(inner)
-        self.fail = fail
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        error = self.fail(verb, args[0] if args else None)
-        if error is not None:
-            raise error
-        return await super().call(verb, *args)
 
 
 class Crash(BaseException):
@@ -222,11 +210,9 @@ def test_07_create_refuses_what_is_there_and_leaves_no_header_by_a_plain_file(an
 
 
 def test_08_a_create_that_fails_leaves_nothing_and_an_empty_header_is_no_segment(place: Place) -> None:
-    def refuse(verb: str, path: Any) -> BaseException | None:
-        return PermissionError(errno.EACCES, "refused") if verb == "create" and path.endswith("t$header") else None
-
+    refused = raises(PermissionError(errno.EACCES, "refused"))
     with pytest.raises(PermissionError):
-        place.failing(refuse).create(place.path())
+        place.failing("create", "t$header", before=refused, times=None).create(place.path())
     fs = place.open()
     assert not fs.exists(place.path())
     assert not place.below.exists(place.path() + "$header")
@@ -243,12 +229,16 @@ def test_09_a_delete_that_fails_is_reported_and_finished_by_the_next(place: Plac
     make(place.open(inline_bytes=0), place.path(), pattern(500))
     first, *_ = place.files()
 
-    def keep_first(verb: str, paths: Any) -> BaseException | None:
-        named = verb == "delete" and any(path.endswith(first) for path in paths)
-        return PermissionError(errno.EACCES, "refused", first) if named else None
+    failing = place.failing()
 
+    async def keep_first(paths: Any) -> None:
+        if any(path.endswith(first) for path in paths):
+            raise PermissionError(errno.EACCES, "refused", first)
+        await failing._backend.inner.delete(paths)
+
+    failing._backend.plan("delete", instead=keep_first, times=None)
     with pytest.raises(PermissionError, match="refused"):
-        place.failing(keep_first).rm(place.path())
+        failing.rm(place.path())
     fs = place.open()
     assert not fs.exists(place.path())
     place.below.rm_file(f"{place.path()}$chunks/{first}")
@@ -446,15 +436,10 @@ def test_18_ten_sources_of_many_chunks_are_joined_without_copying(anywhere: Plac
 
 @pytest.mark.parametrize("verb", ["replace", "write", "delete"])
 def test_19_a_concat_whose_calls_fail_four_times_has_the_bytes_once(place: Place, verb: str) -> None:
-    left = iter(range(4))
-
-    def fail(called: str, path: Any) -> BaseException | None:
-        return OSError(errno.EIO, "failed") if called == verb and next(left, None) is not None else None
-
     fs = place.open(inline_bytes=0)
     target = make(fs, place.path(), b"t" * 50, sealed=False)
     source = make(fs, place.path("source"), pattern(250))
-    failing = place.failing(fail)
+    failing = place.failing(verb, before=fail, times=4)
     for _ in range(5):  # a conditional write is repeated in the call itself, other verbs by the caller
         with contextlib.suppress(OSError):
             failing.concat(target, [source])
@@ -612,16 +597,16 @@ def test_27_a_chunk_missing_below_the_start_is_truncated_and_one_above_it_corrup
 @pytest.mark.parametrize("verb", ["write", "replace"])
 def test_28_after_a_crash_at_an_append_the_segment_reads_as_before_and_takes_the_next(place: Place, verb: str) -> None:
     """Our chunks are written before the header names them, so there is no header that knows a chunk without data."""
-    dead = False
+    failing = place.failing()
 
-    def crash(called: str, path: Any) -> BaseException | None:
-        nonlocal dead
-        dead = dead or called == verb
-        return Crash() if dead else None
+    def crash() -> NoReturn:
+        failing._backend.plan(before=raises(Crash()), times=None, probes=True)
+        raise Crash
 
+    failing._backend.plan(verb, before=crash)
     path = make(place.open(inline_bytes=0), place.path(), b"before", sealed=False)
     with pytest.raises(AppendOutcomeUnknown):
-        place.failing(crash).append(path, pattern(250))
+        failing.append(path, pattern(250))
     fs = place.open()
     assert whole(fs, path) == b"before"
     assert fs.append(path, b" and after") == 6
@@ -756,19 +741,13 @@ def test_32_a_segment_of_1000_chunks_round_trips(place: Place) -> None:
 
 
 def test_32_fifteen_concats_of_ten_chunks_with_failures_between_round_trip(place: Place) -> None:
-    wanted: list[str] = []
-
-    def fail(verb: str, path: Any) -> BaseException | None:
-        if wanted and verb == wanted[-1]:
-            wanted.clear()
-            return PermissionError(errno.EACCES, "refused")
-        return None
-
-    fs, failing = place.open(policy=TINY, max_bytes=None), place.failing(fail)
+    fs, failing = place.open(policy=TINY, max_bytes=None), place.failing()
+    refused = raises(PermissionError(errno.EACCES, "refused"))
     target = make(fs, place.path(), b"", sealed=False)
     for turn in range(15):
         source = make(fs, place.path(f"source-{turn}"), pattern(10, turn))
-        wanted.append(("write", "replace", "list")[turn % 3])
+        failing._backend.plans.clear()
+        failing._backend.plan(("write", "replace", "list")[turn % 3], before=refused)
         with contextlib.suppress(PermissionError):
             failing.concat(target, [source])
         if fs.exists(source):

@@ -15,7 +15,7 @@ from rollingfs.client import Client
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, TEXT_BYTES_MAX, Page
 from rollingfs.runtime.concurrency import drive
-from tests.support.hooks import Hooked, private_memory
+from tests.support.backends import Scripted, private_memory
 from tests.support.strategies import chunks, pages
 
 CHUNK_BYTES = 1000
@@ -28,7 +28,7 @@ class Segment:
     """A segment of so many chunks, and a client that has seen nothing of it."""
 
     def __init__(self, count: int) -> None:
-        self.backend = Hooked(private_memory())
+        self.backend = Scripted(private_memory())
         self.count = count
         self.present = {0, 1, count // 2, count // 2 + 1, count - 1}
         self.header_bytes = asyncio.run(fabricate(self.backend.inner, [PATH], count, POLICY, self.present))
@@ -81,7 +81,7 @@ def test_a_segment_of_any_size_is_opened_read_and_appended_to_with_a_header_with
 
 @pytest.mark.slow
 def test_the_map_grows_into_pages_written_from_memory_and_each_append_is_one_commit():
-    backend = Hooked(private_memory())
+    backend = Scripted(private_memory())
     client = Client(backend, RollingPolicy(1, None, 0))
     count = LARGE_PAGE_CHUNKS + 3 * PAGE_CHUNKS
     drive(client.segments.create(PATH))
@@ -101,7 +101,7 @@ def test_the_map_grows_into_pages_written_from_memory_and_each_append_is_one_com
 
 
 def test_beyond_the_loose_chunks_the_pages_are_written_beside_the_chunk_that_makes_them_due():
-    backend = Hooked(private_memory())
+    backend = Scripted(private_memory())
     client = Client(backend, RollingPolicy(1, None, 0))
     drive(client.segments.create(PATH))
     for _ in range(LOOSE_CHUNKS_MAX):

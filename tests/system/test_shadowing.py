@@ -13,7 +13,7 @@ import pytest
 
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CLOCK, FaultBackend, HashingStore, hurry
+from tests.support.faults import CLOCK, Faulty, HashingStore, hurry
 from tests.support.life import CHUNKS, World
 from tests.system.test_state_machine import KINDS, run_world
 
@@ -31,7 +31,7 @@ def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def client(store: HashingStore) -> World:
-    return World(FaultBackend(store), CHUNKS, CLOCK.time)
+    return World(Faulty(store), CHUNKS, CLOCK.time)
 
 
 def put(store: HashingStore, data: bytes = DATA) -> None:

@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from rollingfs.format import placement
 from rollingfs.policy import RollingPolicy
+from tests.support.examples import examples
 from tests.support.faults import Fault, HashingStore, Store, hurry
 from tests.support.rules import WEIGHTS, Chooser, Driver
 
@@ -151,10 +152,11 @@ class Machine(RuleBasedStateMachine):
         self.driver.world.finish()
 
 
+@pytest.mark.hypothesis
 def test_a_machine_of_all_operations_agrees_with_the_model() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Machine,
         settings=settings(
-            max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(150), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

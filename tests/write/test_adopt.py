@@ -14,7 +14,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CLOCK, Crashed, Fault, FaultBackend, Store, hurry
+from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import CHUNKS, World
 
 LOG, MOVED = "/folder/log", "/folder/moved"
@@ -51,7 +51,7 @@ ADOPTING = [append, seal, truncate, rename]
 
 
 def client(store, *, delete_if=True):
-    backend = FaultBackend(store)
+    backend = Faulty(store)
     backend.can_delete_if = delete_if
     return World(backend, CHUNKS, CLOCK.time)
 

@@ -10,7 +10,8 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.ingest import SMALL_BYTES_MAX
-from tests.support.hooks import Hooked, Site, private_memory
+from tests.support.backends import Scripted, private_memory
+from tests.support.site import Site
 
 HEADER = "$header"
 LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
@@ -20,7 +21,7 @@ LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
 def site(request, tmp_path):
     backend = LocalBackend(sync=False) if request.param == "local" else private_memory()
     folder = str(tmp_path) if request.param == "local" else ""
-    site = Site(Hooked(backend), folder, RollingPolicy(max_bytes="512KiB"))
+    site = Site(Scripted(backend), folder, RollingPolicy(max_bytes="512KiB"))
     site.create()
     return site
 

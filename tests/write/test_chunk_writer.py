@@ -16,7 +16,8 @@ from rollingfs.format import names
 from rollingfs.write import chunk_writer, ingest
 from rollingfs.write.chunk_writer import ChunkWriter
 from rollingfs.write.ingest import PIECE_BYTES, SMALL_BYTES_MAX
-from tests.support.hooks import AsyncMemory, Hooked, Site, fail, private_memory
+from tests.support.backends import Counting, Scripted, fail, private_memory
+from tests.support.site import Site
 
 MIB = 1024 * 1024
 
@@ -27,7 +28,7 @@ def site(request, tmp_path):
     if request.param == "local":
         return Site(LocalBackend(sync=False), str(tmp_path), policy)
     memory = private_memory()
-    return Site(AsyncMemory(memory) if request.param == "async" else memory, "", policy)
+    return Site(Counting(memory, suspends=True) if request.param == "async" else memory, "", policy)
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_a_stream_becomes_chunks_of_exactly_max_bytes_with_their_checksums(site,
 
 def test_full_chunks_are_finished_several_at_a_time_but_not_without_bounds(monkeypatch):
     monkeypatch.setattr(chunk_writer, "FINISHING_MAX", 3)
-    backend = AsyncMemory(private_memory())
+    backend = Counting(private_memory(), suspends=True)
     site = Site(backend, "")
 
     async def write():
@@ -79,7 +80,7 @@ def test_full_chunks_are_finished_several_at_a_time_but_not_without_bounds(monke
 
 def test_bytes_that_wait_to_be_finished_are_bounded(monkeypatch):
     monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 10)
-    backend = AsyncMemory(private_memory())
+    backend = Counting(private_memory(), suspends=True)
     site = Site(backend, "")
 
     async def write():
@@ -96,7 +97,7 @@ def test_bytes_that_wait_to_be_finished_are_bounded(monkeypatch):
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_an_upload_that_fails_leaves_no_file(small, is_async, verb, moment):
     memory = private_memory()
-    backend = Hooked(AsyncMemory(memory) if is_async else memory)
+    backend = Scripted(Counting(memory, suspends=True) if is_async else memory)
     if is_async:
         backend.is_async = True
     site = Site(backend, "", RollingPolicy(max_bytes=100))
@@ -110,7 +111,7 @@ def test_an_upload_that_fails_leaves_no_file(small, is_async, verb, moment):
 
 
 def test_an_upload_that_fails_in_a_thread_without_an_event_loop_leaves_no_file(small):
-    site = Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=100))
+    site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=100))
     site.create()
     site.backend.plan("upload.finish", before=fail)
     with ThreadPoolExecutor(1) as pool:
@@ -200,29 +201,18 @@ class Meter(io.RawIOBase):
     """A file of zeros that knows how much of it was read and not yet uploaded."""
 
     def __init__(self, backend, size):
-        self.backend, self.left, self.held_max = backend, size, 0
+        self.backend, self.left, self.given, self.held_max = backend, size, 0, 0
 
     def read(self, size=-1):
         size = min(size, self.left)
         self.left -= size
-        self.backend.held += size
-        self.held_max = max(self.held_max, self.backend.held)
+        self.given += size
+        self.held_max = max(self.held_max, self.given - self.backend.uploaded_bytes)
         return bytes(size)
 
 
-class Draining(Hooked):
-    """Knows how many bytes it was given."""
-
-    held = 0
-
-    async def call(self, verb, *args):
-        if verb == "upload.write":
-            self.held -= len(args[2])
-        return await super().call(verb, *args)
-
-
 def test_a_stream_of_any_size_is_held_in_bounded_memory():
-    backend = Draining(private_memory())
+    backend = Counting(private_memory())
     site = Site(backend, "", RollingPolicy(max_bytes="8MiB"))
     site.create()
     source = Meter(backend, 40 * MIB)
@@ -232,7 +222,7 @@ def test_a_stream_of_any_size_is_held_in_bounded_memory():
 
 
 def test_a_source_that_is_read_from_the_same_loop_does_not_wait_for_itself():
-    backend = AsyncMemory(private_memory())
+    backend = Counting(private_memory(), suspends=True)
     site = Site(backend, "")
     site.create()
 

@@ -10,7 +10,6 @@ import pytest
 from rollingfs import CommitTimeoutError, FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import COMMIT_TIMEOUT_S, Client
 from rollingfs.commit import fairness
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
@@ -20,20 +19,8 @@ from rollingfs.format.header import MARKS_MAX, Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.moves import Source
-from tests.support.hooks import AsyncMemory, Hooked, private_memory
+from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.life import Turned
-
-
-class Counting(BackendWrapper):
-    """Notes every verb."""
-
-    def __init__(self, inner):
-        super().__init__(inner)
-        self.calls = []
-
-    async def call(self, verb, *args):
-        self.calls.append((verb, args))
-        return await super().call(verb, *args)
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -237,7 +224,7 @@ def test_concat_asks_four_requests_a_source_and_two_more_and_three_where_a_tail_
 
 
 def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
-    backend = Hooked(private_memory())
+    backend = Scripted(private_memory())
     client = Client(backend)
     client.root = "/folder"
     target, source = make(client, "target", b"t", sealed=False), make(client, "source", b"s")
@@ -258,15 +245,16 @@ def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
     assert header(client, source).phase is Phase.SEALED, "the mark is taken back, whatever the time"
 
 
-class Rivals(AsyncMemory):
-    """A store on which every request takes a turn of the loop; notes who has asked for the next commit."""
+def rival(store):
+    """A store on which every request takes a turn of the loop, and who has asked for the next commit of the target."""
+    backend, asked = Scripted(store, suspends=True), []
 
-    asked = ()
+    async def replace(path, data, token):
+        asked.append(parse_header(bytes(data), path).turn)
+        return await store.replace(path, data, token)
 
-    async def call(self, verb, *args):
-        if verb == "replace" and args[0].endswith("target$header"):
-            self.asked += (parse_header(bytes(args[1]), args[0]).turn,)
-        return await super().call(verb, *args)
+    backend.plan("replace", "target$header", instead=replace, times=None)
+    return backend, asked
 
 
 def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time():
@@ -275,8 +263,8 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
     maker.root = "/folder"
     target = make(maker, "target", sealed=False)
     sources = [make(maker, f"s{n:02d}", b"%02d;" % n) for n in range(60)]
-    backends = Rivals(store), Rivals(store)
-    mover, appender = (Client(backend, commit_timeout_s=5) for backend in backends)
+    (first, asked_first), (second, asked_second) = rival(store), rival(store)
+    mover, appender = (Client(backend, commit_timeout_s=5) for backend in (first, second))
     appended = 0
 
     async def append_until(moved):
@@ -290,12 +278,12 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
         await append_until(moved)
         return await moved
 
-    offset = Bridge(backends[0]).run(race())
+    offset = Bridge(first).run(race())
     data = content(maker, target)
     joined = b"".join(b"%02d;" % n for n in range(60))
     assert data == b"." * offset + joined + b"." * (appended - offset)
-    assert backends[0].asked.count(mover.committer.slots.writer.id) >= 1, "it has lost, and asked"
-    assert not any(backends[1].asked), "others do not carry the wish on"
+    assert asked_first.count(mover.committer.slots.writer.id) >= 1, "it has lost, and asked"
+    assert not any(asked_second), "others do not carry the wish on"
     assert header(maker, target).turn is None
     assert all(gone(maker, source) for source in sources)
 

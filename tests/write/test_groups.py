@@ -20,8 +20,9 @@ from rollingfs.format import codec
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
-from tests.support.hooks import Hooked, Site, private_memory
+from tests.support.backends import Scripted, private_memory
 from tests.support.schedules import Caller, at_line
+from tests.support.site import Site
 
 # what is interrupted between a call and its `await` leaves a coroutine that was never awaited
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
@@ -40,7 +41,7 @@ BLOCKED_S = 0.01
 @pytest.fixture
 def site(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
-    site = Site(Hooked(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
+    site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
     site.create()
     yield site
     gc.collect()  # coroutines that were never awaited, while their warning is ignored

@@ -4,14 +4,15 @@ from rollingfs import (
     RollingPolicy,
 )
 from rollingfs.write.ingest import SMALL_BYTES_MAX
-from tests.support.hooks import AsyncMemory, Site, private_memory
+from tests.support.backends import Scripted, private_memory
+from tests.support.site import Site
 
 HEADER = "$header"
 LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
 
 
 def test_chunks_of_one_commit_are_written_several_at_a_time():
-    backend = AsyncMemory(private_memory())
+    backend = Scripted(private_memory(), suspends=True)
     site = Site(backend, "", RollingPolicy(max_bytes=10, inline_bytes=0))
     site.create()
     site.append(b"x" * 200)

@@ -1,0 +1,253 @@
+"""Backends over another one: `Counting` notes what is asked, `Scripted` also does what a test plans.
+
+`faults.Faulty` is the third: it fails as stores fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from fsspec.asyn import get_loop
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.format.names import PROBE_PREFIX
+
+FINISH_S = 0.01
+"""How long a suspending backend takes to finish an upload: longer than to begin the next."""
+
+Action = Callable[[], object]
+Where = str | Callable[[str], bool]
+
+
+def private_memory() -> MemoryBackend:
+    """A memory backend whose files nobody else sees."""
+    return MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True))
+
+
+def fail() -> None:
+    """Fail as a connection does: nothing is known of the request."""
+    raise OSError(errno.EIO, "the connection broke")
+
+
+def raises(error: BaseException) -> Action:
+    """An action that raises this."""
+
+    def action() -> NoReturn:
+        raise error
+
+    return action
+
+
+class Counting(BackendWrapper):
+    """Notes every call.
+
+    Parameters
+    ----------
+    inner : Backend
+        The backend that does the work.
+    suspends : bool
+        Whether every verb suspends, on fsspec's loop, as verbs of an object store do.
+    abilities
+        Abilities that differ from those of `inner`, such as ``can_join=False``.
+
+    Attributes
+    ----------
+    calls : list of (str, str)
+        Verb and path; for a delete the first path, for a join none.
+    ranges : list of (str, int, int)
+        What `read_range` was asked for.
+    moved : Counter
+        Bytes that `read_range`, `write` and ``upload.write`` have moved, by verb.
+    at_once, at_once_max : Counter
+        Calls under way, by verb: now, and at most so far.
+    """
+
+    def __init__(self, inner: Backend, *, suspends: bool = False, **abilities: Any) -> None:
+        super().__init__(inner)
+        self.suspends = suspends
+        if suspends:
+            self.is_async = True
+            self.loop: asyncio.AbstractEventLoop | None = get_loop()
+        for name, ability in abilities.items():
+            setattr(self, name, ability)
+        self._lock = threading.Lock()
+        self.calls: list[tuple[str, str]] = []
+        self.ranges: list[tuple[str, int, int]] = []
+        self.moved: Counter[str] = Counter()
+        self.at_once: Counter[str] = Counter()
+        self.at_once_max: Counter[str] = Counter()
+
+    def clear(self) -> None:
+        """Forget what was asked so far."""
+        self.calls.clear()
+        self.ranges.clear()
+        self.at_once_max.clear()
+        self.moved.clear()
+
+    @property
+    def verbs(self) -> list[str]:
+        """The verbs of all calls, in their order."""
+        return [verb for verb, _ in self.calls]
+
+    @property
+    def read_bytes(self) -> int:
+        return self.moved["read_range"]
+
+    @property
+    def uploaded_bytes(self) -> int:
+        return self.moved["upload.write"]
+
+    def count(self, verb: str) -> int:
+        return self.verbs.count(verb)
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        with self._lock:
+            self.calls.append((verb, path_of(args)))
+            if verb == "read_range":
+                self.ranges.append(args[:3])
+            self.at_once[verb] += 1
+            self.at_once_max[verb] = max(self.at_once_max[verb], self.at_once[verb])
+        try:
+            if self.suspends:
+                assert self.loop is None or asyncio.get_running_loop() is self.loop
+                await asyncio.sleep(FINISH_S if verb == "upload.finish" else 0)
+            answer = await self.perform(verb, *args)
+        finally:
+            with self._lock:
+                self.at_once[verb] -= 1
+        with self._lock:
+            if verb == "read_range":
+                self.moved[verb] += len(answer)
+            elif verb in ("write", "upload.write"):
+                self.moved[verb] += sum(map(len, args[1] if verb == "write" else args[2:]))
+        return answer
+
+    async def perform(self, verb: str, *args: Any) -> Any:
+        """Do one verb that has been noted."""
+        return await super().call(verb, *args)
+
+
+def path_of(args: tuple[Any, ...]) -> str:
+    """The path that a verb is about, or the first of several; empty if it takes something else."""
+    first = args[0] if args else ""
+    if isinstance(first, list | tuple) and first:
+        first = first[0]
+    return first if isinstance(first, str) else ""
+
+
+@dataclass(eq=False)
+class Plan:
+    """What happens around some calls; see `Scripted.plan`."""
+
+    verbs: tuple[str, ...]
+    path: Where
+    when: Callable[..., bool] | None
+    before: Callable[[], object] | None
+    after: Callable[[], object] | None
+    instead: Callable[..., object] | None
+    answers: Callable[[Any], object] | None
+    skips: int
+    times: int | None
+    probes: bool
+
+    def is_met(self, verb: str, args: tuple[Any, ...]) -> bool:
+        path = path_of(args)
+        if (self.verbs and verb not in self.verbs) or (not self.probes and f"/{PROBE_PREFIX}" in path):
+            return False
+        if self.when is not None and not self.when(*args):
+            return False
+        return path.endswith(self.path) if isinstance(self.path, str) else self.path(path)
+
+
+class Scripted(Counting):
+    """Carries out plans, in the order in which they were made; a call meets at most one."""
+
+    def __init__(self, inner: Backend, *, conflicts_are_final: bool = False, **options: Any) -> None:
+        # by default not final: an action may raise a conflict after the call
+        super().__init__(inner, conflicts_are_final=conflicts_are_final, **options)
+        self.plans: list[Plan] = []
+
+    def plan(
+        self,
+        verb: str | tuple[str, ...] = (),
+        path: Where = "",
+        *,
+        when: Callable[..., bool] | None = None,
+        before: Action | None = None,
+        after: Action | None = None,
+        instead: Callable[..., object] | None = None,
+        answers: Callable[[Any], object] | None = None,
+        skips: int = 0,
+        times: int | None = 1,
+        probes: bool = False,
+    ) -> Plan:
+        """Let something happen around calls.
+
+        Parameters
+        ----------
+        verb
+            A verb, or several; none stands for all.
+        path
+            How the path ends, or a function that accepts paths.
+        when
+            Called with the arguments of the verb; whether the call counts.
+        before, after
+            Called before and after the verb; what it raises is the outcome of the call.
+        instead
+            Called with the arguments of the verb, in its place; `inner` is still there to ask.
+        answers
+            Makes another answer of the answer.
+        skips, times
+            How many such calls pass before the plan is met, and how many meet it; None for all.
+        probes
+            Whether the files of the probe count.
+
+        Each action may be a coroutine function: then it is awaited, which holds the call back.
+        """
+        verbs = (verb,) if isinstance(verb, str) else verb
+        plan = Plan(verbs, path, when, before, after, instead, answers, skips, times, probes)
+        self.plans.append(plan)
+        return plan
+
+    async def perform(self, verb: str, *args: Any) -> Any:
+        plan = self._claim(verb, args)
+        if plan is None:
+            return await super().perform(verb, *args)
+        if plan.before is not None:
+            await _awaited(plan.before())
+        if plan.instead is not None:
+            answer = await _awaited(plan.instead(*args))
+        else:
+            answer = await super().perform(verb, *args)
+        if plan.after is not None:
+            await _awaited(plan.after())
+        return answer if plan.answers is None else await _awaited(plan.answers(answer))
+
+    def _claim(self, verb: str, args: tuple[Any, ...]) -> Plan | None:
+        """The plan that this call meets."""
+        with self._lock:
+            plan = next((plan for plan in self.plans if plan.is_met(verb, args)), None)
+            if plan is None:
+                return None
+            if plan.skips:
+                plan.skips -= 1
+                return None
+            if plan.times is not None:
+                plan.times -= 1
+                if not plan.times:
+                    self.plans.remove(plan)
+            return plan
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer

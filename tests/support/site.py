@@ -1,0 +1,76 @@
+"""One segment: its path, a client on it, and what a test asks of both."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.client import Client
+from rollingfs.format import names
+from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.write_file import WriteFile
+from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import drive
+
+
+class Site:
+    """One segment's path, a client on it, and what a test asks of both."""
+
+    def __init__(self, backend: Backend, folder: str, policy: RollingPolicy | None = None, **options: Any) -> None:
+        self.backend = backend
+        self.path = f"{folder}/{uuid.uuid4().hex}/clicks"
+        self.client = Client(backend, policy, **options)
+        self.bridge = Bridge(backend)
+
+    def other(self, **options: Any) -> Client:
+        """Another client, as another process would have, past all hooks."""
+        inner = self.backend.inner if isinstance(self.backend, BackendWrapper) else self.backend
+        return Client(inner, self.client.segments.policy, **options)
+
+    def run(self, coroutine: Any) -> Any:
+        return self.bridge.run(coroutine)
+
+    def create(self, policy: RollingPolicy | None = None) -> None:
+        self.run(self.client.segments.create(self.path, policy))
+
+    def append(self, data: Any, **options: Any) -> int:
+        appending = self.client.segments.append(self.path, data, **options)
+        offset: int = self.bridge.run(appending, commits=self.path)
+        return offset
+
+    def open(self, mode: str, **options: Any) -> WriteFile:
+        return WriteFile(None, self.client, self.bridge, self.path, mode, **options)
+
+    def segment(self) -> Segment:
+        handle: Segment = self.run(Segment.open(self.client, self.bridge, self.path))
+        return handle
+
+    def content(self) -> bytes:
+        """All retained bytes, as another client reads them now."""
+        return drive(self._content(self.other()))
+
+    async def _content(self, client: Client) -> bytes:
+        view = await client.lookup.view(self.path, fresh=True)
+        return await client.fetcher.read(view, view.start, view.length) if view.size else b""
+
+    def is_there(self) -> bool:
+        return bool(drive(self.other().headers.load(self.path)).live)
+
+    def chunk_files(self) -> list[str]:
+        """The chunk files that lie in the segment's folder, committed or not."""
+        return sorted(self._chunk_files())
+
+    def _chunk_files(self) -> Iterator[str]:
+        inner = self.backend.inner if isinstance(self.backend, BackendWrapper) else self.backend
+        try:
+            listing = drive(inner.list(names.chunks_folder(self.path)))
+        except FileNotFoundError:
+            return
+        for entry in listing.entries:
+            name = entry.path.rpartition("/")[2]
+            if name[0].isdigit() or name.startswith(names.STAGED_PREFIX):
+                yield name
