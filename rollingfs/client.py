@@ -11,7 +11,7 @@ from rollingfs.commit.index_pages import Pages
 from rollingfs.commit.loop import Committer
 from rollingfs.commit.recovery import Merges
 from rollingfs.maintenance.collect import Collector
-from rollingfs.maintenance.plain import PlainCopies
+from rollingfs.maintenance.export import Exporter
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.ranges import Fetcher
@@ -63,15 +63,10 @@ class Client:
         self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())
         self.merges = Merges(self.committer, self.headers)
         self.committer.resolve = self.merges.resolve
-        self.plain_copies = PlainCopies(self.committer, self.fetcher)
-        self.committer.settle = self._settle
+        self.committer.settle = self.merges.settle
         self.concats = Concats(self.committer, self.segments, self.merges)
-        self.collector = Collector(self.committer, self.lookup, self.merges, self.plain_copies)
-
-    async def _settle(self, path: str) -> None:
-        """All that a segment must not disappear with."""
-        await self.merges.settle(path)
-        await self.plain_copies.settle(path)
+        self.collector = Collector(self.committer, self.lookup, self.merges)
+        self.exporter = Exporter(self.fetcher)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

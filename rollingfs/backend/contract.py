@@ -9,11 +9,16 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 Buffer = bytes | bytearray | memoryview
 
-ABSENT = ""
-"""Stands for the token of a file that is not there."""
+
+class Over(Enum):
+    """What a new file may take the place of, where its name is one that others use as well."""
+
+    NOTHING = "nothing"
+    ANYTHING = "anything"
 
 
 def frozen(data: Buffer) -> bytes:
@@ -70,11 +75,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A byte range of a file, as an operand of `Backend.join`."""
+    """A byte range of a file, as an operand of `Backend.join` and `Upload.copy`."""
 
     path: str
     start: int
     end: int
+    token: str | None = None
+    """Of the file that is meant, for one that other programs may replace; `Upload.copy` compares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +106,33 @@ class Upload(abc.ABC):
     async def write(self, data: Buffer) -> None:
         """Append bytes. They may be buffered; `data` may be reused by the caller after the call."""
 
-    @abc.abstractmethod
-    async def finish(self) -> str | None:
-        """Make the file durable and visible. It is an error to write after it.
+    async def copy(self, part: Part) -> None:
+        """Append a range of a file of the same store, on the server; for backends that say `can_join`.
 
-        Returns
-        -------
-        str or None
-            The token of the file, if the upload was opened with `over`.
+        The copy may still be under way when this returns: then `write`, `copy` or `finish` raises its error.
 
         Raises
         ------
-        FileExistsError, ConflictError
-            The store refused because of `over`, as `Backend.join` does: there is no file of this upload.
+        FileNotFoundError
+            The file of the part is missing.
+        ConflictError
+            The file of the part has another token.
+        ValueError
+            What was appended before it is less than `Backend.join_part_bytes_min`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
+
+    @abc.abstractmethod
+    async def finish(self) -> None:
+        """Make the file durable and visible. It is an error to write after it.
+
+        Raises
+        ------
+        FileExistsError
+            With `Over.NOTHING`: the store says that there is a file (it may be one's own, if an answer was lost), or
+            that another was changing it.
+        ConflictError
+            Somebody aborted the upload.
         """
 
     @abc.abstractmethod
@@ -140,13 +161,13 @@ class Backend(abc.ABC):
     can_copy: bool = False
     """Whether `copy` is done on the server (or the disk), without the bytes passing through here."""
     can_join: bool = False
-    """Whether `join` is done on the server."""
+    """Whether `join` and `Upload.copy` are done on the server."""
     can_delete_if: bool = False
     """Whether the adapter has `delete_if`; the store's word for it is still probed."""
     has_folders: bool = False
     """Whether empty folders exist (a disk) or a folder is but a prefix (an object store)."""
     join_part_bytes_min: int = 0
-    """The smallest part but the last that `join` takes on the server."""
+    """The smallest part but the last that `join` and `Upload.copy` take."""
     can_list_uploads: bool = False
     """Whether `list_uploads` finds what others left unfinished."""
     requests_max: int = 32
@@ -315,8 +336,15 @@ class Backend(abc.ABC):
         """Write a new file durably, under a name that nobody uses; missing parent folders are made."""
 
     @abc.abstractmethod
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
-        """Begin a new file of unknown size, in bounded memory; with `over`, as of `join`, under any name."""
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+        """Begin a new file of unknown size, in bounded memory.
+
+        Parameters
+        ----------
+        over
+            For a name that others use as well: what may be there when the file appears, whole. A store that knows no
+            condition is looked at right before. Without `over`, the name must be one that nobody uses.
+        """
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """Copy a whole file into a new one on the server; durable when it returns.
@@ -330,30 +358,8 @@ class Backend(abc.ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
 
-    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
-        """Join ranges of files into one new file on the server; durable when it returns.
-
-        Parameters
-        ----------
-        over
-            What may be there when the file appears, whole, for names that others use as well: `ABSENT` for
-            nothing, or the token of a file, which it replaces. Without it, the name must be one that nobody uses.
-
-        Returns
-        -------
-        str or None
-            The token of the file, if `over` was given.
-
-        Raises
-        ------
-        FileExistsError
-            With `ABSENT`: the store says that there is a file (it may be one's own, if an answer was lost), or
-            that another was changing it.
-        ConflictError
-            With a token: the store says that the file has another one or is gone (likewise).
-        UnsafeBackendError
-            The store says that it knows no such condition. One that says nothing is found out by a probe.
-        """
+    async def join(self, parts: Sequence[Part], target: str) -> None:
+        """Join ranges of files on the server to one new file, of a name that nobody uses; durable when it returns."""
         raise NotImplementedError(f"{type(self).__name__} cannot join on the server")
 
     # -- removing and folders ------------------------------------------------------------------------------
@@ -368,10 +374,15 @@ class Backend(abc.ABC):
             Some could not be deleted; the message names the first.
         """
 
-    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
+    async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
         """The unfinished uploads of files directly in a folder, whoever began them; none, where a store has no such.
 
         Collection has those aborted that are older than the grace.
+
+        Parameters
+        ----------
+        name
+            Of the one file of which uploads are wanted. Some stores (MinIO) list those of one file only.
 
         Raises
         ------

@@ -13,7 +13,7 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
-from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Upload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 
@@ -59,7 +59,7 @@ class GenericBackend(Backend):
         self.has_folders = has_folders
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
         self._has_moved = False
-        self._can_move = not _MOVES_OVER.isdisjoint(protocols)
+        self._can_move = self._moves_over = not _MOVES_OVER.isdisjoint(protocols)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class GenericBackend(Backend):
         folder = names.parent(temporary)
         is_new = self.has_folders and not await self.is_folder(folder)
         try:
-            self._make_parents(temporary)
+            self.make_parents(temporary)
             self.fs.pipe_file(temporary, b"")
             return _modified_s(self._file_info(temporary))
         finally:
@@ -147,15 +147,17 @@ class GenericBackend(Backend):
 
     async def create(self, path: str, data: Buffer) -> str:
         self._check_single_writer("create", path)
-        self._forget(path)
-        try:
-            self.fs.info(path)  # not `exists`: that takes every error for "no"
-        except FileNotFoundError:
-            return self._put(path, bytes(data))
-        raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
+        self.check_absent(path)
+        return self._put(path, bytes(data))
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
-        await self._check_over("replace", path, token)
+        self._check_single_writer("replace", path)
+        try:
+            found = (await self.stat(path)).token
+        except FileNotFoundError:
+            found = "nothing"
+        if found != token:
+            raise ConflictError(f"{path!r} was to be replaced if it has token {token}; found {found}")
         return self._put(path, bytes(data))
 
     # -- new files -----------------------------------------------------------------------------------------
@@ -163,11 +165,11 @@ class GenericBackend(Backend):
     async def write(self, path: str, data: Sequence[Buffer]) -> None:
         self._put(path, b"".join(data))
 
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
-        if over is not None:
-            await self._check_over("open_write", path, over)
-        self._make_parents(path)
-        return _GenericUpload(self, path, over)
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+        if over is None:
+            self.make_parents(path)
+            return _GenericUpload(self.fs, path)
+        return _MovedUpload(self, path, over)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
@@ -209,17 +211,24 @@ class GenericBackend(Backend):
 
     # -- within --------------------------------------------------------------------------------------------
 
-    async def _check_over(self, verb: str, path: str, over: str) -> None:
-        """Whether what may be overwritten is there, as of now: right for one writer only, as all conditions here."""
-        self._check_single_writer(verb, path)
+    def check_absent(self, path: str) -> None:
+        """Refuse a name that something has, as of now: right for one writer only, as all conditions here."""
+        self._forget(path)
         try:
-            found = (await self.stat(path)).token
+            self.fs.info(path)  # not `exists`: that takes every error for "no"
         except FileNotFoundError:
-            found = None
-        if over == ABSENT and found is not None:
-            raise FileExistsError(errno.EEXIST, "a file has this name", path)
-        if over not in (ABSENT, found):
-            raise ConflictError(f"{path!r} was to be replaced if it has token {over}; found {found or 'nothing'}")
+            return
+        raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
+
+    async def move(self, path: str, target: str) -> None:
+        """Give a file another name, whole, over what may be there."""
+        if type(self.fs).mv is AbstractFileSystem.mv:  # which takes "*" and "[" in a name for a pattern
+            self.fs.cp_file(path, target)
+            self.fs.rm_file(path)
+            return
+        if not self._moves_over:
+            await self.delete([target])
+        self.fs.mv(path, target)
 
     def _check_single_writer(self, verb: str, path: str) -> None:
         if not self.can_write:
@@ -252,7 +261,7 @@ class GenericBackend(Backend):
         return Blob(data, token, _modified_s(info))
 
     def _put(self, path: str, content: bytes) -> str:
-        self._make_parents(path)
+        self.make_parents(path)
         if not (path.endswith(names.HEADER_SUFFIX) and self._can_move and self._put_beside(path, content)):
             self.fs.pipe_file(path, content)
         info = self._file_info(path)
@@ -261,7 +270,7 @@ class GenericBackend(Backend):
     def _put_beside(self, path: str, content: bytes) -> bool:
         """Write a file under another name and move it over what is there; False if the server never could."""
         temporary = names.temporary_path(path)
-        self._make_parents(temporary)
+        self.make_parents(temporary)
         self.fs.pipe_file(temporary, content)  # what is left of it if this fails, is garbage for collection
         try:
             self.fs.mv(temporary, path)
@@ -276,7 +285,8 @@ class GenericBackend(Backend):
         self._has_moved = True
         return True
 
-    def _make_parents(self, path: str) -> None:
+    def make_parents(self, path: str) -> None:
+        """Make the folders above a file, in a store that has folders."""
         if self.has_folders:
             self.fs.makedirs(self.fs._parent(path), exist_ok=True)
 
@@ -318,12 +328,10 @@ def _modified_s(info: dict[str, Any]) -> float:
 
 
 class _GenericUpload(Upload):
-    def __init__(self, backend: GenericBackend, path: str, over: str | None) -> None:
-        self._backend = backend
-        self._fs = backend.fs
+    def __init__(self, fs: AbstractFileSystem, path: str) -> None:
+        self._fs = fs
         self._path = path
-        self._over = over
-        self._file = backend.fs.open(path, "wb")
+        self._file = fs.open(path, "wb")
         self._is_over = False
 
     async def write(self, data: Buffer) -> None:
@@ -331,12 +339,11 @@ class _GenericUpload(Upload):
             raise ValueError(f"the upload of {self._path!r} is over: nothing can be written to it")
         self._file.write(bytes(data))
 
-    async def finish(self) -> str | None:
+    async def finish(self) -> None:
         if self._is_over:
             raise ValueError(f"the upload of {self._path!r} is over: it cannot be finished")
         self._file.close()
         self._is_over = True
-        return None if self._over is None else (await self._backend.stat(self._path)).token
 
     async def abort(self) -> None:
         if self._is_over:
@@ -347,3 +354,36 @@ class _GenericUpload(Upload):
         finally:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._path)
+
+
+class _MovedUpload(_GenericUpload):
+    """A file of a name that others use as well: it grows under a temporary one, and is moved once it is whole."""
+
+    def __init__(self, backend: GenericBackend, path: str, over: Over) -> None:
+        temporary = names.export_path(path)
+        backend.make_parents(temporary)
+        super().__init__(backend.fs, temporary)
+        self._backend = backend
+        self._target = path
+        self._over = over
+
+    async def finish(self) -> None:
+        await super().finish()
+        try:
+            if self._over is Over.NOTHING:
+                self._backend.check_absent(self._target)
+            await self._backend.move(self._path, self._target)
+        except BaseException:
+            await self._backend.delete([self._path])
+            raise
+        finally:
+            self._clean()
+
+    async def abort(self) -> None:
+        await super().abort()
+        self._clean()
+
+    def _clean(self) -> None:
+        if self._backend.has_folders:
+            with contextlib.suppress(OSError):  # there is more in it, or it is gone
+                self._fs.rmdir(names.parent(self._path))

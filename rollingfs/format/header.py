@@ -163,21 +163,6 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainCopy:
-    """The retained bytes of a sealed segment as one file under its plain name, for tools that know no headers.
-
-    Once it is written, `Adopted` names it: so whatever makes an end of the segment makes an end of it, too.
-    """
-
-    segment: str
-    """Incarnation: who does not know this line may carry it into another, where it means nothing."""
-    start: int
-    """Start offset of the segment when it was written."""
-    began_ms: int | None = None
-    """Since when it is being written; None once it is whole."""
-
-
-@dataclass(frozen=True, slots=True)
 class Origin:
     """The plain file that a segment was adopted from; `Adopted` may be of one that it was written over instead."""
 
@@ -234,7 +219,6 @@ class Header:
     """The writer that has asked the others to leave the next commit to it."""
     drops: tuple[Drop, ...] = ()
     adopted: Adopted | None = None
-    plain_copy: PlainCopy | None = None
     origin: Origin | None = None
     merges: tuple[Mark, ...] = ()
     aborts: tuple[Mark, ...] = ()
@@ -242,6 +226,8 @@ class Header:
     modified_ms: int = 0
     unknown: tuple[str, ...] = ()
     """Lower-case lines of a newer release, kept as they are."""
+    has_plain_copy: bool = False
+    """An older release wrote the segment's bytes under its plain name, too: a `plain` line says so. Never written."""
 
     @property
     def tail_start(self) -> int:
@@ -268,11 +254,6 @@ class Header:
         return self.phase is Phase.DELETED
 
     @property
-    def has_plain_copy(self) -> bool:
-        """Whether the file that `adopted` names holds just what is retained: a truncation makes it stale."""
-        return not self.deleted and self.plain_copy == PlainCopy(self.segment, self.start)
-
-    @property
     def origin_ms(self) -> int | None:
         """When the plain file was modified that the segment was adopted from; None if it was none."""
         return self.origin.modified_ms if self.origin is not None and self.origin.segment == self.segment else None
@@ -291,15 +272,9 @@ class Header:
         return self.origin_ms is not None
 
     @property
-    def is_copying(self) -> bool:
-        """Whether somebody is writing its plain copy, or died at it: the file under its plain name may be of it."""
-        copy = self.plain_copy
-        return copy is not None and copy.segment == self.segment and copy.began_ms is not None and not self.deleted
-
-    @property
     def must_settle(self) -> bool:
-        """Whether something is to be settled before the segment may disappear or change its incarnation."""
-        return bool(self.merges or self.aborts) or self.is_copying
+        """Whether merge marks must be settled before the segment may disappear or change its incarnation."""
+        return bool(self.merges or self.aborts)
 
     @property
     def chunk_count(self) -> int:

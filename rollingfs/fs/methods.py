@@ -63,6 +63,7 @@ class Methods(AsyncFileSystem):
     truncate, _truncate = both(Verbs.truncate, commits=True)
     concat, _concat = both(Verbs.concat, commits=True)
     collect, _collect = both(Verbs.collect)
+    export, _export = both(Verbs.export)
 
     def append(
         self,

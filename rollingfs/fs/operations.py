@@ -15,8 +15,10 @@ from rollingfs.folders.collect_tree import Progress, TreeCollector
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
+from rollingfs.fs.export_target import open_target
 from rollingfs.fs.queries import Reading
-from rollingfs.maintenance import Collected
+from rollingfs.maintenance import Collected, Exported
+from rollingfs.maintenance.steps import Progress as Bytes
 from rollingfs.policy import RollingPolicy, parse_seconds
 from rollingfs.read.snapshot import View
 from rollingfs.write.ingest import Data, Intake
@@ -349,6 +351,66 @@ class Verbs(Reading):
             tree = TreeCollector(self.client)
             return await tree.collect(self.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress)
         return await self.client.collector.collect(self.to_write(path), grace_s=grace_s, dry_run=dry_run)
+
+    async def export(
+        self,
+        path: str,
+        target: str,
+        *,
+        overwrite: bool = False,
+        target_protocol: str | None = None,
+        target_options: Mapping[str, Any] | None = None,
+        progress: Bytes | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
+    ) -> Exported:
+        """Write the retained bytes of a segment or plain file as one plain file, under another name, for other tools.
+
+        The file appears whole or not at all, and holds what the segment holds when the export begins. On the segment's
+        own store the chunks are joined by the store, or copied within the kernel; their checksums are not compared
+        then, as `verify` does it.
+
+        Parameters
+        ----------
+        target
+            A path on the same store, or a URL on any store that fsspec knows.
+        overwrite
+            Replace a file that is there.
+        target_protocol, target_options
+            Of another store; by default as the URL says, and without options. With options, the bytes pass through
+            this client, even if the store is the same.
+        progress
+            Told how many more bytes are done, from whatever thread the library runs on.
+        callback
+            fsspec's way to be told.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such segment or file, or it went meanwhile.
+        FileExistsError
+            A file is at the target and `overwrite` is false; or a segment is there.
+        IsADirectoryError
+            A folder is at the target.
+        ValueError
+            The target is the segment itself, or a name that is reserved.
+        SegmentTruncatedError, ConflictError
+            It was truncated or replaced meanwhile, or another export to the same target has begun.
+        CorruptChunkError
+            A chunk is missing, too short, or fails its checksum.
+        """
+        backend, name = open_target(self.client.backend, target, target_protocol, target_options)
+        path = self.strip(path)
+        if names.is_reserved(path):
+            raise missing(path)
+        view = await self.client.lookup.view(path, fresh=True)
+        callback.set_size(view.size)
+
+        def tell(count: int) -> None:
+            callback.relative_update(count)
+            if progress is not None:
+                progress(count)
+
+        return await self.client.exporter.export(view, backend, name, overwrite=overwrite, progress=tell)
 
     # -- folders, removing, moving -------------------------------------------------------------------------
 

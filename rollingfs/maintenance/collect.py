@@ -25,7 +25,6 @@ from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
-from rollingfs.maintenance.plain import PlainCopies
 from rollingfs.maintenance.survey import Survey, Surveyor
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.concurrency import backoff_s
@@ -39,11 +38,10 @@ LOOKS_MAX = 16
 class Collector:
     """Collects the garbage of segments."""
 
-    def __init__(self, committer: Committer, lookup: Lookup, merges: Merges, plain_copies: PlainCopies) -> None:
+    def __init__(self, committer: Committer, lookup: Lookup, merges: Merges) -> None:
         self.committer = committer
         self.lookup = lookup
         self.merges = merges
-        self.plain_copies = plain_copies
         self.backend = committer.backend
         self.surveyor = Surveyor(committer.backend, committer.headers, committer.pages)
 
@@ -91,7 +89,6 @@ class Collector:
         if header is None and not result.folders:
             await self.lookup.view(path, fresh=True)
         if header is not None:
-            header = await self._without_old_attempt(path, header, grace_s, dry_run)
             result = Collected.of([result, await self._plain_file(path, header, grace_s, dry_run)])
         if not dry_run and header is not None:
             await self._clear_hints(path, header, hints, result.young + young)
@@ -253,19 +250,9 @@ class Collector:
         is_pinned = any(path in (found.pin.source, found.pin.target) for found in survey.pins)
         return is_pinned and path not in {referrer.path for referrer in survey.referrers if referrer.files}
 
-    async def _without_old_attempt(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Header:
-        """The header, after a plain copy that somebody died at was given up: what is left of it is garbage then."""
-        copy = header.plain_copy
-        if not header.is_copying or copy is None or copy.began_ms is None or dry_run:
-            return header
-        if not is_old(self.committer.now_ms() / 1000, copy.began_ms / 1000, grace_s):
-            return header
-        await self.plain_copies.settle(path)
-        return (await self.committer.headers.load(path)).header or header
-
     async def _plain_file(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Collected:
-        """Delete the plain file that was adopted, if it still is what was adopted, and no copy of what is retained."""
-        if header.adopted is None or header.has_plain_copy:
+        """Delete the plain file that was adopted, if it still is what was adopted."""
+        if header.adopted is None:
             return Collected()
         try:
             info = await self.backend.stat(path)

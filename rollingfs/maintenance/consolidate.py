@@ -57,8 +57,6 @@ class Consolidated:
     """Joined on the server."""
     copied_bytes: int = 0
     """Read and written through this client."""
-    plain_bytes: int = 0
-    """Of the file that was written under the segment's plain name."""
 
     def plus(self, other: Consolidated) -> Consolidated:
         """Both together."""
@@ -67,7 +65,6 @@ class Consolidated:
             self.written + other.written,
             self.joined_bytes + other.joined_bytes,
             self.copied_bytes + other.copied_bytes,
-            self.plain_bytes + other.plain_bytes,
         )
 
 

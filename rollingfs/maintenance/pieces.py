@@ -1,11 +1,19 @@
-"""The plan of a plain copy: which bytes the store joins, and which are read and written. Pure."""
+"""The plan of an export: which bytes the store copies, which pass through the client, and in how many files. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from rollingfs.format.header import Chunk
+
+READ_PART_BYTES = 16 * 2**20
+"""Of what is read and written, one part of an upload holds so much."""
+COPY_PART_BYTES = 2**30
+"""Of what the store copies, likewise."""
+PARTS_MAX = 9_000
+"""Of one file. S3 takes 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +23,16 @@ class Piece:
     start: int
     end: int
     chunk: Chunk | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+    @property
+    def parts(self) -> int:
+        """How many parts of an upload it takes."""
+        return -(-self.size // (READ_PART_BYTES if self.chunk is None else COPY_PART_BYTES))
 
 
 def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: int) -> list[Piece]:
@@ -54,3 +72,24 @@ def _add_loose(pieces: list[Piece], start: int, end: int) -> None:
     if pieces and pieces[-1].chunk is None and pieces[-1].end == start:
         start = pieces.pop().start
     pieces.append(Piece(start, end))
+
+
+def in_files(pieces: Sequence[Piece], parts_max: int = PARTS_MAX) -> list[list[Piece]]:
+    """Cut a plan into runs, each of which one upload takes."""
+    files: list[list[Piece]] = [[]]
+    room = parts_max
+    for piece in pieces:
+        for part in _cut(piece, parts_max):
+            if part.parts > room:
+                files.append([])
+                room = parts_max
+            files[-1].append(part)
+            room -= part.parts
+    return files
+
+
+def _cut(piece: Piece, parts_max: int) -> list[Piece]:
+    """A piece, cut evenly if it has too many parts for one upload: so no cut leaves too few bytes for a part."""
+    count = -(-piece.parts // parts_max)
+    bounds = [piece.start + piece.size * index // count for index in range(count + 1)]
+    return [replace(piece, start=start, end=end) for start, end in pairwise(bounds)]

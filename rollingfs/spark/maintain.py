@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from glob import has_magic
 from typing import Any, TextIO
 
@@ -18,7 +18,7 @@ from fsspec.utils import glob_translate
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.policy import parse_bytes, parse_seconds
-from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Row, Settings, maintain_one
+from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Place, Row, Settings, maintain_one
 
 THREADS_DEFAULT = 8
 SEGMENTS_PER_TASK_MAX = 64
@@ -33,6 +33,9 @@ def maintain(
     storage_options: Mapping[str, Any] | None = None,
     keep: int | str | None = None,
     align: str | None = None,
+    target: str | None = None,
+    target_options: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
     grace: float | str | None = None,
     readers_grace: float | str = READERS_GRACE_S,
     dry_run: bool = False,
@@ -48,12 +51,20 @@ def maintain(
     urls
         Segments, folders with all segments below them, patterns; one or several, on one backend.
     operations
-        Of ``"info"``, ``"verify"``, ``"truncate"``, ``"seal"``, ``"consolidate"``, ``"collect"``; done in this order.
+        Of ``"info"``, ``"verify"``, ``"truncate"``, ``"seal"``, ``"consolidate"``, ``"export"``, ``"collect"``; done in
+        this order.
     storage_options
         The backend's, flat or nested under its name.
     keep, align
         For ``"truncate"``: how many of its newest bytes (or text like ``"10GiB"``) each segment keeps, cut only
         behind this delimiter.
+    target
+        For ``"export"``: the URL of a folder. A segment becomes the plain file of the same path below it; it is passed
+        over where a file of its length is there that is not older than its last change.
+    target_options
+        Of another store than that of the segments; by default none.
+    overwrite
+        Replace older files at the target; else each of them is an error.
     grace
         For ``"collect"``: seconds (or text like ``"1h"``) for which unreferenced files are left alone; by default 24
         hours. Less is your word that nobody writes.
@@ -74,13 +85,16 @@ def maintain(
     Raises
     ------
     ValueError
-        An operation is unknown, or lacks what it needs.
+        An operation is unknown, or lacks what it needs; two segments would be exported to one file.
     FileNotFoundError
         A place that is no pattern holds nothing.
     """
-    settings = _settings(operations, keep, align, grace, readers_grace, dry_run)
+    settings = _settings(operations, keep, align, target, grace, readers_grace, dry_run)
     options = _options(urls, storage_options)
     paths = _paths(options)
+    if target is not None:
+        place = _target(options, paths, target, target_options, overwrite)
+        settings = replace(settings, target=place)
     shown = _Progress(len(paths), progress)
     if spark is None:
         with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
@@ -93,6 +107,7 @@ def _settings(
     operations: str | Sequence[str],
     keep: int | str | None,
     align: str | None,
+    target: str | None,
     grace: float | str | None,
     readers_grace: float | str,
     dry_run: bool,
@@ -103,13 +118,39 @@ def _settings(
         raise ValueError(f"operations: {unknown}; they must be of {', '.join(OPERATIONS)}")
     if ("truncate" in wanted) != (keep is not None):
         raise ValueError("'truncate' needs keep=, how many bytes to keep, and nothing else does")
+    if ("export" in wanted) != (target is not None):
+        raise ValueError("'export' needs target=, the folder to write to, and nothing else does")
     return Settings(
         tuple(operation for operation in OPERATIONS if operation in wanted),
         None if keep is None else Keep(parse_bytes(keep), align),
-        None if grace is None else parse_seconds(grace),
-        parse_seconds(readers_grace),
-        dry_run,
+        grace=None if grace is None else parse_seconds(grace),
+        readers_grace=parse_seconds(readers_grace),
+        dry_run=dry_run,
     )
+
+
+def _target(
+    options: Any, paths: Sequence[str], url: str, target_options: Mapping[str, Any] | None, overwrite: bool
+) -> Place:
+    """Where segments go; of a segment that is named itself, and of a pattern, the folder above counts."""
+    from rollingfs.spark.source import places
+
+    fs = places.filesystem(options)
+    roots: set[str] = set()
+    for one in options.places:
+        path = fs._strip_protocol(one.path).rstrip("/")
+        if has_magic(path):
+            path = path[: re.search(r"[*?[]", path).start()]  # type: ignore[union-attr]
+            roots.add(path.rpartition("/")[0])
+        else:
+            roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
+    place = Place(url, tuple(sorted(roots)), target_options, overwrite)
+    targets: dict[str, str] = {}
+    for path in paths:
+        other = targets.setdefault(place.of(path), path)
+        if other != path:
+            raise ValueError(f"{other} and {path} would both be exported to {place.of(path)}; nothing was done")
+    return place
 
 
 def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rollingfs.fs.export_target import open_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance import Collected
@@ -15,7 +16,8 @@ from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.verify import damaged
 
 COLLECT = "collect"
-OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", COLLECT)
+EXPORT = "export"
+OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", EXPORT, COLLECT)
 """In the order in which they are done to a segment."""
 ROW_SCHEMA = (
     "path string, operation string, done boolean, bytes bigint, details string, error string, seconds double, "
@@ -43,11 +45,28 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The folder that exports go to: each segment keeps its path below the deepest root that it lies in."""
+
+    url: str
+    roots: tuple[str, ...]
+    """The folders that segments are found in."""
+    options: Mapping[str, Any] | None = None
+    overwrite: bool = False
+
+    def of(self, path: str) -> str:
+        """Where a segment goes."""
+        root = max((root for root in self.roots if path.startswith(f"{root}/")), key=len)
+        return f"{self.url.rstrip('/')}{path[len(root) :]}"
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What the operations need to know."""
 
     operations: tuple[str, ...]
     keep: Keep | None = None
+    target: Place | None = None
     grace: float | None = None
     readers_grace: float = READERS_GRACE_S
     dry_run: bool = False
@@ -63,7 +82,8 @@ class Row:
     done: bool
     """Whether all operations succeeded (`verify`: and found nothing wrong)."""
     bytes: int
-    """Freed by truncation and collection, joined or copied by consolidation, read by verification; together."""
+    """Freed by truncation and collection, joined or copied by consolidation, written by export, read by verification;
+    together."""
     details: str
     """JSON: by operation, what it did."""
     error: str | None
@@ -89,7 +109,7 @@ def maintain_one(options: Any, path: str, settings: Settings) -> Row | None:
                 return None
             work.collect_remains(fs)
         else:
-            work.do()
+            work.do(fs)
     except Exception as failure:  # noqa: BLE001 - one segment's failure is its row, never the job's
         work.error = said(failure)
     return work.row()
@@ -113,12 +133,15 @@ class Work:
         self._details: dict[str, Any] = {}
         self._began = time.monotonic()
 
-    def do(self) -> None:
+    def do(self, fs: RollingFileSystem) -> None:
         """All operations, up to the first that finds something wrong: what is damaged, nothing else touches."""
         assert self.segment is not None
         for operation in self._settings.operations:
             self._operation = operation
-            self._note(_DOES[operation](self.segment, self._settings))
+            if operation == EXPORT:
+                self._note(_export(fs, self.segment, self._settings))
+            else:
+                self._note(_DOES[operation](self.segment, self._settings))
             if self.error is not None:
                 return
 
@@ -213,6 +236,19 @@ def _consolidate(segment: Segment, settings: Settings) -> Outcome:
         return Outcome(0, {})
     result = segment.consolidate(settings.readers_grace)
     return Outcome(result.joined_bytes + result.copied_bytes, asdict(result))
+
+
+def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+    """Write a segment as a plain file, unless one is there that is as long and not older than its last change."""
+    place = settings.target
+    assert place is not None
+    url = place.of(segment.path)
+    target, name = open_target(fs._backend, url, None, place.options)
+    view = fs._bridge.run(fs._client.lookup.view(segment.path, fresh=True))
+    if settings.dry_run or fs._bridge.run(fs._client.exporter.is_done(view, target, name)):
+        return Outcome(0, {"target": url, "size": 0})
+    done = fs._bridge.run(fs._client.exporter.export(view, target, name, overwrite=place.overwrite))
+    return Outcome(done.size, {"target": url, "size": done.size})
 
 
 def _collect(segment: Segment, settings: Settings) -> Outcome:

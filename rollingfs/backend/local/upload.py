@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Awaitable, Callable
 
-from rollingfs.backend.contract import Buffer, Upload
+from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import disk
+from rollingfs.errors import ConflictError
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+"""What a filesystem without hard links says (FAT)."""
 
 
 class LocalUpload(Upload):
@@ -21,13 +25,19 @@ class LocalUpload(Upload):
     async def write(self, data: Buffer) -> None:
         disk.write_all(self._file.fileno(), [data])
 
-    async def finish(self) -> str | None:
+    async def copy(self, part: Part) -> None:
+        """Within the kernel, where it can."""
+        with disk.opened(part.path) as (source, _status):
+            disk.copy_bytes(source, self._file.fileno(), part.start, part.end)
+            if part.token is not None:
+                disk.check_same_or_grown(part.path, source, part.token)
+
+    async def finish(self) -> None:
         if self._sync:
             disk.flush(self._file.fileno())
         self._file.close()
         if self._sync:
             disk.flush_folder(os.path.dirname(self._path))
-        return None
 
     async def abort(self) -> None:
         if not self._file.closed:
@@ -36,20 +46,46 @@ class LocalUpload(Upload):
 
 
 class HiddenUpload(LocalUpload):
-    """A file of a name that others use as well: it grows under a temporary one.
+    """A file of a name that others use as well: it grows under `temporary`, and gets its name once it is whole."""
 
-    Parameters
-    ----------
-    temporary : str
-        Where it grows.
-    appear : callable
-        Gives the whole file its name, or removes it; returns its token.
-    """
-
-    def __init__(self, temporary: str, sync: bool, appear: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, temporary: str, path: str, over: Over, sync: bool) -> None:
         super().__init__(temporary, sync)
-        self._appear = appear
+        self._target = path
+        self._over = over
 
-    async def finish(self) -> str | None:
+    async def finish(self) -> None:
         await super().finish()
-        return await self._appear()
+        try:
+            _give_name(self._path, self._target, self._over)
+        except FileNotFoundError as error:
+            raise ConflictError(
+                f"{self._target}: another export to this name has begun, and removed what this one had written; "
+                "nothing was written"
+            ) from error
+        finally:
+            self._clean()
+        if self._sync:
+            disk.flush_entries_of(os.path.dirname(self._target))
+            disk.flush_folder(os.path.dirname(self._target))
+
+    async def abort(self) -> None:
+        await super().abort()
+        self._clean()
+
+    def _clean(self) -> None:
+        disk.remove_if_there(self._path)
+        disk.remove_folder_if_empty(os.path.dirname(self._path))
+
+
+def _give_name(temporary: str, path: str, over: Over) -> None:
+    if over is Over.ANYTHING:
+        os.replace(temporary, path)
+        return
+    try:
+        os.link(temporary, path)  # fails over whatever is there
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, "a file or folder has this name", path) from error
+        os.rename(temporary, path)

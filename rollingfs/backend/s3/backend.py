@@ -12,19 +12,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
-from itertools import pairwise
 from typing import Any, NoReturn
 
 from s3fs import S3FileSystem
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Page, Part, PendingUpload, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
 from rollingfs.backend.s3.client import S3Client, date_of
 from rollingfs.backend.s3.deletes import delete_objects
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 from rollingfs.backend.s3.folders import S3Folders
 from rollingfs.backend.s3.receive import STRAIGHT_BYTES_MIN
 from rollingfs.backend.s3.upload import (
-    COPY_PART_BYTES_MAX,
     JOIN_PART_BYTES_MIN,
     PARTS_MAX,
     UPLOAD_PART_BYTES,
@@ -34,6 +32,7 @@ from rollingfs.backend.s3.upload import (
     join,
     pending,
     put_over,
+    ranges_of,
 )
 from rollingfs.errors import ConflictError
 
@@ -251,23 +250,31 @@ class S3Backend(Backend):
             await abort_after(upload.abort, error)
             raise
 
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
         """A multipart upload that begins with the second part."""
         return self._upload(path, UPLOAD_PART_BYTES, over)
 
-    def _upload(self, path: str, part_bytes: int, over: str | None = None) -> S3Upload:
-        return S3Upload(self._multipart(path), partial(self._put, path, over=over), part_bytes, over=over)
+    def _upload(self, path: str, part_bytes: int, over: Over | None = None) -> S3Upload:
+        put = partial(self._put, path, over=over)
+        copies_max = self.requests_max
+        return S3Upload(
+            self._multipart(path), put, self._copy_range, part_bytes, copies_in_flight_max=copies_max, over=over
+        )
+
+    async def _copy_range(self, multipart: Multipart, part: Part, number: int) -> None:
+        with errors_of("copying", part.path), _only_of(part.path, part.token):
+            await multipart.copy(number, part, self._object(part.path), part.token)
 
     def _multipart(self, path: str) -> Multipart:
         target = self._object(path)
         return Multipart(self._client, path, target["Bucket"], target["Key"])
 
-    async def _put(self, path: str, data: Buffer, over: str | None = None) -> str | None:
+    async def _put(self, path: str, data: Buffer, over: Over | None = None) -> None:
         with errors_of("writing", path):
             if over is not None:
-                return await put_over(self._client, path, self._object(path), over, bytes(data))
+                await put_over(self._client, path, self._object(path), over, bytes(data))
+                return
             await self._client.repeatable("put_object", **self._object(path), Body=bytes(data))
-        return None
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """One CopyObject, or a multipart copy beyond 5 GiB."""
@@ -290,7 +297,7 @@ class S3Backend(Backend):
                     raise ConflictError(f"{source!r} is not {token} any more, so it was not copied") from error
                 raise
 
-    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
+    async def join(self, parts: Sequence[Part], target: str) -> None:
         """A multipart upload whose parts are ranges of other objects.
 
         Raises
@@ -302,15 +309,15 @@ class S3Backend(Backend):
         if not sizes or min(sizes) <= 0 or min(sizes[:-1], default=JOIN_PART_BYTES_MIN) < JOIN_PART_BYTES_MIN:
             raise ValueError(f"parts of {sizes} bytes cannot be joined: all but the last need {JOIN_PART_BYTES_MIN}")
         with errors_of("joining parts to", target):
-            return await self._join(parts, target, None, over)
+            await self._join(parts, target, None)
 
-    async def _join(self, parts: Sequence[Part], target: str, token: str | None, over: str | None = None) -> str | None:
-        ranges = [piece for part in parts for piece in _pieces(part)]
+    async def _join(self, parts: Sequence[Part], target: str, token: str | None) -> None:
+        ranges = [piece for part in parts for piece in ranges_of(part)]
         if len(ranges) > PARTS_MAX:
             raise ValueError(f"{len(ranges)} parts are too many for {target!r}: at most {PARTS_MAX}")
         multipart = self._multipart(target)
         copies = [partial(_copy_part, multipart, piece, self._object(piece.path), token) for piece in ranges]
-        return await join(multipart, copies, self.requests_max, over)
+        await join(multipart, copies, self.requests_max)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
@@ -318,14 +325,14 @@ class S3Backend(Backend):
         """DeleteObjects, 1000 keys a request."""
         await delete_objects(self._client, map(self._object, paths))
 
-    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
+    async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
         """ListMultipartUploads, as many as there are pages.
 
-        MinIO lists only those of one exact key, so none here; it forgets uploads by itself after 24 hours.
+        MinIO lists only those of one exact key, so without `name` none; it forgets uploads by itself after 24 hours.
         """
         bucket, key = self._split(folder)
         with errors_of("listing unfinished uploads in", folder):
-            return await pending(self._client, bucket, key + "/" if key else "")
+            return await pending(self._client, bucket, key + "/" if key else "", name or "")
 
     async def abort_upload(self, upload: PendingUpload) -> None:
         """One AbortMultipartUpload."""
@@ -393,14 +400,6 @@ def _check_etag(path: str, answer: dict[str, Any], token: str | None) -> None:
 
 def _blob(answer: dict[str, Any], data: bytes) -> Blob:
     return Blob(data, answer["ETag"], answer["LastModified"].timestamp())
-
-
-def _pieces(part: Part) -> list[Part]:
-    """A range in equal pieces that one UploadPartCopy takes each."""
-    size = part.end - part.start
-    count = -(-size // COPY_PART_BYTES_MAX)
-    bounds = [part.start + size * index // count for index in range(count + 1)]
-    return [Part(part.path, start, end) for start, end in pairwise(bounds)]
 
 
 async def _copy_part(multipart: Multipart, part: Part, source: dict[str, str], token: str | None, number: int) -> None:

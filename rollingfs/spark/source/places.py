@@ -229,10 +229,7 @@ def identity(view: View) -> str:
 
 
 def is_same(view: View, known: str) -> bool:
-    """Whether offsets of the segment with that identity mean this one; a plain file stays itself when it is adopted.
-
-    Also once a plain copy has taken its place: the header keeps the date of the file that was adopted.
-    """
+    """Whether offsets of the segment with that identity mean this one; a plain file stays itself when it is adopted."""
     if view.header is not None and known.startswith(PLAIN):
         origin_ms = view.header.origin_ms
         return origin_ms is not None and known.split()[1] == str(origin_ms // 1000)
