@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import fsspec
 from fsspec.core import url_to_fs
@@ -15,6 +16,8 @@ from rollingfs.runtime.bridge import Bridge
 
 _SAME = (S3_PROTOCOLS, frozenset({"file", "local"}))
 """Protocols that are names of one store."""
+_known: WeakKeyDictionary[fsspec.AbstractFileSystem, dict[bool, Elsewhere]] = WeakKeyDictionary()
+"""Exports of thousands of segments share the connections to their target; by whether they come from an async store."""
 
 
 def open_target(
@@ -41,8 +44,11 @@ def open_target(
         fs, _ = url_to_fs(target, **(options or {}))
     else:
         fs = fsspec.filesystem(protocol or own.unstrip("x").partition("://")[0], **(options or {}))
-    backend = adapt(fs)
-    return Elsewhere(backend, from_async=own.is_async), backend.strip(target)
+    known = _known.setdefault(fs, {})
+    if own.is_async not in known:
+        known[own.is_async] = Elsewhere(adapt(fs), from_async=own.is_async)
+    backend = known[own.is_async]
+    return backend, backend.strip(target)
 
 
 def _is_same(protocol: str, other: str) -> bool:
