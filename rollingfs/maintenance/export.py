@@ -18,6 +18,7 @@ from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedE
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Chunk
+from rollingfs.maintenance.passing import pass_through
 from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.piece_checks import PieceChecks
@@ -28,7 +29,6 @@ logger = logging.getLogger("rollingfs")
 
 OBJECT_BYTES_MAX = 5 * 1024**4
 """Of one object, on S3."""
-READ_BYTES_MAX = 16 * 1024 * 1024
 LOOKS_MAX = 16
 """How often an export begins again, because the chunks were replaced while it read them."""
 
@@ -217,7 +217,7 @@ class _Run:
     async def _fill(self, upload: Upload, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
             if piece.chunk is None:
-                await self._pass_through(upload, piece)
+                await pass_through(self.fetcher, self.view, piece.start, piece.end, upload, self.checks, self.steps)
             else:
                 await upload.copy(self._part(piece, piece.chunk))
                 self.joined += piece.size
@@ -229,24 +229,6 @@ class _Run:
         if view.header is None:
             return Part(view.path, first, first + piece.size, view.token)
         return Part(names.resolve(view.path, chunk.file), first, first + piece.size)
-
-    async def _pass_through(self, upload: Upload, piece: Piece) -> None:
-        """Read a range and write it, in bounded memory; the next bytes are read while the last are written."""
-
-        async def read(start: int) -> bytes:
-            end = min(start + READ_BYTES_MAX, piece.end)
-            return await self.fetcher.read(self.view, start, end, checks=self.checks)
-
-        async def write(data: bytes) -> bytes:
-            await upload.write(data)
-            self.steps.add(len(data))
-            return b""
-
-        position, data = piece.start, await read(piece.start)
-        while data:
-            position += len(data)
-            following = [partial(read, position)] if position < piece.end else []
-            data = (await self.fetcher.runtime.gather([partial(write, data), *following], 2))[-1]
 
 
 async def clean(target: Backend, name: str) -> None:

@@ -32,7 +32,7 @@ from rollingfs.commit import header_cache
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Chunk
-from rollingfs.maintenance import export, pieces
+from rollingfs.maintenance import export, passing, pieces
 from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
@@ -264,7 +264,7 @@ def consolidated(world: World) -> None:
 def test_every_layout_is_exported_as_it_is_read(
     store: dict[str, Any], name: str, parts_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "READ_BYTES_MAX", 64)
+    monkeypatch.setattr(passing, "READ_BYTES_MAX", 64)
     monkeypatch.setattr(export, "in_files", lambda plan: in_files(plan, parts_max))
     monkeypatch.setattr(pieces, "COPY_PART_BYTES", 40)
     monkeypatch.setattr(pieces, "READ_PART_BYTES", 40)
@@ -632,7 +632,7 @@ def test_a_disk_without_hard_links_takes_exports(tmp_path: Path, monkeypatch: py
 
 
 def test_no_half_file_is_seen_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "READ_BYTES_MAX", 100)
+    monkeypatch.setattr(passing, "READ_BYTES_MAX", 100)
     seen: list[bool] = []
 
     class Watching(BackendWrapper):
