@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,27 +128,42 @@ def test_a_short_first_chunk_does_not_cost_all_that_come_after_it() -> None:
     ]
 
 
-@settings(max_examples=150)
-@given(st.lists(st.tuples(st.booleans(), st.integers(5, 100_000)), max_size=30), st.integers(1, 200))
-def test_no_file_of_a_plan_has_more_parts_than_an_upload_takes_nor_one_that_is_too_short(
-    plan: list[tuple[bool, int]], parts_max: int
+def parts_of(file: list[Piece]) -> list[int]:
+    """The parts that an upload to S3 makes of some pieces."""
+    sizes, buffered = [], 0
+    for piece in file:
+        if piece.chunk is None:
+            buffered += piece.size
+            while buffered > pieces.READ_PART_BYTES:
+                sizes.append(pieces.READ_PART_BYTES)
+                buffered -= pieces.READ_PART_BYTES
+            continue
+        sizes += [buffered, piece.size] if buffered else [piece.size]
+        buffered = 0
+    return [*sizes, buffered] if buffered else sizes
+
+
+@settings(max_examples=300)
+@given(st.lists(st.integers(1, 60), max_size=40), st.integers(0, 40), st.integers(0, 20), st.integers(4, 40))
+def test_no_upload_has_too_many_parts_nor_one_but_the_last_that_is_too_short(
+    sizes: list[int], start: int, tail: int, parts_max: int
 ) -> None:
-    position, made = 0, []
-    for is_read, mebibytes in plan:
-        size = mebibytes * MIB
-        limit = parts_max * (pieces.READ_PART_BYTES if is_read else pieces.COPY_PART_BYTES)
-        chunk = None if is_read else Chunk(position, min(size, limit), "x", None, 0)
-        end = position + (size if is_read else min(size, limit))
-        made.append(Piece(position, end, chunk))
-        position = end
-    found = in_files(made, parts_max)
-    assert all(sum(piece.parts for piece in file) <= parts_max for file in found)
-    flat = [piece for file in found for piece in file]
-    assert [(piece.start, piece.end) for piece in itertools.chain(flat)] == [
-        (start, end) for start, end in itertools.pairwise([0, *(piece.end for piece in flat)])
-    ]
-    assert not flat or flat[-1].end == position
-    assert all(piece.size >= 5 * MIB for piece in flat[:-1])
+    chunks, end = [], 0
+    for size in sizes:
+        chunks.append(Chunk(end * MIB, size * MIB, "x", None, 0))
+        end += size
+    start = min(start, sizes[0] - 1 if sizes else 0)
+    chunks[:1] = [replace(chunk, start=start * MIB, length=chunk.length - start * MIB) for chunk in chunks[:1]]
+    files = in_files(plan_pieces(chunks, start * MIB, (end + tail) * MIB, 5 * MIB), parts_max)
+    flat = [piece for file in files for piece in file]
+    bounds = [start * MIB, *(piece.end for piece in flat)]
+    assert [(piece.start, piece.end) for piece in flat] == list(itertools.pairwise(bounds))
+    assert bounds[-1] == (end + tail) * MIB or not flat
+    for file in files:
+        parts = parts_of(file)
+        assert len(parts) <= parts_max
+        assert all(size >= 5 * MIB for size in parts[:-1])
+    assert all(sum(parts_of(file)) >= 5 * MIB for file in files[:-1])
 
 
 # -- the bytes -------------------------------------------------------------------------------------------------
@@ -266,8 +281,8 @@ def test_every_layout_is_exported_as_it_is_read(
 ) -> None:
     monkeypatch.setattr(passing, "READ_BYTES_MAX", 64)
     monkeypatch.setattr(export, "in_files", lambda plan: in_files(plan, parts_max))
-    monkeypatch.setattr(pieces, "COPY_PART_BYTES", 40)
-    monkeypatch.setattr(pieces, "READ_PART_BYTES", 40)
+    monkeypatch.setattr(pieces, "COPY_PART_BYTES", 80)
+    monkeypatch.setattr(pieces, "READ_PART_BYTES", 80)
     world = World(Counting(private_store(), **store), POLICY)
     LAYOUTS[name](world)
     content = world.content(LOG)
@@ -750,6 +765,24 @@ def test_on_s3_a_file_that_another_tool_puts_between_the_check_and_the_end_is_no
     assert fs._bridge.run(fs._backend.list_uploads(bucket, "file")) == []
     assert fs.export(path, target, overwrite=True).joined_bytes == joined
     assert s3.cat_file(target) == content
+
+
+@pytest.mark.slow
+def test_on_s3_more_parts_than_one_upload_takes_are_joined_in_two_steps(
+    s3_options: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "in_files", lambda plan: in_files(plan, 3))
+    fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
+    sizes = [5, 6, 2, 1, 5, 7, 1, 9, 18, 1, 3]
+    content = b"".join(bytes([65 + number]) * (size * MIB) for number, size in enumerate(sizes))
+    fs.create(f"{bucket}/log", RollingPolicy(max_bytes=20 * MIB, inline_bytes=0))
+    for number, size in enumerate(sizes):
+        fs.append(f"{bucket}/log", bytes([65 + number]) * (size * MIB))
+    done = fs.export(f"{bucket}/log", f"{bucket}/out/file")
+    assert 0 < done.joined_bytes < done.size == len(content)
+    assert fs.cat_file(f"{bucket}/out/file") == content
+    s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
+    assert s3.find(f"{bucket}/out") == [f"{bucket}/out/file"]
 
 
 def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket: str, s3_options: dict[str, Any]) -> None:
