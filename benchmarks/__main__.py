@@ -19,7 +19,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ),
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, one round; does not judge times")
-    parser.add_argument("--only", help="works by id, comma-separated: P1,P2")
+    parser.add_argument("--only", help="cases by id, comma-separated: P1,P2")
     parser.add_argument("--rounds", type=int, help="how often each contestant runs (default 3; quick: 1)")
     parser.add_argument("--results", type=Path, help="where JSON and picture go (default benchmarks/results)")
     parser.add_argument("--no-save", action="store_true", help="print only")
@@ -29,7 +29,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run; 1 if a contestant failed (goals that are missed are printed, and no failure)."""
+    """Run the cases; returns 1 if a contestant failed. A goal that is missed is printed, and is no failure."""
     options = parse(arguments)
     try:
         import rich  # noqa: F401
@@ -39,13 +39,13 @@ def main(arguments: Sequence[str]) -> int:
     from rich.console import Console
 
     from benchmarks import report
-    from benchmarks.run import run
-    from benchmarks.works import ALL
+    from benchmarks.cases import ALL
+    from benchmarks.runner import run
 
-    wanted = set(options.only.split(",")) if options.only else {work.id for work in ALL}
-    unknown = wanted - {work.id for work in ALL}
+    wanted = set(options.only.split(",")) if options.only else {case.id for case in ALL}
+    unknown = wanted - {case.id for case in ALL}
     if unknown:
-        print(f"no such work: {', '.join(sorted(unknown))}; there are {', '.join(work.id for work in ALL)}")
+        print(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(case.id for case in ALL)}")
         return 2
     console = Console(highlight=False)
     began = time.monotonic()
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - began:5.0f} s] {text}", file=sys.stderr, flush=True)
 
-    outcomes = run([work for work in ALL if work.id in wanted], options.rounds, options.quick, say)
+    outcomes = run([case for case in ALL if case.id in wanted], options.rounds, options.quick, say)
     report.show(outcomes, console)
     if not options.no_save:
         for path in report.save(outcomes, options.rounds, options.quick, options.results or report.RESULTS):

@@ -1,4 +1,4 @@
-"""Bytes that can be compared wherever they lie: a tile, repeated, whose length fits no block."""
+"""Bytes that show where they belong: a tile, repeated, whose length divides no block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 TILE_BYTES = 4 * 2**20 + 4099
-"""No multiple of it is near a multiple of a range or a chunk, so that what is misplaced is seen."""
+"""No multiple of this lies near a multiple of a range or a chunk, so that `check` notices misplaced bytes."""
 
 
 @functools.cache
@@ -19,7 +19,7 @@ def _twice() -> bytes:
 
 
 def content(start: int, size: int) -> bytes:
-    """What lies at ``[start, start + size)``."""
+    """The bytes ``[start, start + size)`` of the repeated tile."""
     return b"".join(map(bytes, views(start, size)))
 
 
@@ -35,14 +35,14 @@ def views(start: int, size: int) -> Iterator[memoryview]:
 
 
 def check(data: Any, start: int) -> int:
-    """How many bytes there are in a buffer.
+    """The number of bytes in a buffer, which must be those of `content` from `start` on.
 
     Raises
     ------
     AssertionError
-        They are not those that lie there.
+        The bytes differ.
     """
-    found, at = pa.py_buffer(data), 0  # its comparison is a memcmp, and that of memoryview is not
+    found, at = pa.py_buffer(data), 0  # compares by memcmp, which memoryview does not
     for expected in views(start, found.size):
         if not found.slice(at, len(expected)).equals(pa.py_buffer(expected)):
             raise AssertionError(f"wrong bytes between {start + at} and {start + at + len(expected)}")
@@ -51,7 +51,7 @@ def check(data: Any, start: int) -> int:
 
 
 class ContentFile:
-    """`content` as a file to be read from front to back."""
+    """`content` as a file that is read from front to back."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""Segments of a million chunks, made in seconds: the map in full, and only some of the chunks behind it."""
+"""Makes segments of a million chunks in seconds: the whole map, and only some of the chunk files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITES_MAX = 32
 
 
 def chunk_data(number: int, size: int) -> bytes:
-    """What is in a chunk."""
+    """The bytes of a chunk."""
     return (b"%019d " % number * (size // 20 + 1))[:size]
 
 
@@ -29,7 +29,7 @@ def _chunk(number: int, start: int, size: int, crc: int) -> Chunk:
 
 
 def page_counts(count: int) -> list[int]:
-    """How many chunks each index page of a segment of `count` chunks holds, as appends would have left it."""
+    """The number of chunks in each index page of a segment of `count` chunks, as appends would have left it."""
     folded = -(-max(0, count - LOOSE_CHUNKS_MAX) // PAGE_CHUNKS)
     large, small = divmod(folded, PAGES_JOINED)
     return [LARGE_PAGE_CHUNKS] * large + [PAGE_CHUNKS] * small
@@ -49,7 +49,7 @@ async def fabricate(
     calls: list[Callable[[], Awaitable[None]]] = []
     pages, first = [], 0
     for nth, length in enumerate(page_counts(count)):
-        # files that nobody reads need no true checksum
+        # a file that nobody reads needs no true checksum
         chunks = tuple(_chunk(number, (number - first) * size, size, 0) for number in range(first, first + length))
         data = format_page(chunks)
         pages.append(Page(first * size, length * size, f"index-{nth:012x}", length, crc32c(data), len(data)))

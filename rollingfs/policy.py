@@ -29,59 +29,59 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
 def parse_bytes(value: int | float | str) -> int:
-    """A number of bytes from a number or a text like ``"64MiB"`` or ``"1.5 GB"``.
+    """A number of bytes, from a number or a text like ``"64MiB"`` or ``"1.5 GB"``.
 
     Raises
     ------
     ValueError
-        It is neither.
+        The value is neither.
     """
     if isinstance(value, str):
         match = _QUANTITY.fullmatch(value)
         if not match or match[2].upper() not in _BYTE_UNITS:
-            raise ValueError(f"{value!r} is no size: write a number of bytes, or for example '64MiB'")
+            raise ValueError(f"{value!r} is no size: give a number of bytes, or a text like '64MiB'")
         return int(float(match[1]) * _BYTE_UNITS[match[2].upper()])
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError(f"{value!r} is no size: it must be a whole number of bytes")
+        raise ValueError(f"{value!r} is no size: give a whole number of bytes")
     return int(value)
 
 
 def parse_seconds(value: int | float | str) -> float:
-    """A time in seconds from a number or a text like ``"30min"`` or ``"7d"``.
+    """A time in seconds, from a number or a text like ``"30min"`` or ``"7d"``.
 
     Raises
     ------
     ValueError
-        It is neither.
+        The value is neither.
     """
     if isinstance(value, str):
         match = _QUANTITY.fullmatch(value)
         if not match or match[2] not in _TIME_UNITS:
-            raise ValueError(f"{value!r} is no time: write seconds, or for example '30min', '12h', '7d'")
+            raise ValueError(f"{value!r} is no time: give seconds, or a text like '30min', '12h', '7d'")
         return float(match[1]) * _TIME_UNITS[match[2]]
     if isinstance(value, bool):
-        raise ValueError(f"{value!r} is no time: it must be a number of seconds")
+        raise ValueError(f"{value!r} is no time: give a number of seconds")
     return float(value)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class RollingPolicy:
-    """When a segment rolls to a new chunk. It is stored in the header and stays with the segment.
+    """The rule by which a segment rolls to a new chunk. The segment's header keeps it.
 
     Parameters
     ----------
     max_bytes
         The largest chunk, in bytes (or text like ``"64MiB"``); at least 1.
     max_age
-        Seconds (or text like ``"1h"``), 1 ms to 100 years, after which the inline tail becomes a chunk with the
-        next append; None for never. Rounded to milliseconds.
+        Seconds (or text like ``"1h"``), 1 ms to 100 years. Once the inline tail is older, the next append makes it a
+        chunk; None for never. Rounded to milliseconds.
     inline_bytes
-        Up to how many of the newest bytes stay in the header (0 to 1 MiB); never more than `max_bytes`.
+        The header keeps at most this many of the newest bytes (0 to 1 MiB); never more than `max_bytes`.
 
     Raises
     ------
     ValueError
-        A value is out of its range.
+        A value is outside its range.
     """
 
     max_bytes: int
@@ -108,5 +108,5 @@ class RollingPolicy:
 
     @property
     def tail_bytes_max(self) -> int:
-        """How long the inline tail may grow: a tail that becomes a chunk must not exceed `max_bytes`."""
+        """The longest inline tail: a tail that becomes a chunk must not exceed `max_bytes`."""
         return min(self.inline_bytes, self.max_bytes)

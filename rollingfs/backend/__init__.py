@@ -1,6 +1,6 @@
-"""Conditional files on one store: the contract, and adapters for disks, memory, S3 and any other fsspec filesystem.
+"""Conditional files on one store: the contract, its probe, and adapters for disks, memory, S3 and other filesystems.
 
-In: a store's paths and bytes. Out: bytes, tokens, listings; conditional writes that exactly one of several wins.
+In: paths, bytes and tokens of a store. Out: bytes, tokens, listings; of several conditional writes exactly one wins.
 Must not be here: anything that knows what a header says.
 """
 

@@ -1,10 +1,9 @@
-"""Segments on any other fsspec filesystem: reading is free, writing is for whoever says that he writes alone."""
+"""The backend for any other fsspec filesystem: everybody may read, and one writer may write who vouches to be alone."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import hashlib
 import logging
 import time
@@ -13,18 +12,18 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
+from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Upload
-from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 
-# what filesystems call the things that change with every content
+# filesystems' names for what changes with every content
 _STRONG_KEYS = ("ETag", "etag", "e_tag", "generation", "version_id", "versionId")
-# what changes with most contents; a date may be as coarse as a minute (FTP)
+# names for what changes with most contents; a date may be as coarse as a minute (FTP)
 _WEAK_KEYS = ("ino", "mtime", "LastModified", "last_modified", "modified", "created", "updated")
 _DATE_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 _TOKEN_BYTES = 16
 _MOVES_OVER = {"file", "local", "sftp", "ssh"}
-"""Protocols of filesystems that move a file over another in one step. Elsewhere `mv` may be a copy and a delete."""
+"""Protocols of filesystems that move a file over another in one step. Elsewhere `mv` may copy and then delete."""
 
 logger = logging.getLogger("rollingfs")
 
@@ -32,27 +31,28 @@ logger = logging.getLogger("rollingfs")
 class GenericBackend(Backend):
     """A backend over an fsspec filesystem that promises nothing.
 
-    fsspec's own conditional writes are not atomic, and some filesystems ignore them silently. So the conditional
-    verbs read, compare and then write: right for one writer, and for nobody else. On a disk and over SFTP a header is
-    written beside the old one and moved over it. Elsewhere it is written in its place: where the filesystem does not
-    do that in one step, a reader may meet half of it (`CorruptHeaderError`; it reads again), and a crash in the middle
-    of `replace` leaves what the filesystem leaves when an overwrite is cut off.
+    fsspec's conditional writes are not atomic, and some filesystems ignore the condition silently. So the conditional
+    verbs here read, compare and then write, which is correct for a single writer only.
 
-    Ages are taken by the dates of the store's files: *now* is that of a new one. Without dates, nothing is ever old.
+    On a disk and over SFTP, a header is written beside the old one and moved over it. Elsewhere the header is
+    overwritten in place. A filesystem that does not overwrite in one step may show a reader half a header
+    (`CorruptHeaderError`; the reader reads again), and may leave half a header after a crash.
+
+    *Now* is the date of a new file. Where files have no dates, nothing is ever old.
 
     Parameters
     ----------
     fs : fsspec.AbstractFileSystem
-        The filesystem, sync or async; it is driven by its sync methods, in the caller's thread.
+        The filesystem, sync or async. The backend calls its sync methods, in the caller's thread.
     single_writer : bool
-        The caller's word that at any time at most one process writes these segments.
+        The caller's promise that at any time at most one process writes these segments.
     has_folders : bool
         Whether empty folders exist in this store.
     """
 
     def __init__(self, fs: AbstractFileSystem, single_writer: bool = False, has_folders: bool = True) -> None:
         if getattr(fs, "asynchronous", False):
-            # its sync methods would refuse; a twin with the same options has them
+            # the sync methods of this instance would refuse; those of one with the same options work
             fs = type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
         self.fs = fs
         self.can_write = single_writer
@@ -76,20 +76,18 @@ class GenericBackend(Backend):
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
         data = self._range(path, start, end)
         if token is not None:
-            # after the read: it had this token before, so it had it all the while, as far as tokens tell
-            found = (await self.stat(path)).token
-            if found != token:
-                raise ConflictError(f"{path!r} should have token {token}; found {found}")
+            # after the read: a file that had the token before and has it now had it all the while
+            refusals.check_token(path, (await self.stat(path)).token, token)
         return data
 
     def _range(self, path: str, start: int, end: int) -> bytes:
         try:
             data: bytes = self.fs.cat_file(path, start=start, end=end)
         except FileNotFoundError as error:
-            raise _missing(path) from error  # many filesystems say no more than a name
-        except Exception as error:  # a range beyond the end is b"", a 416 or something else, as each filesystem likes
+            raise refusals.no_file(path) from error  # many filesystems give no more than a name
+        except Exception as error:  # for a range beyond the end, filesystems give b"", a 416 or another error
             if isinstance(error, IsADirectoryError | NotADirectoryError):
-                raise _missing(path) from error
+                raise refusals.no_file(path) from error
             if start < _size(self._file_info(path)):
                 raise
             return b""
@@ -112,14 +110,14 @@ class GenericBackend(Backend):
         try:
             found = self.fs.ls(folder, detail=True)
         except FileNotFoundError as error:
-            raise _missing(folder) from error
+            raise refusals.no_folder(folder) from error
         entries: dict[str, FileInfo] = {}
         for info in found:
             path = self.fs._strip_protocol(info["name"]).rstrip("/")
             if path == folder.rstrip("/"):
-                # object stores show the marker of a folder in it, and a file as a listing of itself
+                # an object store lists the marker object of a folder in the folder, and lists a file as itself
                 if info["type"] != "directory":
-                    raise NotADirectoryError(errno.ENOTDIR, "it is a file, not a folder", folder)
+                    raise refusals.not_a_folder(folder)
             elif info["type"] == "directory":
                 entries[path] = FileInfo(path, 0, 0.0, is_folder=True)
             else:
@@ -128,7 +126,7 @@ class GenericBackend(Backend):
         return Listing(tuple(entries[path] for path in sorted(entries)))
 
     async def now(self, path: str) -> float:
-        """The date of a new file, made for a moment in the `$chunks` folder of `path`, where files can be written."""
+        """The date of a temporary file in the `$chunks` folder of `path`; this machine's clock if it may not write."""
         if not self.can_write:
             return time.time()
         temporary = names.temporary_path(path)
@@ -146,18 +144,17 @@ class GenericBackend(Backend):
     # -- conditional writes --------------------------------------------------------------------------------
 
     async def create(self, path: str, data: Buffer) -> str:
-        self._check_single_writer("create", path)
+        self._check_can_write(path)
         self.check_absent(path)
         return self._put(path, bytes(data))
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
-        self._check_single_writer("replace", path)
+        self._check_can_write(path)
         try:
             found = (await self.stat(path)).token
         except FileNotFoundError:
-            found = "nothing"
-        if found != token:
-            raise ConflictError(f"{path!r} was to be replaced if it has token {token}; found {found}")
+            found = None
+        refusals.check_token(path, found, token)
         return self._put(path, bytes(data))
 
     # -- new files -----------------------------------------------------------------------------------------
@@ -174,17 +171,7 @@ class GenericBackend(Backend):
     # -- removing and folders ------------------------------------------------------------------------------
 
     async def delete(self, paths: Sequence[str]) -> None:
-        failed: list[tuple[str, OSError]] = []
-        for path in paths:
-            try:
-                self.fs.rm_file(path)  # not `rm`: that takes "*" and "[" in a name for a pattern
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                failed.append((path, error))
-        if failed:
-            path, first = failed[0]
-            raise OSError(first.errno, f"{len(failed)} of {len(paths)} files not deleted: {first}", path) from first
+        refusals.delete_each(paths, self.fs.rm_file)  # not `rm`, which takes "*" and "[" in a name for a pattern
 
     async def make_folder(self, path: str) -> None:
         self.fs.makedirs(path, exist_ok=True)
@@ -192,7 +179,7 @@ class GenericBackend(Backend):
     async def remove_folder(self, path: str) -> None:
         listing = await self.list(path)
         if listing.entries:
-            raise OSError(errno.ENOTEMPTY, "folder not empty", path)
+            raise refusals.not_empty(path)
         self.fs.rmdir(path)
 
     # -- names ---------------------------------------------------------------------------------------------
@@ -212,16 +199,16 @@ class GenericBackend(Backend):
     # -- within --------------------------------------------------------------------------------------------
 
     def check_absent(self, path: str) -> None:
-        """Refuse a name that something has, as of now: right for one writer only, as all conditions here."""
+        """Refuse a name that a file or folder has; correct for a single writer only."""
         self._forget(path)
         try:
-            self.fs.info(path)  # not `exists`: that takes every error for "no"
+            self.fs.info(path)  # not `exists`, which takes every error for "no"
         except FileNotFoundError:
             return
-        raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
+        raise refusals.name_taken(path)
 
     async def move(self, path: str, target: str) -> None:
-        """Give a file another name, whole, over what may be there."""
+        """Give a whole file another name, over the file that may have it."""
         if type(self.fs).mv is AbstractFileSystem.mv:  # which takes "*" and "[" in a name for a pattern
             self.fs.cp_file(path, target)
             self.fs.rm_file(path)
@@ -230,12 +217,9 @@ class GenericBackend(Backend):
             await self.delete([target])
         self.fs.mv(path, target)
 
-    def _check_single_writer(self, verb: str, path: str) -> None:
+    def _check_can_write(self, path: str) -> None:
         if not self.can_write:
-            raise UnsafeBackendError(
-                f"{names.shown(path)}: this store has no atomic writes, so nothing was written; "
-                "if nobody else ever writes here, say so with single_writer=True"
-            )
+            raise refusals.not_atomic(path)
 
     def _forget(self, path: str) -> None:
         """Drop cached listings: some filesystems answer `info` from the listing of the parent."""
@@ -247,13 +231,13 @@ class GenericBackend(Backend):
         try:
             info: dict[str, Any] = self.fs.info(path)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise _missing(path) from error
+            raise refusals.no_file(path) from error
         if info["type"] == "directory":
-            raise _missing(path)
+            raise refusals.no_file(path)
         return info
 
     def _blob(self, path: str, info: dict[str, Any]) -> Blob:
-        # the token is older than the bytes, never newer: at worst somebody looks again for nothing
+        # the token is older than the bytes, never newer: at worst a caller looks again in vain
         data: bytes = self.fs.cat_file(path)
         token = _date_token(info)
         if _needs_content(path, info):
@@ -268,10 +252,10 @@ class GenericBackend(Backend):
         return self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
 
     def _put_beside(self, path: str, content: bytes) -> bool:
-        """Write a file under another name and move it over what is there; False if the server never could."""
+        """Write a file under another name and move it over the old one; False if this server cannot move files so."""
         temporary = names.temporary_path(path)
         self.make_parents(temporary)
-        self.fs.pipe_file(temporary, content)  # what is left of it if this fails, is garbage for collection
+        self.fs.pipe_file(temporary, content)  # if this fails, collection removes what is left of it
         try:
             self.fs.mv(temporary, path)
         except OSError as error:
@@ -279,7 +263,9 @@ class GenericBackend(Backend):
                 self.fs.rm_file(temporary)
             if self._has_moved:
                 raise
-            logger.warning("%s: this server moves no file over another, so headers are overwritten: %s", path, error)
+            logger.warning(
+                "%s: this server cannot move a file over another, so headers are overwritten in place: %s", path, error
+            )
             self._can_move = False
             return False
         self._has_moved = True
@@ -291,10 +277,6 @@ class GenericBackend(Backend):
             self.fs.makedirs(self.fs._parent(path), exist_ok=True)
 
 
-def _missing(path: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "No such file or folder", path)
-
-
 def _size(info: dict[str, Any]) -> int:
     return int(info["size"])
 
@@ -304,7 +286,7 @@ def _has_strong_key(info: dict[str, Any]) -> bool:
 
 
 def _needs_content(path: str, info: dict[str, Any]) -> bool:
-    """Whether a token needs the bytes: two headers of one length may well be of one tick of a coarse clock."""
+    """Whether the token must cover the bytes: a coarse clock may give two headers of one length the same date."""
     return path.endswith(names.HEADER_SUFFIX) and not _has_strong_key(info)
 
 
@@ -320,7 +302,7 @@ def _modified_s(info: dict[str, Any]) -> float:
         if isinstance(date, str):
             date = datetime.datetime.fromisoformat(date)
         if isinstance(date, datetime.datetime):
-            # dates without a zone are UTC in fsspec's filesystems
+            # fsspec's filesystems give dates without a zone in UTC
             return (date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp()
         if isinstance(date, int | float):
             return float(date)
@@ -336,12 +318,12 @@ class _GenericUpload(Upload):
 
     async def write(self, data: Buffer) -> None:
         if self._is_over:
-            raise ValueError(f"the upload of {self._path!r} is over: nothing can be written to it")
+            raise refusals.upload_closed(self._path)
         self._file.write(bytes(data))
 
     async def finish(self) -> None:
         if self._is_over:
-            raise ValueError(f"the upload of {self._path!r} is over: it cannot be finished")
+            raise refusals.upload_closed(self._path)
         self._file.close()
         self._is_over = True
 
@@ -350,14 +332,14 @@ class _GenericUpload(Upload):
             return
         self._is_over = True
         try:
-            self._file.close()  # `discard` means something else in every filesystem
+            self._file.close()  # not `discard`, which does something else in each filesystem
         finally:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._path)
 
 
 class _MovedUpload(_GenericUpload):
-    """A file of a name that others use as well: it grows under a temporary one, and is moved once it is whole."""
+    """A file under a name that others use as well. It grows under a temporary name, and is moved once it is whole."""
 
     def __init__(self, backend: GenericBackend, path: str, over: Over) -> None:
         temporary = names.export_path(path)
@@ -385,5 +367,5 @@ class _MovedUpload(_GenericUpload):
 
     def _clean(self) -> None:
         if self._backend.has_folders:
-            with contextlib.suppress(OSError):  # there is more in it, or it is gone
+            with contextlib.suppress(OSError):  # the folder is not empty, or gone
                 self._fs.rmdir(names.parent(self._path))

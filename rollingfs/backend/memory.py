@@ -1,4 +1,4 @@
-"""Segments in memory, in the same global store as fsspec's `MemoryFileSystem`: each sees the other's files."""
+"""The backend for files in memory, in the store of fsspec's `MemoryFileSystem`: each sees the other's files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
+from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Part, Upload
-from rollingfs.errors import ConflictError
 
-# one lock for all: the global store has many instances over it. Held for dictionary work only
+# one lock for all instances, because they share the global store; held for dictionary work only
 _lock = threading.Lock()
 
-# a token is of this process's making: a pickled private store may be unpickled where another counter runs
+# the nonce tells the tokens of processes apart: a pickled private store may be unpickled where another counter runs
 _nonce = uuid.uuid4().hex[:8]
 _generations = itertools.count(1)
 
@@ -36,13 +36,13 @@ if hasattr(os, "register_at_fork"):
 class MemoryBackend(Backend):
     """A backend over the dictionary of a `MemoryFileSystem`.
 
-    A file that fsspec wrote has a token too; one that fsspec appends to in place gets another with its length.
-    A change in place that keeps the length (``r+b``) is not seen: fsspec leaves no trace of it.
+    A file that fsspec wrote has a token too. A file that fsspec appends to gets another token, with its new
+    length. This backend cannot see a change in place that keeps the length (``r+b``): fsspec leaves no trace of it.
 
     Parameters
     ----------
     fs : MemoryFileSystem, optional
-        The filesystem whose store to use; by default the global one.
+        The filesystem over the store; by default, over the global store.
     """
 
     can_copy = True
@@ -69,8 +69,8 @@ class MemoryBackend(Backend):
         with _lock:
             file = self._file(path)
             if token is not None and not _is_still(file, token):
-                raise ConflictError(f"{path!r} should have token {token}; found {_token(file)}")
-            # not `getbuffer`: while one is out, another thread's append to the file fails
+                raise refusals.changed(path, token, _token(file))
+            # not `getbuffer`: while a buffer is in use, another thread's append to the file fails
             content: bytes = file.getvalue()
         return content[start:end]
 
@@ -87,7 +87,7 @@ class MemoryBackend(Backend):
         prefix = folder + "/"
         with _lock:
             if folder in self.fs.store:
-                raise NotADirectoryError(errno.ENOTDIR, "it is a file, not a folder", folder)
+                raise refusals.not_a_folder(folder)
             entries: dict[str, FileInfo] = {}
             for path, file in tuple(self.fs.store.items()):
                 if path.startswith(prefix):
@@ -98,7 +98,7 @@ class MemoryBackend(Backend):
                     child = prefix + path[len(prefix) :].partition("/")[0]
                     entries.setdefault(child, _folder_info(child))
             if not entries and folder and folder not in self.fs.pseudo_dirs:
-                raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
+                raise refusals.no_folder(folder)
         return Listing(tuple(entries[path] for path in sorted(entries)), now)
 
     async def now(self, path: str) -> float:
@@ -113,9 +113,7 @@ class MemoryBackend(Backend):
         content = bytes(data)
         with _lock:
             file = self.fs.store.get(path)
-            if file is None or _token(file) != token:
-                found = "nothing" if file is None else _token(file)
-                raise ConflictError(f"{path!r} was to be replaced if it has token {token}; found {found}")
+            refusals.check_token(path, None if file is None else _token(file), token)
             return self._put(path, content)
 
     async def delete_if(self, path: str, token: str) -> bool:
@@ -137,8 +135,8 @@ class MemoryBackend(Backend):
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         with _lock:
             file = self._file(source)
-            if token is not None and _token(file) != token:
-                raise ConflictError(f"{source!r} was to be copied if it has token {token}; found {_token(file)}")
+            if token is not None:
+                refusals.check_token(source, _token(file), token)
             self._put_new(target, file.getvalue())
 
     async def join(self, parts: Sequence[Part], target: str) -> None:
@@ -153,15 +151,15 @@ class MemoryBackend(Backend):
     async def make_folder(self, path: str) -> None:
         with _lock:
             if path in self.fs.store:
-                raise FileExistsError(errno.EEXIST, "a file has this name", path)
+                raise refusals.name_taken(path)
             self._make_folders(path)
 
     async def remove_folder(self, path: str) -> None:
         with _lock:
             if not self._is_folder(path):
-                raise FileNotFoundError(errno.ENOENT, "no such folder", path)
+                raise refusals.no_folder(path)
             if self._has_below(path):
-                raise OSError(errno.ENOTEMPTY, "folder not empty", path)
+                raise refusals.not_empty(path)
             if path:
                 self.fs.pseudo_dirs.remove(path)
 
@@ -176,7 +174,7 @@ class MemoryBackend(Backend):
         return "memory"
 
     def put(self, path: str, content: bytes, over: Over | None) -> None:
-        """Store a file, whole."""
+        """Store a whole file."""
         with _lock:
             if over is not Over.ANYTHING or path not in self.fs.store:
                 self._put_new(path, content)
@@ -184,7 +182,7 @@ class MemoryBackend(Backend):
                 self._put(path, content)
 
     def piece(self, part: Part) -> bytes:
-        """A range of a file."""
+        """The bytes of a range of a file."""
         with _lock:
             return self._piece(part)
 
@@ -193,7 +191,7 @@ class MemoryBackend(Backend):
     def _piece(self, part: Part) -> bytes:
         file = self._file(part.path)
         if part.token is not None and not _is_still(file, part.token):
-            raise ConflictError(f"{part.path!r} should have token {part.token}; found {_token(file)}")
+            raise refusals.changed(part.path, part.token, _token(file))
         piece: bytes = file.getvalue()[part.start : part.end]
         if len(piece) != part.end - part.start:
             raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
@@ -202,12 +200,12 @@ class MemoryBackend(Backend):
     def _file(self, path: str) -> MemoryFile:
         file = self.fs.store.get(path)
         if file is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            raise refusals.no_file(path)
         return file
 
     def _put_new(self, path: str, content: bytes) -> str:
         if path in self.fs.store or path in self.fs.pseudo_dirs:
-            raise FileExistsError(errno.EEXIST, "a file or folder has this name", path)
+            raise refusals.name_taken(path)
         self._make_folders(path.rpartition("/")[0])
         return self._put(path, content)
 
@@ -221,13 +219,13 @@ class MemoryBackend(Backend):
 
     def _has_below(self, path: str) -> bool:
         prefix = path + "/"
-        # copies: other threads change the store through fsspec, which takes no lock
+        # over copies: other threads change the store through fsspec, which takes no lock
         return any(other.startswith(prefix) for other in (*self.fs.store, *self.fs.pseudo_dirs))
 
     def _make_folders(self, path: str) -> None:
         while path and path not in self.fs.pseudo_dirs:
             if path in self.fs.store:
-                raise NotADirectoryError(errno.ENOTDIR, "a parent is a file, not a folder", path)
+                raise refusals.not_a_folder(path)
             self.fs.pseudo_dirs.append(path)
             path = path.rpartition("/")[0]
 
@@ -241,7 +239,7 @@ def _token(file: MemoryFile) -> str:
 
 
 def _is_still(file: MemoryFile, token: str) -> bool:
-    """Whether a file is the one that had a token; it may have grown."""
+    """Whether a file is the one that had `token`; the file may have grown since."""
     (generation, _, size), (now, _, size_now) = token.rpartition("-"), _token(file).rpartition("-")
     return generation == now and int(size) <= int(size_now)
 
@@ -263,7 +261,7 @@ class _MemoryUpload(Upload):
 
     async def write(self, data: Buffer) -> None:
         if self._content is None:
-            raise ValueError(f"the upload of {self._path!r} is over: nothing can be written to it")
+            raise refusals.upload_closed(self._path)
         self._content += data
 
     async def copy(self, part: Part) -> None:
@@ -271,7 +269,7 @@ class _MemoryUpload(Upload):
 
     async def finish(self) -> None:
         if self._content is None:
-            raise ValueError(f"the upload of {self._path!r} is over: it cannot be finished")
+            raise refusals.upload_closed(self._path)
         self._backend.put(self._path, bytes(self._content), self._over)
         self._content = None
 

@@ -1,4 +1,4 @@
-"""The probe: what a store says it does is tried once, before the first write, and only then believed."""
+"""The probe: before the first write to a store, try once what its adapter claims."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
+from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -14,42 +15,38 @@ from rollingfs.format import names
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a store was seen to do."""
+    """What the probe has seen a store do."""
 
     delete_if: bool
     """Whether a conditional delete with a wrong token leaves the file alone."""
 
 
 async def probe(backend: Backend, folder: str) -> Abilities:
-    """Try the conditional verbs on a file of our own, which is removed again.
+    """Try the conditional verbs on a file of the probe's own, and remove that file.
 
     Parameters
     ----------
     backend : Backend
-        The backend that is about to be written.
+        The backend that a caller is about to write to.
     folder : str
-        A ``$chunks`` folder, so that no listing shows the file; it stays.
+        A ``$chunks`` folder, so that no listing shows the file. The folder stays.
 
     Raises
     ------
     UnsafeBackendError
-        The backend does not claim atomic writes, or it overwrote a file that it had to refuse.
+        The backend does not claim atomic writes, or it overwrote a file that it had to leave alone.
     OSError
         The store failed before it could be judged.
     """
     if not backend.can_write:
-        raise UnsafeBackendError(
-            f"{names.segment_of_folder(folder)}: this store cannot replace a file atomically, so two writers could "
-            "lose each other's data; nothing was written; if nobody else ever writes here, say so with "
-            "single_writer=True"
-        )
+        raise refusals.not_atomic(names.segment_of_folder(folder))
     path = names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}")
     try:
         old = await _probe_create(backend, path)
         newest = await _probe_replace(backend, path, old.token)
         delete_if = backend.can_delete_if and await _probe_delete_if(backend, path, old.token, newest)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first failure says more; a file that stays goes by collection
+        with contextlib.suppress(OSError):  # the first failure says more; collection deletes a file that stays
             await _clean(backend, path)
         raise
     await _clean(backend, path)
@@ -78,7 +75,7 @@ async def _must_leave(
     verb: str,
     over: str,
 ) -> Blob:
-    """Do what has to be refused; gives the file, which has to be as it was."""
+    """Do what the store must refuse, and return the file, which must not have changed."""
     try:
         await call
         refused = False
@@ -95,7 +92,7 @@ async def _must_leave(
 async def _probe_create(backend: Backend, path: str) -> Blob:
     """Create twice; the second must fail and leave the first."""
     first = b"probe 1\n"
-    # the name is new: if there is a file, an answer was lost, and the request, sent again, met what it had made
+    # the name is new: if a file exists, an answer was lost, and the repeated request met the file of the first
     with contextlib.suppress(FileExistsError):
         await backend.create(path, first)
     again = backend.create(path, b"probe: create over a file\n")
@@ -103,12 +100,12 @@ async def _probe_create(backend: Backend, path: str) -> Blob:
 
 
 async def _probe_replace(backend: Backend, path: str, old_token: str) -> bytes:
-    """Replace, then replace with the token of before; that must fail and leave what is there."""
+    """Replace, then replace with the old token; the second must fail and leave the file alone."""
     second = b"probe 2, of another length\n"
     try:
         await backend.replace(path, second, old_token)
     except ConflictError:
-        # as with create: if the file is ours, the answer to our first request was lost
+        # as with create: if the file is the probe's, the answer to its first request was lost
         if (await backend.read(path)).data != second:
             raise _refused(path, "replace", "with the right token was refused") from None
     wrong = backend.replace(path, b"probe: replace with a wrong token\n", old_token)
@@ -116,7 +113,7 @@ async def _probe_replace(backend: Backend, path: str, old_token: str) -> bytes:
 
 
 async def _probe_delete_if(backend: Backend, path: str, old_token: str, newest: bytes) -> bool:
-    """Whether a delete with a wrong token leaves the file; a store that ignores the condition is only less able."""
+    """Whether a delete with a wrong token leaves the file. A store that ignores the condition is still safe."""
     if await backend.delete_if(path, old_token):
         return False
     try:
@@ -126,5 +123,5 @@ async def _probe_delete_if(backend: Backend, path: str, old_token: str, newest: 
 
 
 async def _remove_lock_folder(backend: Backend, path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # not every backend makes one
+    with contextlib.suppress(FileNotFoundError):  # not every backend makes such a folder
         await backend.remove_folder(names.chunks_folder(names.segment_of_header(path)))

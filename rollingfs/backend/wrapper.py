@@ -1,4 +1,4 @@
-"""A backend over a backend, with one hook that sees every verb: for faults, counts, traces and clocks."""
+"""A backend over a backend, whose one hook sees every verb: for faults, counts, traces and clocks."""
 
 from __future__ import annotations
 
@@ -10,32 +10,18 @@ from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing,
 
 T = TypeVar("T")
 
-_ABILITIES = (
-    "is_async",
-    "can_write",
-    "can_copy",
-    "can_join",
-    "can_delete_if",
-    "can_list_uploads",
-    "has_folders",
-    "join_part_bytes_min",
-    "requests_max",
-    "date_step_s",
-    "conflicts_are_final",
-    "shows_unflushed",
-    "finishes_aside",
-)
+_ABILITIES = tuple(Backend.__annotations__)
 
 
 class BackendWrapper(Backend):
-    """Forwards everything to another backend; every verb passes through `call`.
+    """Forwards every verb to another backend, through `call`.
 
     Attributes
     ----------
     inner : Backend
         The backend that does the work.
     shift_s : float
-        Seconds by which the store's *now* runs ahead: files look older by that much. Dates stay what they are.
+        Seconds added to the store's *now*, so that files look older by that much. Their dates do not change.
     """
 
     def __init__(self, inner: Backend, shift_s: float = 0.0) -> None:
@@ -45,19 +31,14 @@ class BackendWrapper(Backend):
             setattr(self, ability, getattr(inner, ability))
 
     async def call(self, verb: str, *args: Any) -> Any:
-        """Do one verb: override it to fail before, to fail after, to count or to wait.
+        """Do one verb. A subclass overrides it to fail before or after the verb, to count or to wait.
 
         Parameters
         ----------
         verb : str
             The name of the method, or ``"upload.write"``, ``"upload.copy"``, ``"upload.finish"``, ``"upload.abort"``.
         args
-            Its arguments. For an upload: the path, then the inner `Upload`, then the bytes or the part.
-
-        Returns
-        -------
-        Any
-            What the verb returns.
+            Its arguments. For an upload: the path, the inner `Upload`, and the bytes of a write or the part of a copy.
         """
         if verb.startswith("upload."):
             _path, upload, *rest = args
@@ -65,7 +46,7 @@ class BackendWrapper(Backend):
         return await getattr(self.inner, verb)(*args)
 
     def __getattr__(self, name: str) -> Any:
-        # only for what a backend has beyond the contract, as `loop`; "inner" is missing while unpickling
+        # for what a backend has beyond the contract, such as `loop`; "inner" is missing while unpickling
         if name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)

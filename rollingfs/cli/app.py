@@ -1,4 +1,4 @@
-"""The command line as a whole: every group of commands, and what they have in common."""
+"""The command line as a whole: all groups of commands, and the options before the command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import changing, looking, reading, streaming, upkeep
+from rollingfs.cli import change, read, show, streams, upkeep
 from rollingfs.cli.command import Commands
 
 EPILOG = "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 verify found damage, 130 interrupted."
@@ -37,10 +37,10 @@ def _common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which release this is.")
     ] = False,
 ) -> None:
-    """Take what stands before the command."""
+    """Accept the options before the command."""
 
 
-for _module in (looking, reading, changing, streaming, upkeep):
+for _module in (show, read, change, streams, upkeep):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 
@@ -49,5 +49,5 @@ def run() -> None:
     """Run the command line of this process."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a command
+            stream.reconfigure(errors="replace")  # so that a terminal without Unicode ends no command
     app(prog_name="rollingfs")

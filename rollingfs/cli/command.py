@@ -1,4 +1,4 @@
-"""`Commands`: functions become commands, with the options that all have in common."""
+"""`Commands` makes functions into commands, and adds the options that all commands have."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ COMMON = {
     "debug": (Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")], False),
 }
 
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False)]
+PathOf = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
+
 Body = Callable[..., None]
 
 
 class Commands:
-    """A group of commands: functions whose first parameter is the session, the others what the user gives."""
+    """A group of commands: functions of the session and of what the user gives."""
 
     def __init__(self) -> None:
         self._bodies: dict[str, Body] = {}
@@ -36,18 +39,19 @@ class Commands:
         return keep
 
     def add_to(self, app: typer.Typer) -> None:
-        """Make them commands of an app."""
+        """Add the commands to an app."""
         for name, body in self._bodies.items():
             app.command(name, help=inspect.getdoc(body))(_with_session(body))
 
 
 def _with_session(body: Body) -> Callable[..., None]:
-    """A function as typer wants it: it takes the common options as well, and ends with the exit code."""
+    """The function that typer calls: it takes the common options too, and raises the exit code."""
     _, *own = inspect.signature(body, eval_str=True).parameters.values()
 
     def run(**given: Any) -> None:
         common = {name: given.pop(name) for name in COMMON}
-        session = Session(common["option"] or (), common["json"], common["debug"])
+        is_recursive = any(parameter.name == "recursive" for parameter in own)
+        session = Session(common["option"] or (), common["json"], common["debug"], is_recursive)
         code = session.run(lambda: body(session, **given))
         if code:
             raise typer.Exit(code)
@@ -57,6 +61,6 @@ def _with_session(body: Body) -> Callable[..., None]:
         inspect.Parameter(name, kind, default=default, annotation=hint) for name, (hint, default) in COMMON.items()
     ]
     parameters = [parameter.replace(kind=kind) for parameter in own] + common
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what `inspect` looks for first
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # `inspect` reads it first
     run.__annotations__ = {}
     return run

@@ -1,4 +1,4 @@
-"""How a command ends other than well, and its exit codes."""
+"""Exit codes, and the exceptions and messages of a command that fails."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ FAILED = 1
 WRONG_USAGE = 2
 DAMAGED = 3
 INTERRUPTED = 130
-"""128 + SIGINT, as shells count."""
+"""128 + SIGINT, as in shells."""
 
 
 class WrongUsage(Exception):
-    """The command line cannot be meant so."""
+    """The command line makes no sense."""
 
 
 class ReaderGone(Exception):
-    """Whoever read our standard output has closed it: no error, there is nobody left to write for."""
+    """The reader of our standard output has closed it. That is no error: nobody is left to write for."""
 
 
 def in_one_line(error: BaseException) -> str:
-    """What an error says, on one line."""
+    """The text of an error, on one line."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OSError) and error.strerror:
-        text = error.strerror  # without its number, which tells people nothing
+        text = error.strerror  # without the number
     else:
         text = str(error) or type(error).__name__
     if not isinstance(error, OSError | ValueError | TypeError | ImportError | NotImplementedError | WrongUsage):
-        text = f"{type(error).__name__}: {text}"  # of another library: its name tells more than its text
+        text = f"{type(error).__name__}: {text}"  # an error of another library, whose name says more than its text
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""Standard output: bytes, JSON, or tables for people; and what goes to standard error."""
+"""Standard output and standard error: bytes, JSON, lines, tables, and numbers as people read them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import select
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -21,7 +22,8 @@ from rollingfs.cli.errors import ReaderGone
 from rollingfs.stream.cut import StreamCut
 
 WIDTH_PIPED = 1_000_000
-"""Columns where nobody looks at a terminal: nothing is folded or cut off."""
+"""Columns where standard output is no terminal, so that no line is folded or cut off."""
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE})
 
 
@@ -32,7 +34,7 @@ class _Screen(Console):
 
 @contextlib.contextmanager
 def _to_reader() -> Iterator[None]:
-    """Tell a closed standard output from all other errors."""
+    """Turn the error of a closed standard output into `ReaderGone`."""
     try:
         yield
     except OSError as error:
@@ -42,34 +44,34 @@ def _to_reader() -> Iterator[None]:
 
 
 def write(data: bytes) -> None:
-    """Write bytes to standard output, as they are."""
+    """Write bytes to standard output unchanged."""
     with _to_reader():
         sys.stdout.buffer.write(data)
 
 
 def flush() -> None:
-    """Hand on what was written."""
+    """Flush standard output."""
     with _to_reader():
         sys.stdout.flush()
 
 
 def wait(seconds: float) -> None:
-    """Wait with nothing to write, but not longer than there is somebody to read.
+    """Wait, but not longer than standard output has a reader.
 
     Raises
     ------
     ReaderGone
-        Whoever read standard output has closed it.
+        The reader of standard output has closed it.
     """
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):  # a stand-in without a descriptor
         descriptor = None
-    if descriptor is None or not hasattr(select, "poll"):  # Windows: noticed with the next write
+    if descriptor is None or not hasattr(select, "poll"):  # Windows: the next write notices it
         time.sleep(seconds)
         return
     watched = select.poll()
-    watched.register(descriptor, 0)  # errors and hang-ups are always told
+    watched.register(descriptor, 0)  # poll always reports errors and hang-ups
     if watched.poll(seconds * 1000):
         raise ReaderGone
 
@@ -100,12 +102,38 @@ def _as_json(value: Any) -> Any:
 
 
 def visible(text: str) -> str:
-    """The text with control characters escaped: a file's name must not steer a terminal."""
+    """The text with control characters escaped, so that a file's name cannot steer the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+# -- numbers and dates, as people read them -------------------------------------------------------------------
+
+
+def size_text(size: float) -> str:
+    """A number of bytes as people read it."""
+    if size < 1024:
+        return f"{size:.0f} B"
+    power = 1
+    while size >= 1024 ** (power + 1) and power < len(_UNITS):
+        power += 1
+    return f"{size / 1024**power:.1f} {_UNITS[power - 1]}"
+
+
+def date_text(seconds: float) -> str:
+    """A date in the local time zone."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def count_text(count: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+# -- tables and pictures ---------------------------------------------------------------------------------------
+
+
 def screen() -> Console:
-    """The console for tables and pictures; as wide as they are where it is no terminal."""
+    """The console for tables and pictures; where it is no terminal, as wide as they are."""
     return _Screen(width=None if sys.stdout.isatty() else WIDTH_PIPED, highlight=False, markup=False, emoji=False)
 
 
@@ -117,7 +145,7 @@ def show(*shown: Table | Text) -> None:
 
 
 def silence() -> None:
-    """Point standard output at nothing, so that Python does not complain about it when it ends."""
+    """Point standard output at the null device, so that Python does not complain about it at its end."""
     with contextlib.suppress(OSError, ValueError):  # a stand-in without a descriptor needs none of this
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`Session`: what one run of a command knows, whichever command it is."""
+"""`Session`: what all commands share in one run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.errors import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
 from rollingfs.errors import AppendInterrupted
+from rollingfs.format.transitions import MISSING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
 
 Advance = Callable[[int], None]
-"""Tells a progress bar that so much more is done."""
+"""Tells a progress bar how much more is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +45,40 @@ class Session:
         Whether the output is for machines.
     debug
         Whether errors come with their tracebacks.
+    is_recursive
+        Whether the command has the option ``-r``, with which it takes folders.
     """
 
     option: Sequence[str] = ()
     json: bool = False
     debug: bool = False
+    is_recursive: bool = False
     code: int = errors.DONE
     interrupted: str = ""
-    """What to say after Ctrl-C, where the library says nothing of its own."""
+    """Message after Ctrl-C, where the library has none."""
+    _places: list[Place] = field(default_factory=list)
     _opener: Stores | None = None
     _stores: dict[str, RollingFileSystem] = field(default_factory=dict)
     _bar: Progress | None = None
 
     def place(self, text: str) -> Place:
-        """The store and path that a text on the command line means."""
+        """The store and path for a path on the command line."""
         protocol, path = split(text)
         if protocol not in self._stores:
             self._opener = self._opener or Stores(parse_options(self.option, os.environ))
             self._stores[protocol] = self._opener.open(protocol)
-        return Place(self._stores[protocol], path)
+        self._places.append(Place(self._stores[protocol], path))
+        return self._places[-1]
 
     def places(self, texts: Sequence[str]) -> tuple[RollingFileSystem, list[str]]:
         """Several paths, which must lie on one store."""
         found = [self.place(text) for text in texts]
         if any(place.fs is not found[0].fs for place in found):
-            raise WrongUsage(f"{', '.join(texts)} lie on different stores: this is done within one")
+            raise WrongUsage(f"{', '.join(texts)} lie on different stores: give paths on one store")
         return found[0].fs, [place.path for place in found]
 
     def report(self, value: dict[str, Any], line: str) -> None:
-        """Say what was done: the value to a machine, the line to people."""
+        """Report the result: the value as JSON, or the line for people."""
         if self.json:
             output.write_json(value)
         else:
@@ -80,7 +86,7 @@ class Session:
 
     @property
     def is_watched(self) -> bool:
-        """Whether people look at what is done, on a terminal."""
+        """Whether people watch, on a terminal."""
         return not self.json and sys.stderr.isatty()
 
     # -- progress ------------------------------------------------------------------------------------------
@@ -89,21 +95,21 @@ class Session:
     def progress(
         self, what: str, total: int | None = None, *, of_bytes: bool = False, shown: bool = True
     ) -> Iterator[Advance]:
-        """Show on standard error how far something has come, if people look at it.
+        """Show progress on standard error, if people watch.
 
         Parameters
         ----------
         total
-            None where it is not known.
+            The number to reach; None if it is not known.
         of_bytes
-            Whether bytes are counted; else things.
+            Whether the numbers are bytes.
         shown
-            False where it would stand in the way of something else on the terminal.
+            False if the bar would disturb other output on the terminal.
         """
         if not shown or not self.is_watched:
             yield _nothing
             return
-        from rollingfs.cli.render import progress_bar
+        from rollingfs.cli.progress import progress_bar
 
         bar = progress_bar(of_bytes=of_bytes, counted=of_bytes or total is not None)
         self._bar = bar
@@ -115,7 +121,7 @@ class Session:
             self._bar = None
 
     def say(self, line: str) -> None:
-        """Say something to people while a progress bar is shown, which makes room for it."""
+        """Print a line while a progress bar is shown."""
         if self._bar is not None:
             self._bar.stop()
         output.say(line)
@@ -126,7 +132,7 @@ class Session:
     # -- the end -------------------------------------------------------------------------------------------
 
     def run(self, body: Callable[[], None]) -> int:
-        """Run a command's body; returns its exit code, after whatever it ended with."""
+        """Run a command's body, print its error if it fails, and return the exit code."""
         try:
             body()
             output.flush()
@@ -140,12 +146,32 @@ class Session:
         except WrongUsage as error:
             output.complain(errors.in_one_line(error))
             return errors.WRONG_USAGE
-        except Exception as error:  # noqa: BLE001 - the last frame: any error of any store becomes its one line
+        except Exception as error:  # noqa: BLE001 - the last frame: any error becomes one line
             if self.debug:
                 traceback.print_exc()
-            output.complain(errors.in_one_line(error))
+            output.complain(errors.in_one_line(self._explained(error)))
             return errors.FAILED
         return self.code
+
+    def _explained(self, error: Exception) -> Exception:
+        """The error. If a segment is missing, it also says whether a folder is there, or no bucket."""
+        if isinstance(error, FileNotFoundError) and (error.strerror or "").startswith(MISSING):
+            for place in self._places:
+                path = place.fs._strip(place.path)
+                if path == error.filename:
+                    with contextlib.suppress(Exception):  # if the look fails, the error stays as it is
+                        return FileNotFoundError(error.errno, self._instead(place.fs, path) or error.strerror, path)
+        return error
+
+    def _instead(self, fs: RollingFileSystem, path: str) -> str | None:
+        """What to say of a path without a segment: it is a folder, or the bucket is missing."""
+        if fs.isdir(path):
+            hint = "give -r for all segments in it" if self.is_recursive else "this command takes segments"
+            return f"It is a folder, not a segment: {hint}"
+        bucket = path.partition("/")[0]
+        if bucket and not fs._backend.has_folders and not fs.isdir(bucket):
+            return f"the bucket {bucket!r} does not exist"
+        return None
 
 
 def _nothing(done: int) -> None:

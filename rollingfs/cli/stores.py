@@ -1,4 +1,4 @@
-"""From the paths and options of a command line to filesystems."""
+"""Makes filesystems from the paths and options of a command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OWN = frozenset(
         "sync",
     }
 )
-"""Options of rolling itself; all others are the store's."""
+"""Options of rolling; all others are the store's."""
 _ALIAS = re.compile(r"rolling\+([a-z0-9]+)://")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
@@ -42,15 +42,15 @@ class Given:
     """An option as the user gave it."""
 
     label: str
-    """What the user sees of it: ``--option key``, or the variable's name."""
+    """Its name in messages: ``--option key``, or the variable's name."""
     names: tuple[str, ...]
-    """Its name; before it, those of what it is nested in."""
+    """The names of the groups that it is nested in, then its own."""
     value: Any
     is_ambient: bool = False
-    """Whether it comes from the environment, so that it may be meant for other stores than those of the command."""
+    """Whether it comes from the environment, and so may be meant for a store that the command does not use."""
 
     def addressed(self, store: str) -> str:
-        """How to write it so that it names a store, or rolling."""
+        """How to write the option so that it names its store, or rolling."""
         if self.is_ambient:
             return f"{ENVIRONMENT}{store.upper()}_{'__'.join(self.names).upper()}"
         return f"--option {'.'.join((store, *self.names))}=..."
@@ -62,7 +62,7 @@ def split(text: str) -> tuple[str, str]:
     Raises
     ------
     WrongUsage
-        It names no store, or more than one.
+        The path names no store, or more than one.
     """
     path = _ALIAS.sub(r"\1://", text.removeprefix("rolling::"), count=1)
     if not path:
@@ -78,14 +78,14 @@ def split(text: str) -> tuple[str, str]:
 
 
 def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[Given]:
-    """The options in the environment, then those of ``--option name=value``, which count more.
+    """The options in the environment, then those of ``--option name=value``, which override them.
 
-    A dot in a name leads into a nested option. A value is JSON where it can be, else text.
+    A dot in a name leads into a nested option. A value is JSON if it parses as JSON, else text.
 
     Raises
     ------
     WrongUsage
-        There is no ``=``.
+        There is no ``=``, or no name before it.
     """
     found: list[Given] = []
     for name in sorted(environment):
@@ -94,19 +94,19 @@ def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[
             found.append(Given(name, tuple(names), _value(environment[name]), is_ambient=True))
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name:
+        if not equals or not all(name.split(".")):
             raise WrongUsage(f"--option {text!r} is not of the form name=value")
         found.append(Given(f"--option {name}", tuple(name.split(".")), _value(value)))
     return found
 
 
 def nest(given: Iterable[tuple[tuple[str, ...], Given]]) -> dict[str, Any]:
-    """Options by name, nested ones within their groups; later ones count more.
+    """Options by name, nested ones within their groups; a later one overrides an earlier one.
 
     Raises
     ------
     WrongUsage
-        A name is an option and a group of options at once.
+        A name has a value, and is a group of options.
     """
     found: dict[str, Any] = {}
     for (*groups, name), one in given:
@@ -128,11 +128,11 @@ def _value(text: str) -> Any:
 
 @dataclass
 class Stores:
-    """The filesystems over the stores that a command's paths lie on, each with the options that are meant for it."""
+    """Opens the filesystems of a command, each with the options that are meant for it."""
 
     given: Sequence[Given]
     _taken: dict[str, str] = field(default_factory=dict)
-    """Variables that name no store, and the store that each was given to."""
+    """The store that got each variable that names no store, by label."""
 
     def open(self, protocol: str) -> RollingFileSystem:
         """The filesystem over a store.
@@ -140,7 +140,7 @@ class Stores:
         Raises
         ------
         WrongUsage
-            There is no such protocol; nobody has such an option; or it may be meant for several.
+            There is no such protocol. Or an option is unknown, may be meant for several stores, or has a bad value.
         """
         from fsspec.registry import known_implementations, registry
 
@@ -172,10 +172,14 @@ class Stores:
             accepted.check(options)
         except TypeError as error:
             raise WrongUsage(str(error)) from error
-        return RollingFileSystem(target_protocol=protocol, target_options=options, **nest(own))
+        try:
+            return RollingFileSystem(target_protocol=protocol, target_options=options, **nest(own))
+        except (TypeError, ValueError) as error:
+            labels = {one.label: None for _, one in own if repr(one.value) in str(error)}
+            raise WrongUsage(f"{', '.join(labels) or f'the options of {protocol}'}: {error}") from error
 
     def _is_own(self, one: Given, accepted: Accepted) -> bool:
-        """Whether an option that names nobody is rolling's."""
+        """Whether an option that names no store is rolling's."""
         name = one.names[0]
         if name in OWN and name in accepted.names:
             raise WrongUsage(
@@ -185,7 +189,7 @@ class Stores:
         return name in OWN
 
     def _is_for(self, one: Given, accepted: Accepted) -> bool:
-        """Whether an option that names nobody, and is not rolling's, is the store's."""
+        """Whether an option that names no store, and is not rolling's, is this store's."""
         from rollingfs.fs.store_options import near, unknown
 
         name = one.names[0]
@@ -199,7 +203,7 @@ class Stores:
                 f"name, as in {ENVIRONMENT}S3_KEY"
             )
         if name not in accepted.names:
-            return False  # it is meant for another store
+            return False  # another store has it
         other = self._taken.setdefault(one.label, accepted.store)
         if other not in accepted.protocols:
             raise WrongUsage(
@@ -210,7 +214,7 @@ class Stores:
 
 
 def _addressee(one: Given, known: Set[str], accepted: Accepted) -> tuple[str | None, tuple[str, ...]]:
-    """The store that an option names, or rolling, and the option's own name; None if it names nobody."""
+    """The store (or rolling) that an option names, None if it names none; and the option's own name."""
     first, *rest = one.names
     if rest and (first == ROLLING or first in known):
         return first, tuple(rest)

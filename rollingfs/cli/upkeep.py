@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands
+from rollingfs.cli.command import Commands, Paths
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.looking import Paths
+from rollingfs.cli.output import count_text
 from rollingfs.cli.session import Advance, Place, Session
-from rollingfs.cli.text import count_text
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.collect_tree import CollectedTree
-from rollingfs.format import names
+from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.verify import Verified, damaged
 from rollingfs.policy import parse_seconds
@@ -144,7 +142,7 @@ def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
     """
     for text in path:
         place = session.place(text)
-        found = list(_segments_below(session, place)) if recursive else [place.path]
+        found = _segments_below(session, place) if recursive else [place.path]
         total = sum(_size_of(place.fs, one) for one in found) if session.is_watched else 0
         with session.progress(f"verifying {text}", total, of_bytes=True) as advance:
             for one in found:
@@ -153,12 +151,12 @@ def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
                 except (FileNotFoundError, PermissionError) as error:
                     if not recursive:
                         raise
-                    if isinstance(error, PermissionError):  # what was deleted meanwhile is no news
+                    if isinstance(error, PermissionError):  # a tombstone, or a segment deleted meanwhile, is no news
                         _complain_of(session, one, error)
 
 
 def _complain_of(session: Session, path: str, error: OSError) -> None:
-    """Say that something cannot be verified, which is not the end of the others."""
+    """Name what cannot be verified; the others are verified all the same."""
     session.code = max(session.code, errors.FAILED)
     output.complain(f"{path} is not verified: {errors.in_one_line(error)}")
 
@@ -189,7 +187,7 @@ def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Adv
 
 
 def _size_of(fs: RollingFileSystem, path: str) -> int:
-    """Bytes to be read of a segment; none of one that cannot be read, which is said when it comes to it."""
+    """Bytes to verify of a segment; 0 if it cannot be read: verifying it reports that."""
     try:
         return fs.segment(path).size
     except (CorruptHeaderError, FileNotFoundError, PermissionError):
@@ -202,49 +200,17 @@ def _sizes(row: Verified) -> str:
     return f": {row.found_size:,} bytes rather than {row.size:,}"
 
 
-def _segments_below(session: Session, place: Place) -> Iterator[str]:
-    """The segments at or below a path, by their files: a header that cannot be read must not hide the others.
+def _segments_below(session: Session, place: Place) -> list[str]:
+    """The segments at or below a path, also those whose header cannot be read, is a tombstone, or is gone.
 
     Raises
     ------
     FileNotFoundError
         There is neither a segment nor a folder.
     """
-    fs, path = place.fs, place.fs._strip(place.path)
-    headers = [path] if _has_header(fs, path) else []
-    folders = [path] if fs._bridge.run(fs._backend.is_folder(path)) else []
-    if not headers and not folders:
-        fs.info(path)  # says so
-        yield path
-    while folders:
-        folder = folders.pop()
-        try:
-            entries = fs._bridge.run(fs._backend.list(folder)).entries
-        except PermissionError as error:
-            if folder == path:
-                raise
-            _complain_of(session, folder, error)
-            continue
-        for entry in entries:
-            name = entry.path.rpartition("/")[2]
-            if entry.is_folder and not name.endswith(names.CHUNKS_SUFFIX):
-                folders.append(entry.path)
-            elif not entry.is_folder and name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
-                headers.append(names.segment_of_header(entry.path))
-    yield from (header for header in sorted(headers) if not _is_tombstone(fs, header))
-
-
-def _has_header(fs: RollingFileSystem, path: str) -> bool:
-    try:
-        fs._bridge.run(fs._backend.stat(names.header_path(path)))
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _is_tombstone(fs: RollingFileSystem, path: str) -> bool:
-    try:
-        header: Any = fs._bridge.run(fs._client.headers.load(path)).header
-    except (CorruptHeaderError, PermissionError):
-        return False
-    return header is None or header.deleted
+    unlisted: dict[str, OSError] = {}
+    tree = TreeCollector(place.fs._client)
+    found = place.fs._bridge.run(tree.segments(place.fs._strip(place.path), unlisted))
+    for folder, error in unlisted.items():
+        _complain_of(session, folder, error)
+    return found

@@ -1,6 +1,9 @@
 """The only place where a header is replaced.
 
 In: a path, and a step that makes the next header of the one that is there. Out: what was committed, or an error that
-says whether anything was written. Below it lie the caches of headers and index pages, and the chunk files.
+says whether anything was written.
+
+`store` is the record of the backend and its caches (`header_cache`, `index_pages`, `chunk_files`). `loop` commits, and
+`lost_answers` judges what is not confirmed. `recovery` resolves merges by the loop; `committer` commits for all others.
 Must not be here: what an operation means; that is in `rollingfs.write`.
 """

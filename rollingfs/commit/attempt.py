@@ -1,78 +1,25 @@
-"""What a commit is made of: who commits, what for, what was prepared, and what came of it."""
+"""What a commit is made of: the change that is wanted, the attempts to commit it, and the result."""
 
 from __future__ import annotations
 
-import itertools
-import uuid
+import time
 from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, field
 
-from rollingfs.commit.chunk_files import Chunks, Stored
+from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
-from rollingfs.format.header import Drop, Entry, Header, Mark, Page
+from rollingfs.errors import CommitTimeoutError
+from rollingfs.format.header import AGE_S_MAX, Entry, Header, Page
+from rollingfs.format.verdict import Verdict, judge
 from rollingfs.runtime.clock import Moment
-from rollingfs.runtime.concurrency import Lock
 
-
-@dataclass
-class Attempt:
-    """What one commit has prepared so far, kept across its attempts."""
-
-    path: str
-    number: int
-    began: Moment
-    deadline_s: float
-    """By the monotonic clock."""
-    own: Uploads
-    """The files that the commit itself has written."""
-    carried: Sequence[Uploads] = ()
-    """The files that its callers have written for it."""
-    fresh: bool = False
-    """Whether the base that `step` is given was read for this commit."""
-    base: Loaded | None = None
-    """What the newest attempt was conditioned on."""
-    wanted: Header | None = None
-    """What the newest attempt would make."""
-    is_open: bool = False
-    """Whether an attempt was sent of which it is not known that it did not, and will not, take place."""
-    written: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
-    """Chunks written for this commit, by their bytes and which of several equal ones they are."""
-    pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
-    count: int = 0
-    gone: int = 0
-    """How often an index page was gone although the header was fresh."""
-    _renewed: dict[Stored, Stored] = field(default_factory=dict)
-
-    def send(self, base: Loaded, wanted: Header, files: Set[str]) -> None:
-        """Note, before it is sent, what an attempt is conditioned on, what it would make and which files it names."""
-        for uploads in (self.own, *self.carried):
-            uploads.name(files)
-        self.base, self.wanted, self.is_open = base, wanted, True
-
-    def keep(self, key: tuple[bytes, int], stored: Stored) -> Stored:
-        """Keep a chunk that was written for this commit, for the attempts to come."""
-        if self.written.get(key) is not stored:
-            self.own.add([stored])
-        self.written[key] = stored
-        return stored
-
-    async def young(self, chunks: Chunks, stored: Stored, store_now: float | None = None) -> Stored:
-        """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""
-        known = self._renewed.get(stored, stored)
-        renewed = await chunks.young(known, store_now)
-        if renewed is not known:
-            self._renewed[stored] = renewed
-            if not renewed.staged:  # what is staged, only collection deletes
-                self.own.add([renewed])
-        return renewed
-
-
-Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
-"""From what is there, the header that should be there (not stamped), or None if it is there already."""
-
-Resolver = Callable[[str, Header], Awaitable[None]]
+LAST_LOOK_S = 1.0
+"""A look at the header may take this long even at the deadline: it shows that a conflict has written nothing."""
+REQUEST_SHARE = 1 / 3
+"""The share of a commit's time that one request may take: if its answer never comes, there is time left to look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +30,121 @@ class Committed:
     header: Header | None
 
 
-class Slot:
-    """One segment as this writer sees it: at most one commit is in flight."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one segment that is to be committed."""
 
-    def __init__(self, lock: Lock, turns: Turns) -> None:
-        self.lock = lock
-        self.turns = turns
-        self.done_drops: set[Drop] = set()
-        self.settled: set[Mark] = set()
+    path: str
+    """The segment."""
+    step: Step
+    """Called once for each header that the commit may be conditioned on."""
+    deadline_s: float
+    """When the commit gives up, by the monotonic clock."""
+    fresh: bool = False
+    """Whether to begin with the header as it is now, rather than as it was last seen."""
+    uploads: Sequence[Uploads] = ()
+    """The files written for this change: each attempt tells them, before it is sent, which files it names."""
+    slow: bool = False
+    """Whether `step` asks the store so much that others may be faster every time: they are asked to wait then."""
 
 
-class Writer:
-    """The identity of a client instance: an id, and a counter that never goes back.
+@dataclass
+class Attempt:
+    """The attempts to commit one change, one after another, and what was prepared for them.
 
-    A forked, unpickled or copied client takes a new id, because two writers with one id could take each
-    other's commits for their own.
+    It refers neither to the change nor to the slot: a step that keeps its attempt must not keep these from being freed.
     """
 
-    def __init__(self) -> None:
-        self.renew()
+    store: Store
+    path: str
+    deadline_s: float
+    carried: Sequence[Uploads]
+    """The files that the caller has written for this change."""
+    turns: Turns
+    writer: str
+    """The id of the client that commits."""
+    number: int
+    """Of the operation, by this writer's count."""
+    timeout_s: float
+    began: Moment
+    fresh: bool = False
+    """Whether the base that `step` is given was read for this commit."""
+    base: Loaded | None = None
+    """What the newest attempt was conditioned on."""
+    wanted: Header | None = None
+    """What the newest attempt would make."""
+    is_open: bool = False
+    """Whether an attempt was sent that took place, or of which nobody knows that it never will."""
+    written: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
+    """Chunks written for this commit, by their bytes and which of several equal ones they are."""
+    pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
+    """Index pages written for this commit, by the entries that they stand for."""
+    count: int = 0
+    """How many requests were sent that replace the header."""
+    gone: int = 0
+    """How often an index page was gone although the header was fresh."""
+    own: Uploads = field(init=False)
+    """The files that the commit itself has written."""
+    _renewed: dict[Stored, Stored] = field(default_factory=dict)
 
-    def renew(self) -> None:
-        self.id = uuid.uuid4().hex
-        self._numbers = itertools.count(1)
+    def __post_init__(self) -> None:
+        self.own = Uploads(self.store.chunks, self.path)
 
-    def next_number(self) -> int:
-        return next(self._numbers)
+    def send(self, base: Loaded, wanted: Header, files: Set[str]) -> None:
+        """Note, before it is sent, what an attempt is conditioned on, what it would make and which files it names."""
+        for uploads in (self.own, *self.carried):
+            uploads.name(files)
+        self.base, self.wanted, self.is_open = base, wanted, True
+
+    def judge(self, current: Loaded) -> Verdict:
+        """What a look at the header says of the newest attempt."""
+        assert self.base is not None
+        is_same = current.token == self.base.token
+        return judge(self.base.header, is_same, current.header, self.writer, self.number)
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def keep(self, key: tuple[bytes, int], stored: Stored) -> Stored:
+        """Keep a chunk that was written for this commit, for the attempts to come."""
+        if self.written.get(key) is not stored:
+            self.own.add([stored])
+        self.written[key] = stored
+        return stored
+
+    async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
+        """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""
+        known = self._renewed.get(stored, stored)
+        renewed = await self.store.chunks.young(known, store_now)
+        if renewed is not known:
+            self._renewed[stored] = renewed
+            if not renewed.staged:  # what is staged, only collection deletes
+                self.own.add([renewed])
+        return renewed
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def left_s(self) -> float:
+        """How much of the commit's time is left."""
+        if self.began.age_s(self.store.clock) > AGE_S_MAX:
+            return 0.0
+        return self.deadline_s - time.monotonic()
+
+    def share_s(self) -> float:
+        """How long one request may take; the first may take its whole share, however long its chunks took to write."""
+        share_s = self.timeout_s * REQUEST_SHARE
+        is_first = self.count == 1 and self.began.age_s(self.store.clock) <= AGE_S_MAX
+        return share_s if is_first else min(self.left_s(), share_s)
+
+    async def load(self) -> Loaded:
+        """The header to begin with, read within the time that is left."""
+        try:
+            load = self.store.headers.load(self.path)
+            return await self.store.runtime.limit(load, max(self.left_s(), LAST_LOOK_S))
+        except TimeoutError as error:
+            raise CommitTimeoutError(
+                f"{self.path}: the store did not give its header in time ({error!r}); nothing was written"
+            ) from error
+
+
+Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
+"""From what is there, the header that should be there (not stamped), or None if it is there already."""

@@ -1,4 +1,4 @@
-"""Chunk files: writing them under names never used again, and the age rule."""
+"""Chunk files: written under names that are never used again; written anew if too old to be committed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rollingfs.runtime.clock import Clock, Moment
 
 COPY_BYTES_MAX = 8 * 1024 * 1024
 SKEW_S_MAX = 60.0
-"""A receipt from so little ahead of the store's clock is young: a store has many machines, and tells whole seconds."""
+"""A receipt that lies no further than this ahead of the store's clock is young: a store has many machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A chunk file that is written and not (known to be) committed."""
+    """A chunk file that is written; whether it is committed is not known here."""
 
     path: str
     size: int
@@ -30,7 +30,7 @@ class Stored:
     began: Moment
     staged: bool = False
     stored_at: float | None = None
-    """For a staged chunk: the store's own time (seconds since 1970) when its upload began."""
+    """For a staged chunk: when its upload began by the store's own clock, in seconds since 1970."""
 
     def chunk(self, segment: str, start: int) -> Chunk:
         """The entry in the header of `segment` that uses the whole file."""
@@ -64,7 +64,7 @@ class Chunks:
         return await self._write(segment, data, names.new_chunk_name(start))
 
     async def write_shared(self, segment: str, data: Buffer) -> Stored:
-        """Write a chunk file that several entries will name: as a staged one, only collection may delete it."""
+        """Write a chunk file that several entries will name. Only collection may delete it, as a staged one."""
         return await self._write(segment, data, names.new_staged_name())
 
     async def _write(self, segment: str, data: Buffer, name: str) -> Stored:
@@ -93,7 +93,7 @@ class Chunks:
             assert store_now is not None
             assert stored.stored_at is not None
             age_s = store_now - stored.stored_at
-        # from further ahead, its age is not known: the clock was set back
+        # the age of one that lies further ahead is not known: a clock was set back
         return stored if -SKEW_S_MAX <= age_s <= AGE_S_MAX else await self._again(stored, store_now)
 
     async def _again(self, stored: Stored, store_now: float | None) -> Stored:
@@ -113,7 +113,7 @@ class Chunks:
         return Stored(path, stored.size, stored.crc32c, stored.at_ms, began, stored.staged, store_now)
 
     async def copy_through(self, source: str, target: str) -> None:
-        """Copy a file by reading and writing it, where the store cannot."""
+        """Copy a file by reading and writing it, where the store cannot copy."""
         upload = await self.backend.open_write(target)
         try:
             start = 0
@@ -127,7 +127,6 @@ class Chunks:
             await upload.abort()
             raise
 
-    async def discard(self, stored: Sequence[Stored]) -> None:
+    async def delete(self, stored: Sequence[Stored]) -> None:
         """Delete chunks that no attempt ever named."""
-        if stored:
-            await self.backend.delete([chunk.path for chunk in stored])
+        await self.backend.delete([chunk.path for chunk in stored])

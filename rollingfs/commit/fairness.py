@@ -1,42 +1,58 @@
-"""Turns among several writers of one segment, without a word between them: by when each committed last.
+"""Who commits next: one commit at a time within a client, and turns among the writers of one segment.
 
 Left alone, the writer that has just committed commits again: the others must load the header before they try, and when
-their attempts arrive it has been replaced once more. So they take turns: commit lines say who else commits just now,
-and whose last commit is the oldest goes next; the others wait one commit's time for each before them. Who was last
-may stay now and then: two commits by one cost less time than a change.
+their attempts arrive it has been replaced once more. So writers take turns, and need no other messages for it than the
+commit lines: these say who else commits just now. The writer whose last commit is the oldest goes next; each of the
+others waits one commit's time for every writer before it. The last writer stays now and then: two commits by one writer
+cost less time than a change of writers.
 
-Only who has just lost a race, or has seen others commit while it waited, takes turns: writers that come one after the
-other do not wait. Pauses are for fairness and for fewer vain requests only: what is committed never depends on them.
+A writer takes turns only after it has lost a race, or has seen others commit while it waited: writers that come one
+after the other do not wait. What is committed never depends on a pause: pauses make it fair, and spare requests.
 
 A commit that takes long to prepare, as that of a concat of many sources, would lose for ever to a single writer of
-small appends, which never loses and so never waits. It asks for the next commit by a line in the header, written by a
-commit that is as quick as theirs; who sees that line waits until it is gone, but not for long.
+small appends, which never loses and so never waits. So its writer asks for the next commit by a line in the header,
+written by a commit that is as quick as an append. Writers that see this line wait until it is gone, but not for long.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
+import threading
 import time
+import uuid
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
 
-from rollingfs.format.header import Header
-from rollingfs.runtime.concurrency import BACKOFF_S_MAX, backoff_s
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.format.drops import clear_drops
+from rollingfs.format.header import Drop, Header, Mark
+from rollingfs.format.merging import settle
+from rollingfs.runtime.concurrency import BACKOFF_S_MAX, Lock, Runtime, backoff_s
 
 RIVAL_VERSIONS = 16
-"""Who has committed among so many versions is believed to go on."""
+"""A writer that has committed one of this many last versions is believed to go on."""
 STAY_PROBABILITY = 0.25
 RACE_TURNS = 320
-"""For the time of so many turns after a race was lost or seen, it is believed to go on."""
+"""A writer keeps taking turns for this many commit times after the last race that it lost or saw."""
 LOOKS_MAX = 4
-"""How often a writer looks whose turn it is before it tries all the same."""
+"""Maximum looks whose turn it is, before a writer tries all the same."""
 SAME_LOOKS_MAX = 2
-"""After so many looks at the same header, those whose turn it was are believed to have stopped."""
+"""After this many looks at the same header, the writers whose turn it was are believed to have stopped."""
 NEWCOMER_LOSSES_MAX = 3
-"""Who has never committed yet, and gives way to nobody, pauses no longer than after so many losses: 40 ms."""
+"""A writer that has never committed, and gives way to nobody, pauses as after this many losses at most: 40 ms."""
 ASKED_S_MAX = 5.0
-"""So long is waited for a writer that has asked for the next commit: it may be dead."""
+"""How long others wait for a writer that has asked for the next commit: it may be dead."""
 ASKED_PAUSE_S_MIN = 0.01
 JITTER = 0.2
-"""Of a pause, at most so much is added."""
+"""Maximum part of a pause that is added to it at random."""
+SLOTS_MAX = 1024
+"""Maximum segments of which a client remembers how fast commits to them are."""
+REMEMBERED_MAX = 1024
+"""Maximum segments of which a client remembers lines whose work is done. A deleted one may never see the commit that
+clears them. Work whose line is forgotten is done once more, by the next client that commits or collects."""
 
 
 class Turns:
@@ -51,9 +67,9 @@ class Turns:
     def __init__(self, writer: str) -> None:
         self.writer = writer
         self.commit_s = 0.0
-        """How long a request takes that replaces the header, by the last ones."""
+        """How long a request takes that replaces the header: an average of the last ones."""
         self.together = 1
-        """How many appends of this writer were there when the last group of them was done."""
+        """How many appends of this client there were when its last group of appends was done."""
         self._look_s = 0.0
         self._same_looks = 0
         self._quiet_version = 0
@@ -62,7 +78,7 @@ class Turns:
         self._asked_s = 0.0
 
     def is_asked(self, header: Header | None) -> bool:
-        """Whether another has asked for the next commit, not long ago by the clock of who sees it."""
+        """Whether another writer has asked for the next commit, not long ago by this client's clock."""
         if header is None or header.turn in (None, self.writer):
             return False
         if self._asked_version != header.version:
@@ -71,7 +87,7 @@ class Turns:
 
     @property
     def asked_pause_s(self) -> float:
-        """How long to wait before the look whether who has asked is done."""
+        """A pause, in seconds, before the look whether the writer that has asked is done."""
         return min(BACKOFF_S_MAX, max(ASKED_PAUSE_S_MIN, self.commit_s + self._look_s))
 
     def took(self, seconds: float) -> None:
@@ -79,20 +95,20 @@ class Turns:
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
 
     def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
-        """Note how long a look took, and whether anybody has committed since the one before it."""
+        """Note how long a look took, and whether anybody has committed since the look before it."""
         self._look_s = (self._look_s + seconds) / 2 if self._look_s else seconds
         is_same = before is not None and now is not None and before.version == now.version
         self._same_looks = self._same_looks + 1 if is_same else 0
         if not is_same:
             self._race_goes_on()
         if now is not None and self._same_looks >= SAME_LOOKS_MAX:
-            self._quiet_version = now.version  # those before us have stopped
+            self._quiet_version = now.version  # the writers before this one have stopped
 
     def _race_goes_on(self) -> None:
         self._race_until_s = time.monotonic() + RACE_TURNS * (self.commit_s + self._look_s)
 
     def before_me(self, header: Header | None) -> int:
-        """How many others, who commit just now, have waited longer since their last commit."""
+        """How many other writers, which commit just now, have waited longer since their last commit."""
         if header is None:
             return 0
         mine = header.commit_of(self.writer)
@@ -101,7 +117,7 @@ class Turns:
         return sum(since < line.version < last for line in header.commits)
 
     def way_s(self, header: Header | None) -> float:
-        """A pause, in seconds, before another look: for others whose turn it is; 0 if it is one's own."""
+        """A pause, in seconds, before another look, for the writers whose turn it is; 0 if it is this writer's."""
         others = self.before_me(header) if time.monotonic() < self._race_until_s else 0
         if not others or header is None:
             return 0.0
@@ -121,6 +137,109 @@ class Turns:
         return backoff_s(min(losses, NEWCOMER_LOSSES_MAX))
 
     def _turn_s(self, others: int) -> float:
-        """How long so many others need for a look and a commit each; one's own look may be under way by then."""
+        """How long that many others need for a look and a commit each, less the look of this writer meanwhile."""
         pause_s = others * (self.commit_s + self._look_s) - self._look_s
         return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))
+
+
+class Writer:
+    """The identity of a client instance: an id, and a counter that never goes back.
+
+    A forked, unpickled or copied client takes a new id, because two writers with one id could take each
+    other's commits for their own.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.id = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+
+class Slot:
+    """One segment as this client writes it: at most one commit is in flight."""
+
+    def __init__(self, lock: Lock, turns: Turns) -> None:
+        self.lock = lock
+        self.turns = turns
+        self.done_drops: set[Drop] = set()
+        self.settled: set[Mark] = set()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether there are lines whose work is done, and which the next commit clears."""
+        return bool(self.done_drops or self.settled)
+
+    def cleared(self, base: Loaded) -> Loaded:
+        """What was loaded, without the lines that the next commit leaves out: their work is done."""
+        header = base.header
+        if header is None or not (self.remembers or header.turn is not None):
+            return base
+        header = settle(clear_drops(header, self.done_drops), self.settled)
+        return Loaded(replace(header, turn=None), base.token)
+
+
+class Slots:
+    """The slots of a client."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.writer = Writer()
+        self._runtime = runtime
+        self._begin()
+
+    def _begin(self) -> None:
+        self._slots: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
+        self._turns: OrderedDict[str, Turns] = OrderedDict()
+        self._remembering: OrderedDict[str, Slot] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def after_fork(self) -> None:
+        """In a child process: another writer, and locks that nobody holds."""
+        self.writer.renew()
+        self._begin()
+
+    def of(self, path: str) -> Slot:
+        """The one slot of a segment in this client."""
+        with self._lock:
+            slot = self._slots.get(path)
+            if slot is None:
+                turns = self._turns.setdefault(path, Turns(self.writer.id))
+                self._turns.move_to_end(path)
+                if len(self._turns) > SLOTS_MAX:
+                    self._turns.popitem(last=False)
+                slot = self._slots[path] = Slot(self._runtime.lock(path), turns)
+            return slot
+
+    def remember(
+        self, path: str, *, drops: Iterable[Drop] = (), marks: Iterable[Mark] = (), header: Header | None = None
+    ) -> None:
+        """Let the next commit clear these lines, whose work is done.
+
+        Parameters
+        ----------
+        header
+            Forget drops of before that this header does not have.
+        """
+        slot = self.of(path)
+        with self._lock:
+            if header is not None:
+                slot.done_drops.intersection_update(header.drops)
+            slot.done_drops.update(drops)
+            slot.settled.update(marks)
+            if slot.remembers:
+                self._remembering[path] = slot
+                self._remembering.move_to_end(path)
+            if len(self._remembering) > REMEMBERED_MAX:
+                self._remembering.popitem(last=False)
+
+    def committed(self, path: str, slot: Slot, header: Header) -> None:
+        """Forget the lines that a commit has cleared."""
+        with self._lock:
+            slot.done_drops.intersection_update(header.drops)
+            slot.settled.intersection_update({*header.merges, *header.aborts})
+            if not slot.remembers:
+                self._remembering.pop(path, None)

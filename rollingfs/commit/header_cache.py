@@ -1,4 +1,4 @@
-"""Headers as they were last seen: loading, and the cache that spares requests."""
+"""Headers as they were last seen: loaded, and cached to spare requests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _warn_of_copy(segment: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A header that was seen, and when: by the clock, and by the cache's own count of events."""
+    """A header that was seen, and when: by the clock, and by the cache's count of events."""
 
     loaded: Loaded
     at_s: float
@@ -71,8 +71,8 @@ class _Entry:
 class Headers:
     """The headers of one backend, read through a cache of the last seen.
 
-    Answers arrive in another order than the requests were sent. So every load and every commit notes when it began:
-    what began before the cache learned of an entry may be older than it, and does not just replace it.
+    Answers arrive in another order than requests are sent. So every load and every commit notes when it began. What it
+    brings may be older than an entry that the cache learned of since, and then does not simply replace it.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Headers:
         self._weight = 0
         self._count = 0
         self._lost = 0
-        """What began before this event may be older than an entry that is gone."""
+        """A load that began before this event may bring what is older than an entry that is gone."""
         self._lock = threading.RLock()
 
     def begin(self) -> int:
@@ -102,13 +102,13 @@ class Headers:
         return self._count
 
     def seen(self, segment: str) -> Loaded | None:
-        """What was last seen, however long ago: good enough as the base of a conditional write."""
+        """The header that was last seen, however long ago: good enough as the base of a conditional write."""
         with self._lock:
             entry = self._entries.get(segment)
             return entry.loaded if entry else None
 
     def recent(self, segment: str, within_s: float | None = None) -> Loaded | None:
-        """What was seen within the cache time, or the time that is given."""
+        """The header, if it was seen within the cache time, or within the time given."""
         within_s = self.cache_s if within_s is None else within_s
         with self._lock:
             entry = self._entries.get(segment)
@@ -118,7 +118,7 @@ class Headers:
             return entry.loaded
 
     def by_token(self, segment: str, token: str | None) -> Loaded | None:
-        """What was seen, if a listing shows that it is still there; it counts as seen now."""
+        """The header that was seen, if a listing shows that it is still there; it counts as seen now."""
         with self._lock:
             entry = self._entries.get(segment)
             if entry is None or token is None or entry.loaded.token != token:
@@ -127,7 +127,7 @@ class Headers:
             return entry.loaded
 
     def keep(self, segment: str, loaded: Loaded, began: int, *, is_own: bool = False) -> None:
-        """Remember what is there, unless what is remembered may be newer; that nothing is there is not remembered.
+        """Remember a header, unless the one remembered may be newer. That there is none is not remembered.
 
         Parameters
         ----------
@@ -149,12 +149,12 @@ class Headers:
             self._put(segment, _Entry(loaded, time.monotonic(), known, known if is_own else entry.own if entry else 0))
 
     def _is_newer(self, segment: str, entry: _Entry, loaded: Loaded, began: int, is_own: bool) -> bool:
-        """Whether a header is newer than the one remembered, by its version: when they were there, overlaps."""
+        """Whether a header is newer than the one remembered, by its version: by time, either may be."""
         old, new = entry.loaded.header, loaded.header
         is_newer = new is not None and (old is None or new.version > old.version)
         is_same = old is not None and new is not None and old.segment == new.segment
-        # versions go on over a deletion, but begin anew once its tombstone was collected: between two incarnations a
-        # greater version is no proof against an own commit. Then neither is remembered
+        # versions begin anew once a tombstone was collected: between two incarnations a greater version proves
+        # nothing against an own commit. Then neither is remembered
         if not is_same and (is_own != is_newer) and (is_own or began < entry.own):
             self._lose(segment)
             self._lost = self._event()
@@ -162,7 +162,7 @@ class Headers:
         return is_newer
 
     def forget(self, segment: str | None = None) -> None:
-        """Remember nothing of one segment, or of any; nor what a load finds that is under way."""
+        """Remember nothing of one segment, or of all; nor what loads find that are under way."""
         with self._lock:
             for name in [segment] if segment is not None else list(self._entries):
                 self._lose(name)
@@ -222,13 +222,13 @@ class Headers:
     async def secure(self, segment: str, loaded: Loaded | None = None) -> None:
         """Make durable what a look at a segment has shown, before anything is concluded from it.
 
-        Of a header that was `loaded`, nothing if there was none: that says no more than that nothing is there.
+        Nothing needs to be made durable if what was `loaded` is that there is no header.
         """
         if self.backend.shows_unflushed and (loaded is None or loaded.token is not None):
             await self.backend.flush(names.header_path(segment))
 
     async def load_durable(self, segment: str) -> Loaded:
-        """`load`, for whoever concludes from it that something is done: a loss of power will not undo it."""
+        """`load`, for a caller that concludes from it that something is done: a loss of power will not undo it."""
         loaded = await self.load(segment)
         await self.secure(segment, loaded)
         return loaded

@@ -1,4 +1,4 @@
-"""Index pages on the backend: loading them through a cache, and folding what has outgrown the header."""
+"""Index pages: loaded through a cache, and written for entries that have outgrown the header."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from functools import partial
 
 from rollingfs.backend.contract import Backend
 from rollingfs.format import names, placement
-from rollingfs.format.codec import format_text
-from rollingfs.format.drops import merge_drops, shed_drops
-from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
+from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
+from rollingfs.format.header import Chunk, Entry, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.tokens import crc32c
-from rollingfs.format.transitions import STAMP_BYTES_MAX
+from rollingfs.format.transitions import excess_bytes
 from rollingfs.runtime.concurrency import Runtime
 
 CHUNKS_CACHED_MAX = 64 * 4096
@@ -51,7 +50,7 @@ class Pages:
         return placement.unfold(page, await self.raw(names.resolve(segment, page.file), page), segment)
 
     async def raw(self, path: str, page: Page | None = None) -> Sequence[Chunk]:
-        """A page's chunks as its file says them; checked against the header's line where it is known."""
+        """A page's chunks as its file lists them; checked against the header's line where that is given."""
         with self._lock:
             found = self._cache.get(path)
             if found is not None:
@@ -93,7 +92,7 @@ class Pages:
         """The chunk folders that entries of a segment name, those inside index pages included."""
         found = {names.parent(names.resolve(segment, entry.file)) for entry in entries}
         for entry in entries:
-            if isinstance(entry, Page) and (entry.foreign or "/" in entry.file):
+            if isinstance(entry, Page) and (entry.foreign or not is_own(entry.file)):
                 found |= {names.parent(names.resolve(segment, c.file)) for c in await self.chunks(segment, entry)}
         return found
 
@@ -112,7 +111,7 @@ class Pages:
         path = f"{names.chunks_folder(segment)}/{name}"
         await self.backend.write(path, [data])
         self._keep(path, shifted)
-        foreign = sum("/" in chunk.file or names.is_staged(chunk.file) for chunk in chunks)
+        foreign = sum(not is_deletable(chunk.file) for chunk in chunks)
         return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)
 
     async def fold(self, segment: str, header: Header, memo: dict[tuple[Entry, ...], Page], now_ms: int) -> Header:
@@ -125,7 +124,7 @@ class Pages:
         """
         while plan := placement.plan_fold(header.entries):
             header = await self._fold_once(segment, header, plan, memo, now_ms)
-        while (over := len(format_text(header)) - (TEXT_BYTES_MAX - STAMP_BYTES_MAX)) > 0:
+        while (over := excess_bytes(header)) > 0:
             squeeze = placement.plan_squeeze(header.entries)
             if squeeze is None:
                 return shed_drops(header, over)
@@ -135,7 +134,7 @@ class Pages:
     async def fold_ahead(
         self, segment: str, entries: tuple[Entry, ...], added: int, memo: dict[tuple[Entry, ...], Page]
     ) -> None:
-        """Write the pages that `fold` will want once `added` chunks stand behind `entries`: beside their upload."""
+        """Write the pages that `fold` will need once `added` chunks stand behind `entries`: beside their upload."""
         while (plan := placement.plan_fold((*entries, *[_AHEAD] * added))) and plan.last <= len(entries):
             folded = entries[plan.first : plan.last]
             if folded not in memo:
@@ -149,10 +148,5 @@ class Pages:
         if folded not in memo:
             memo[folded] = await self.write(segment, await self.unfold(segment, folded))
         entries = (*header.entries[: plan.first], memo[folded], *header.entries[plan.last :])
-        drops = [self._drop_file(entry, now_ms) for entry in folded if isinstance(entry, Page)]
+        drops = [drop_line(entry, now_ms) for entry in folded if isinstance(entry, Page)]
         return replace(header, entries=entries, drops=merge_drops(header.drops, drops))
-
-    @staticmethod
-    def _drop_file(page: Page, now_ms: int) -> Drop:
-        folder = names.parent(page.file)
-        return Drop(f"{folder}/", now_ms, size=page.size) if folder else Drop(page.file, now_ms)

@@ -1,13 +1,13 @@
-"""The plain file that a header hides: which one it names, and its deletion once it is dead."""
+"""The plain file that a header hides: which file the header names, and how it is deleted."""
 
 from __future__ import annotations
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.commit.loop import Committer
+from rollingfs.commit.store import Store
 from rollingfs.format.header import Adopted, Header
 
 CLOCKS_APART_MS_MAX = 24 * 3600 * 1000
-"""Of files older than this, by the client's clock, the store's clock is not asked."""
+"""For a file older than this by the client's clock, the store is not asked for its own clock."""
 
 
 def modified_ms(info: FileInfo) -> int:
@@ -21,7 +21,7 @@ def shadow(plain: FileInfo | None) -> Adopted | None:
 
 
 def is_shadowed(header: Header | None, info: FileInfo) -> bool:
-    """Whether a plain file is hidden by a header: by any live one, by a tombstone only if it names this file."""
+    """Whether a header hides a plain file: a live one hides any, a tombstone only the file that it names."""
     if header is None:
         return False
     return not header.deleted or names_file(header, info)
@@ -35,28 +35,28 @@ def names_file(header: Header, info: FileInfo) -> bool:
     return header.adopted is not None and header.adopted == shadow(info)
 
 
-async def let_pass(committer: Committer, path: str, adopted: Adopted | None) -> None:
+async def let_pass(store: Store, path: str, adopted: Adopted | None) -> None:
     """Wait until the store gives new files another date than that of a plain file which a tombstone is to name.
 
-    Else one of the same bytes and the same second that comes after the tombstone would be hidden, and collected.
+    Otherwise the tombstone would hide a file with the same bytes that comes after it in the same second.
     """
-    step_s = committer.backend.date_step_s
-    if adopted is None or not step_s or committer.now_ms() - adopted.modified_ms > CLOCKS_APART_MS_MAX:
+    step_s = store.backend.date_step_s
+    if adopted is None or not step_s or store.now_ms() - adopted.modified_ms > CLOCKS_APART_MS_MAX:
         return
-    while (left_s := adopted.modified_ms / 1000 + step_s - await committer.backend.now(path)) > 0:
-        await committer.runtime.sleep(min(left_s, step_s))
+    while (left_s := adopted.modified_ms / 1000 + step_s - await store.backend.now(path)) > 0:
+        await store.runtime.sleep(min(left_s, step_s))
 
 
-async def delete_shadowed(committer: Committer, path: str, adopted: Adopted | None) -> bool:
-    """Delete the plain file that a header names, where the store can, and only if it still is that file.
+async def delete_shadowed(store: Store, path: str, adopted: Adopted | None) -> bool:
+    """Delete the plain file that a header names, if it still is that file and the store can delete conditionally.
 
-    The date is looked at right before, because a store compares nothing but the token. What remains is the time of
-    one request, within which another tool would have to write the very same bytes.
+    The date is looked at right before, because a store compares nothing but the token. So another file is deleted only
+    if another tool writes it between the two requests, with the very same bytes.
     """
-    if adopted is None or not (await committer.abilities(path)).delete_if:
+    if adopted is None or not (await store.abilities(path)).delete_if:
         return False
     try:
-        info = await committer.backend.stat(path)
+        info = await store.backend.stat(path)
     except FileNotFoundError:
         return False
-    return adopted == shadow(info) and await committer.backend.delete_if(path, adopted.token)
+    return adopted == shadow(info) and await store.backend.delete_if(path, adopted.token)

@@ -1,4 +1,4 @@
-"""The chunk files that one change of a segment has uploaded, until it is known which of them may be deleted."""
+"""The chunk files that a change of a segment has uploaded, and which of them its writer may still delete."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ T = TypeVar("T")
 
 
 class Uploads:
-    """Chunk files that their writer may still delete: no attempt that was sent has named them.
+    """Chunk files that their writer may still delete, because no attempt that was sent has named them.
 
-    A commit calls `name` before it sends an attempt. From then on only collection may delete the files that the attempt
-    names, whatever comes of it. The change calls `discard` when it is over.
+    1. The writer adds the files that it has uploaded.
+    2. The commit calls `name` before it sends an attempt. From then on only collection may delete the files that the
+       attempt names, whatever comes of it.
+    3. The writer calls `discard` when the change is over.
 
     Parameters
     ----------
@@ -44,16 +46,17 @@ class Uploads:
         self._unnamed = [one for one in self._unnamed if names.relate(self.path, one.path) not in files]
 
     def leave(self) -> None:
-        """Leave all files to collection: another attempt may still name them."""
+        """Leave all files to collection, because another attempt may still name them."""
         self._unnamed = []
 
     async def delete(self) -> None:
         """Delete the files that no attempt has named."""
         unnamed, self._unnamed = self._unnamed, []
-        await self._chunks.discard(unnamed)
+        if unnamed:
+            await self._chunks.delete(unnamed)
 
     async def discard(self) -> None:
-        """`delete`; if that fails, collection does it, because the caller must hear the outcome of the commit."""
+        """`delete`; a failure is only logged, because the caller must hear the outcome of the commit."""
         try:
             await self.delete()
         except OSError as error:
@@ -62,8 +65,8 @@ class Uploads:
     async def settle(self, call: Coroutine[Any, Any, T]) -> T:
         """Await the commit of these files, then delete those that no attempt has named.
 
-        Where more attempts may be sent, the files are left to collection: the outcome is unknown, or an interrupt
-        came that nobody has judged.
+        The files are left to collection if more attempts may arrive: the outcome is unknown, or an interrupt came that
+        nobody has judged.
         """
         try:
             result = await call

@@ -1,4 +1,4 @@
-"""Collection of a whole tree: one segment after the other, whatever becomes of each."""
+"""Collects all segments of a tree. A segment that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ logger = logging.getLogger("rollingfs")
 SEGMENTS_AT_ONCE_MAX = 8
 
 Progress = Callable[[str, Collected], None]
-"""Called with each segment's path and what was collected of it, from whatever thread or loop the core runs on."""
+"""Called with each segment's path and what was collected of it, in any thread or on any loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A segment that could not be collected (or not to its end), or a folder that could not be listed; and why."""
+    """A segment that could not be collected (or not to its end) or a folder that could not be listed, and why."""
 
     path: str
     reason: str
@@ -31,10 +31,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CollectedTree(Collected):
-    """What the collection of a tree deleted (in a dry run: would delete), all together."""
+    """What the collection of a tree deleted (in a dry run: would delete), in total."""
 
     segments: tuple[str, ...] = ()
-    """Paths of the segments that were looked at, also of those of which there were only leftovers."""
+    """Paths of the segments that were looked at, and of those of which only leftovers were there."""
     failures: tuple[Failure, ...] = ()
 
 
@@ -50,37 +50,38 @@ class TreeCollector:
     ) -> CollectedTree:
         """Collect every segment at or below a path, as `Collector.collect` does.
 
-        A segment that fails (because of a damaged header, for one) is left alone, and so is a folder that we may not
-        list; they are named in the failures, and the others go on.
+        A segment that fails (by a damaged header, for example) is left alone, and so is a folder that we may not
+        list. The failures name them, and the others are collected.
 
         Parameters
         ----------
         grace_s
-            Leave files younger than this alone, in seconds; by default the format's 24 hours.
+            Leave files alone that are younger than so many seconds; by default the 24 hours of the format.
         dry_run
             Change nothing, say what would be deleted.
         progress
-            Told of each segment.
+            Called for each segment.
 
         Raises
         ------
         FileNotFoundError
             There is neither a folder nor a segment of this name.
         """
-        unlisted: list[Failure] = []
+        unlisted: dict[str, OSError] = {}
         found = await self.segments(path, unlisted)
+        failures = [_failure(folder, error) for folder, error in unlisted.items()]
         seen: dict[str, int] = {}
         calls = [partial(self._one, segment, grace_s, dry_run, progress, seen) for segment in found]
         results = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
-        return _sum(found, [*unlisted, *results])
+        return _sum(found, [*failures, *results])
 
-    async def segments(self, path: str, unlisted: list[Failure] | None = None) -> list[str]:
-        """Paths of everything that has a header or a chunk folder, at or below a path; no header below it is read.
+    async def segments(self, path: str, unlisted: dict[str, OSError] | None = None) -> list[str]:
+        """Paths of everything at or below a path that has a header or a chunk folder; headers below it are not read.
 
         Parameters
         ----------
         unlisted
-            Takes the folders below it that we may not list; without it, the first is raised.
+            Takes the folders below the path that we may not list, with the error; if it is None, the first raises.
 
         Raises
         ------
@@ -101,19 +102,25 @@ class TreeCollector:
         return sorted(found)
 
     async def _is_segment(self, path: str, is_folder: bool) -> bool:
-        """Whether there is a segment, or something left of one, at a path; of what is no folder, there must be."""
+        """Whether a segment, or something left of one, is at a path.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing at all.
+        """
         try:
             if (await self.client.headers.load(path)).header is not None:
                 return True
         except CorruptHeaderError:
-            return True  # its collection says so
+            return True  # its collection reports it
         if await self.client.backend.is_folder(names.chunks_folder(path)):
             return True
         if not is_folder:
             await self.client.lookup.view(path, fresh=True)
         return not is_folder
 
-    async def _list(self, folder: str, found: set[str], unlisted: list[Failure] | None) -> list[str] | None:
+    async def _list(self, folder: str, found: set[str], unlisted: dict[str, OSError] | None) -> list[str] | None:
         """Note the segments in a folder; returns the folders in it, or None if there is no such folder."""
         try:
             listing = await self.client.backend.list(folder)
@@ -122,7 +129,7 @@ class TreeCollector:
         except PermissionError as error:
             if unlisted is None:
                 raise
-            unlisted.append(_failure(folder, error))
+            unlisted[folder] = error
             return None
         folders = []
         for entry in listing.entries:
@@ -141,7 +148,7 @@ class TreeCollector:
         try:
             collected = await self.client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, seen=seen)
         except FileNotFoundError:
-            collected = Collected()  # its last leftovers went meanwhile
+            collected = Collected()  # somebody else deleted its leftovers meanwhile
         except OSError as error:
             return _failure(path, error)
         if progress is not None:

@@ -1,4 +1,4 @@
-"""Making, removing and moving folders, with the segments and plain files in them."""
+"""Makes, removes and moves folders, with the segments and plain files in them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _HOW_TO_DELETE = "To delete such a segment all the same, whatever it holds: rm(p
 class Folders:
     """Changes folders.
 
-    Tombstones must outlive a folder's removal, for they carry the versions of what was there. So where folders
-    exist by themselves, one that cannot go leaves a hidden file (`names.REMOVED_NAME`) in it: unless something lives
-    in it, it does not exist. Whoever writes a segment below it need not care. Whoever deletes one (and so leaves a
-    folder that may be empty) removes that file, as `make` does: the folder is there until it is removed again.
+    A tombstone outlives the removal of its folder, because it carries the version of its segment. So on a store with
+    folders, a folder that holds tombstones cannot go. It is marked instead, by a hidden file (`names.REMOVED_NAME`):
+    it does not exist for users unless something lives in it. A writer of a segment in it need not remove the mark.
+    Whoever deletes a segment removes the mark, as `make` does: the folder stays, perhaps empty, until it is removed.
     """
 
     def __init__(self, client: Client, listings: Listings) -> None:
@@ -46,7 +46,7 @@ class Folders:
         FileExistsError
             A segment, a plain file or a folder is there.
         FileNotFoundError
-            The folder above it is missing, and `parents` is false.
+            The folder that it would lie in is missing, and `parents` is false.
         """
         if await self.listings.is_there(path):
             raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
@@ -68,16 +68,16 @@ class Folders:
         if not exist_ok or (is_real and not await self.listings.is_folder(path)):
             await self.make(path)
         elif self.backend.has_folders:
-            await self.backend.make_folder(path)  # it is there: durably, whoever made it
+            await self.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
 
     async def _make(self, path: str) -> None:
         if not self.backend.has_folders and not self.listings.is_top(path):
-            return  # it will be there with the first file in it
+            return  # the first file in it makes it
         await self.backend.make_folder(path)
         await self.unmark(path)
 
     async def unmark(self, folder: str) -> None:
-        """Let a folder and those above it exist, though they may have been removed before."""
+        """Remove the marks by which a folder and those above it count as removed."""
         while self.backend.has_folders and not self.listings.is_top(folder):
             if await self.listings.is_removed(folder):
                 await self.backend.delete([removed_path(folder)])
@@ -90,12 +90,12 @@ class Folders:
     # -- removing ------------------------------------------------------------------------------------------
 
     async def remove_empty(self, path: str) -> None:
-        """Remove a folder (on an object store: a bucket) in which nothing is.
+        """Remove an empty folder (on an object store: a bucket).
 
         Raises
         ------
         FileNotFoundError, NotADirectoryError
-            It is no folder.
+            It is not a folder.
         OSError
             It is not empty (``errno.ENOTEMPTY``).
         """
@@ -111,7 +111,7 @@ class Folders:
         try:
             await self.backend.remove_folder(path)
         except FileNotFoundError:
-            return  # on an object store it went with what was in it
+            return  # on an object store it went with its last file
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or self.listings.is_top(path):
                 raise
@@ -129,9 +129,9 @@ class Folders:
         Parameters
         ----------
         depth_max
-            How many levels of a folder to empty; then the folders stay. None for all.
+            Number of levels of a folder to empty; the folders then stay. None for all.
         damaged
-            Also segments whose header cannot be read.
+            Also delete segments whose header cannot be read.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Folders:
             raise missing(path)
         try:
             if path and not self.backend.has_folders and self.listings.is_top(path):
-                raise missing(path)  # a bucket is no file, and no request that asks for one is valid
+                raise missing(path)  # a bucket is no file, and a request for a file of its name would be invalid
             await self.delete_file(path, damaged=damaged)
         except FileNotFoundError:
             if not await self.listings.is_folder(path):
@@ -164,7 +164,7 @@ class Folders:
     async def delete_all(
         self, paths: Iterable[str], *, recursive: bool, depth_max: int | None, damaged: bool = False
     ) -> None:
-        """`delete` of several paths at once; one that lies in another of them goes with it."""
+        """`delete` for several paths at once; a path that lies in another goes with that one."""
         listed = sorted(set(paths))
         outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
         await self.listings.gather(
@@ -193,7 +193,7 @@ class Folders:
             await self._remove_all(scans, path)
 
     async def _remove_all(self, scans: Iterable[str], top: str) -> None:
-        """Remove the folders of a tree, whose content is gone, from the lowest to the upper ones."""
+        """Remove the emptied folders of a tree, the lowest first."""
         for folder in reversed(list(scans)):
             if not self.listings.is_top(folder):
                 await self._remove(folder)
@@ -204,9 +204,9 @@ class Folders:
             await self._delete_file(path, damaged)
 
     async def _delete_damaged(self, path: str) -> None:
-        """Delete a header that cannot be read, as it is now, and a plain file of its name; chunks wait for collection.
+        """Delete an unreadable header, and the plain file of its name; collection takes the chunks.
 
-        A writer that has the header as it was before cannot commit any more: its condition fails.
+        The delete names the header's token. A writer that saw the header before cannot commit after it.
         """
         header = names.header_path(path)
         while True:
@@ -214,13 +214,13 @@ class Folders:
                 blob = await self.backend.read(header)
                 parse_header(blob.data, header)
             except CorruptHeaderError:
-                pass  # as it was found, and as the caller was told: this is what goes
+                pass  # still unreadable: delete this version
             except FileNotFoundError:
                 break
             else:
-                await self.client.segments.delete(path)  # it has been repaired
+                await self.client.segments.delete(path)  # somebody has repaired it
                 return
-            if not (await self.client.committer.abilities(path)).delete_if:
+            if not (await self.client.store.abilities(path)).delete_if:
                 await self.backend.delete([header])
                 break
             if await self.backend.delete_if(header, blob.token):
@@ -234,13 +234,13 @@ class Folders:
     async def move(self, source: str, target: str, *, into: bool | None = None) -> None:
         """Give a segment, a plain file or a whole folder another name; no bytes are moved.
 
-        Into a folder that is there it goes under its own name; over a file that is there it goes in its place.
-        Each segment moves by itself: a move of a folder that is broken off may be called again.
+        If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
+        Each segment moves by itself. A move of a folder that was broken off may be called again.
 
         Parameters
         ----------
         into
-            Whether the target is the folder to go into, be it there or not; None to look.
+            Whether the target is a folder to move into, even if it does not exist; None to look.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class Folders:
             await self.make_all(target + folder[len(source) :], exist_ok=True)
         files = [file for scan in scans.values() for file in scan.views]
         for file in [file for file in files if file in scans]:
-            # a segment of a folder's name comes first: once the folder holds something, it would be refused
+            # a segment that has a folder's name goes first: it would be refused once that folder holds something
             await self.client.concats.rename(file, target + file[len(source) :])
         renames = [
             partial(self.client.concats.rename, file, target + file[len(source) :])
@@ -292,12 +292,14 @@ class Folders:
 
 
 def _check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:
-    """Refuse to begin with a tree of which not everything can be read.
+    """Refuse a tree in which something cannot be read, before anything is changed.
 
     Raises
     ------
-    CorruptHeaderError, PermissionError
-        Headers that are damaged, unless these are to go as well; headers and folders that we may not read.
+    CorruptHeaderError
+        A header is damaged, and `damaged` is false.
+    PermissionError
+        We may not read a header or a folder.
     """
     found = [error for scan in scans for error in (scan.error, *scan.unreadable.values()) if error is not None]
     bad = [error for error in found if not (damaged and isinstance(error, CorruptHeaderError))]

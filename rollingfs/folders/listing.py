@@ -1,15 +1,15 @@
 """What lies in folders: segments, plain files and folders, as of the call.
 
-A listing shows headers with their tokens, so that those seen before are not read again. An entry that cannot be read
-does not fail the listing of its folder, if the caller asks to have it reported: then it is shown with its error.
+The backend lists headers with their tokens, so `Listings` reads only headers that it has not seen. An entry that
+cannot be read fails the listing of its folder, or is shown with its error: the caller chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from rollingfs.backend.contract import Listing
 from rollingfs.client import Client
@@ -18,8 +18,6 @@ from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import Sorted
 from rollingfs.read.snapshot import View
-
-T = TypeVar("T")
 
 Info = dict[str, Any]
 """What fsspec calls a file's or folder's info."""
@@ -31,7 +29,7 @@ REPORT: OnError = "report"
 
 
 def check_on_error(on_error: str) -> OnError:
-    """Refuse what a listing cannot do about an entry that cannot be read.
+    """Check the option `on_error` of a caller.
 
     Raises
     ------
@@ -84,17 +82,17 @@ class Scan:
     views: dict[str, View]
     """Segments and plain files, by path."""
     folders: tuple[str, ...]
-    """Folders in it; whether they exist is another question, for they may hold nothing but tombstones."""
+    """Folders in it. They may hold nothing but tombstones, and then they do not exist for users."""
     stays: bool
-    """Whether it exists though nothing may be in it."""
+    """Whether it exists even if nothing is in it."""
     unreadable: dict[str, OSError] = field(default_factory=dict)
-    """Why segments and plain files that are not among the views cannot be read, by path."""
+    """Segments and plain files that cannot be read and so are not among the views, by path."""
     error: OSError | None = None
-    """Why the folder itself cannot be listed, if so."""
+    """The error, if the folder itself cannot be listed."""
 
     @property
     def infos(self) -> dict[str, Info]:
-        """The infos of all that listings show but folders, by path."""
+        """The infos of the segments and plain files that listings show, by path."""
         found = {path: info_of(view) for path, view in self.listed.items()}
         return found | {path: info_of_unreadable(path, error) for path, error in self.errors.items()}
 
@@ -120,13 +118,10 @@ class Listings:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.backend = client.backend
+        self.gather = client.contents.gather
         self.is_folder = client.contents.is_folder
         self.is_removed = client.contents.is_removed
         self.is_top = client.contents.is_top
-
-    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-        """Call several at a time, as many as the store likes."""
-        return await self.client.runtime.gather(calls, self.backend.requests_max)
 
     # -- one path ------------------------------------------------------------------------------------------
 
@@ -136,7 +131,7 @@ class Listings:
         Raises
         ------
         FileNotFoundError
-            None of them.
+            There is nothing of this name.
         CorruptHeaderError
             It is a segment whose header is damaged, or too new.
         """
@@ -175,7 +170,7 @@ class Listings:
         FileNotFoundError, NotADirectoryError
             The backend has no such folder.
         CorruptHeaderError, PermissionError
-            An entry that listings show cannot be read, and errors are to be raised.
+            An entry that listings show cannot be read, and `on_error` is ``"raise"``.
         """
         listing = await self.backend.list(folder)
         scan = await self._complete(folder, listing, Sorted.of(listing.entries))
@@ -234,9 +229,10 @@ class Listings:
         return await self.gather([partial(self.client.contents.is_alive, folder) for folder in folders])
 
     async def _file_first(self, path: str, on_error: OnError) -> Info | None:
-        """The segment or plain file of a path that may be a folder as well: it wins.
+        """The segment or plain file of this name, which hides a folder of the same name.
 
-        Where a folder is but a prefix, and no segment is known there, asking would double the cost of a listing.
+        On a store without folders it is not looked for unless a segment was seen there: a look would double the cost
+        of a listing.
         """
         if names.is_reserved(path):
             raise missing(path)
@@ -258,9 +254,9 @@ class Listings:
         Parameters
         ----------
         depth_max
-            How many levels of folders to list; None for all.
+            Number of levels of folders to list; None for all.
         hidden
-            Also those that have the name of a segment.
+            Also list folders that have the name of a segment.
         """
         scans: dict[str, Scan] = {}
         level = [folder]
@@ -276,7 +272,7 @@ class Listings:
         try:
             return await self.scan(folder, on_error)
         except (FileNotFoundError, NotADirectoryError):
-            return None  # it went meanwhile
+            return None  # deleted meanwhile
         except PermissionError as error:
             if is_top or on_error == RAISE:
                 raise
@@ -287,7 +283,7 @@ class Listings:
     ) -> dict[str, Info]:
         """The infos of everything below a path, by name; of a file, its own; of nothing, none.
 
-        Folders that cannot be listed are among them with their errors, also without `with_folders`.
+        Folders that cannot be listed are shown with their errors, also without `with_folders`.
         """
         file = await self._file_first(path, on_error)
         if file is not None:
@@ -309,7 +305,7 @@ class Listings:
         return dict(sorted(found.items()))
 
     async def _alive_in(self, scans: dict[str, Scan]) -> set[str]:
-        """The folders of a tree that exist: from the lowest to the upper ones."""
+        """The folders of a tree that exist for users."""
         edge = [folder for scan in scans.values() for folder in scan.shown if folder not in scans]
         alive = {folder for folder, is_alive in zip(edge, await self._alive(edge), strict=True) if is_alive}
         for path, scan in reversed(scans.items()):

@@ -1,7 +1,7 @@
 """The header's text form: parse and format. Pure.
 
-Both directions check the whole: what is written can be read, what is read is believed only if it is
-well-formed, within the limits and true to its checksums. Specified in ``docs/protocol.md``.
+Both directions check the whole header: its form, its limits and its checksums. So every written header can be read.
+``docs/protocol.md`` specifies the format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = "rollingfs 1"
 TEXTS_KEPT_MAX = 32
 
 _texts: dict[int, tuple[tuple[Entry, ...], str]] = {}
-"""The text of entries, by their identity: one commit after another writes the very same tuple, often of hundreds."""
+"""The text of entries, by identity: many commits in a row write the same tuple, often of hundreds of entries."""
 
 
 def _entries_text(entries: tuple[Entry, ...]) -> str:
@@ -64,14 +64,14 @@ def _lines(header: Header) -> Iterable[str]:
         for mark in marks:
             yield f"{kind} {mark.txn} {tokens.quote(mark.source)}"
     yield from map(line_codec.format_drop, header.drops)
-    # last, where those who do not know it keep it
+    # last: a client that does not know these lines keeps them there
     if header.origin is not None:
         yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
     yield from header.unknown
 
 
 def format_text(header: Header) -> bytes:
-    """The header's text, without the inline tail; of any length (the caller pages what does not fit)."""
+    """The header's text without the inline tail, of any length; the caller moves entries to pages if it is too long."""
     text = "\n".join(_lines(header)).encode() + b"\n"
     return tokens.seal_text(text)
 
@@ -92,7 +92,7 @@ def format_header(header: Header) -> bytes:
 
 
 class _Parser:
-    """Collects the fields of a header, line by line."""
+    """Collects the fields of a header, line by line; one method for each kind of line."""
 
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {"unknown": ()}
@@ -117,7 +117,7 @@ class _Parser:
         elif kind[:1].islower():
             self.fields["unknown"] += (line,)
         else:
-            raise tokens.Malformed("begins with no word")
+            raise tokens.Malformed("does not begin with a word")
 
     def _once(self, **fields: Any) -> None:
         for name, value in fields.items():
@@ -206,7 +206,7 @@ class _Parser:
 
     def header(self, tail: bytes) -> Header:
         tokens.need(self.fields, "segment", "version", "phase", "epoch", "policy", "start")
-        if "turn" in self.fields:  # one of another version was carried on by a client that does not know the line
+        if "turn" in self.fields:  # a client that does not know the line may carry it into another version
             writer, version = self.fields["turn"]
             self.fields["turn"] = writer if version == self.fields["version"] else None
         copy = self.fields.pop("plain_copy", None)
@@ -223,15 +223,15 @@ class _Parser:
         if (self.inline is not None) != bool(tail):
             raise tokens.Malformed("the inline tail and its line do not go together")
         if self.inline is not None and self.inline != (header.tail_start, len(tail), tokens.crc32c(tail)):
-            raise tokens.Malformed("the inline tail has not the offset, the length or the checksum that its line says")
+            raise tokens.Malformed("the inline tail does not have the offset, length and checksum that its line says")
         header.check()
         return _without_copy(header, *copy) if copy is not None else header
 
 
 def _without_copy(header: Header, segment: str, is_whole: bool) -> Header:
-    """The header without what it says of a plain copy, which older releases wrote: nobody deletes that file.
+    """The header without the lines on a plain copy, which older releases wrote: nobody deletes that file.
 
-    `Adopted` names the copy if that is whole. If it is not, `Adopted` may still name the file of `origin`.
+    If the copy is whole, `Adopted` names it. If not, `Adopted` may still name the file of `origin`.
     """
     if header.deleted or segment != header.segment:
         return header  # the line means nothing
@@ -245,19 +245,19 @@ def parse_header(data: bytes, name: str) -> Header | None:
     Parameters
     ----------
     data
-        The whole file, inline tail included.
+        The whole file, with the inline tail.
     name
         The file's path, for the error.
 
     Returns
     -------
     Header or None
-        None for an empty file: an interrupted create, which is no segment.
+        None for an empty file: an interrupted create, which made no segment.
 
     Raises
     ------
     CorruptHeaderError
-        With the line and why; nothing is guessed.
+        The header is malformed; the message has the line and the reason.
     """
     if not data:
         return None

@@ -1,4 +1,4 @@
-"""The checksum of joined files from the checksums of their parts, so that no byte need be read. Pure."""
+"""The checksum of a joined file, computed from the checksums of its parts without reading a byte. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import lru_cache
 from itertools import islice
 
 _POLYNOMIAL = 0x82F63B78
-"""Castagnoli's (RFC 3720), bits reversed."""
+"""Castagnoli's polynomial (RFC 3720), bits reversed."""
 _ONE = 1 << 31
 
 
 def _multiply(left: int, right: int) -> int:
-    """The product of two polynomials over GF(2), modulo that of the checksum; the highest bit is the constant."""
+    """The product of two polynomials over GF(2), modulo `_POLYNOMIAL`; the highest bit is the constant term."""
     product = 0
     while left:
         if left & _ONE:
@@ -23,7 +23,7 @@ def _multiply(left: int, right: int) -> int:
 
 
 def _powers() -> Iterator[int]:
-    """The polynomials x to the power of 8, 16, 32, …: those of 1, 2, 4, … bytes of zeros."""
+    """The polynomials x to the power of 8, 16, 32, …, which stand for 1, 2, 4, … bytes of zeros."""
     square = 1 << 23
     while True:
         yield square
@@ -31,10 +31,10 @@ def _powers() -> Iterator[int]:
 
 
 _OF_ZEROS = tuple(islice(_powers(), 63))
-"""For each bit of a size: sizes are at most 2^63 - 1."""
+"""One for each bit of a size; sizes are at most 2^63 - 1."""
 
 
-@lru_cache(maxsize=256)  # pieces of a file have few sizes, and a dozen products cost more than a checksum of 256 KiB
+@lru_cache(maxsize=256)  # pieces have few sizes; a dozen products cost more than a checksum of 256 KiB
 def _shift(size: int) -> int:
     """The polynomial that stands for `size` bytes of zeros: x to the power of 8 times `size`."""
     power = _ONE  # x to the 0
@@ -50,8 +50,8 @@ def combined(first: int, second: int, second_size: int) -> int:
     Parameters
     ----------
     first, second
-        Their own checksums.
+        The checksum of each run.
     second_size
-        Bytes of the second.
+        Bytes of the second run.
     """
     return _multiply(_shift(second_size), first) ^ second

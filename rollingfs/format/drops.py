@@ -1,7 +1,7 @@
 """Drop lines: what a segment does not refer to any more, and who deletes it. Pure.
 
-A chunk or a page of the segment's own is deleted by whoever sees that its drop line is due. What lies in folders of
-others is left to their collection: of it there is only a hint, a drop line that names the folder.
+A client deletes a file in the segment's own folder as soon as its drop line is due. A file in another segment's folder,
+or one that was staged, is left to the collection of its folder: a hint leads there, a drop line that names the folder.
 """
 
 from __future__ import annotations
@@ -9,55 +9,80 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rollingfs.format import line_codec, names
+from rollingfs.format import line_codec, names, placement
 from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Entry, Header, Page
 
 Pages = Mapping[Page, Sequence[Chunk]]
 """The chunks of index pages, unfolded into a segment's own terms."""
 
 
+def is_own(file: str) -> bool:
+    """Whether a reference names a file in the segment's own chunk folder."""
+    return "/" not in file
+
+
+def is_deletable(file: str) -> bool:
+    """Whether the segment itself deletes the chunk of this reference: the chunk is its own, and was not staged."""
+    return is_own(file) and not names.is_staged(file)
+
+
+def is_due(drop: Drop, now_ms: int) -> bool:
+    """Whether the segment itself may delete now what a drop line names."""
+    return is_own(drop.file) and drop.after_ms <= now_ms
+
+
+def dropped_chunks(drop: Drop, listed: Sequence[Chunk] = ()) -> list[str]:
+    """The chunks that the segment itself deletes for a drop line; of a page, those that it has `listed`."""
+    if not drop.is_page:
+        files = [drop.file]
+    else:
+        within = placement.overlapping(listed, drop.start, drop.end)
+        files = [chunk.file for chunk in within if drop.start < chunk.end <= drop.end]
+    return [file for file in files if is_deletable(file)]
+
+
 def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
-    """What is still to be deleted once the whole content is gone; pages with foreign chunks are collection's."""
+    """The drop lines once the whole content is gone; pages with foreign chunks are left to collection."""
     drops: list[Drop] = []
     for entry in header.entries:
-        if isinstance(entry, Chunk) or (not entry.foreign and "/" not in entry.file):
+        if isinstance(entry, Chunk) or (not entry.foreign and is_own(entry.file)):
             drops += drops_of(entry, header.start, entry.end, now_ms, {})
     at_once = [replace(drop, after_ms=0) for drop in header.drops]  # readers lose the rest of it as well
     return merge_drops(at_once, drops)
 
 
 def drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Pages) -> Iterable[Drop]:
-    """What becomes of an entry when the start moves from `old_start` to `offset`."""
+    """The drop lines of an entry when the start moves from `old_start` to `offset`."""
     if isinstance(entry, Chunk):
         if entry.end <= offset:
-            yield _drop_chunk(entry, now_ms)
+            yield drop_line(entry, now_ms)
         return
     if entry.start >= offset:
         return
     whole = entry.end <= offset
-    own = "/" not in entry.file
+    own = is_own(entry.file)
     if own:
         first = max(old_start, entry.start) - entry.start + entry.offset
         last = min(offset, entry.end) - entry.start + entry.offset
         yield Drop(entry.file, now_ms, first, last, whole)
     elif whole:
-        yield Drop(f"{names.parent(entry.file)}/", now_ms, size=entry.size)
+        yield drop_line(entry, now_ms)
     if entry.foreign or not own:
         gone = (chunk for chunk in pages[entry] if old_start < chunk.end <= offset)
-        yield from (drop for drop in (_drop_chunk(chunk, now_ms) for chunk in gone) if drop.is_hint)
+        yield from (drop for drop in (drop_line(chunk, now_ms) for chunk in gone) if drop.is_hint)
 
 
-def _drop_chunk(chunk: Chunk, now_ms: int) -> Drop:
-    folder = names.parent(chunk.file)
-    if folder or names.is_staged(chunk.file):
-        return Drop(f"{folder or '.'}/", now_ms, size=chunk.size)
-    return Drop(chunk.file, now_ms)
+def drop_line(entry: Entry, now_ms: int) -> Drop:
+    """The drop line for the file of an entry; a hint where the collection of its folder deletes it."""
+    if is_deletable(entry.file):
+        return Drop(entry.file, now_ms)
+    return Drop(f"{names.parent(entry.file) or '.'}/", now_ms, size=entry.size)
 
 
 def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
-    """Join drop lines: one hint a folder, and not more lines than the header has room for.
+    """Join drop lines: one hint for each folder, and no more lines than a header has room for.
 
-    What does not fit is left out: it is unreferenced, and the collection of the folder it lies in finds it.
+    Other lines are left out: nothing refers to these files, and the collection of their folder finds them.
     """
     hints: dict[str, Drop] = {}
     rest: list[Drop] = []
@@ -82,7 +107,7 @@ def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
 
 
 def shed_drops(header: Header, over: int) -> Header:
-    """Leave out drop lines that save `over` bytes of text, hints last: the map needs the room."""
+    """Leave out drop lines, hints last, until the text is `over` bytes shorter: the map needs the room."""
     kept = list(header.drops)
     while kept and over > 0:
         over -= len(line_codec.format_drop(kept.pop()).encode()) + 1
@@ -90,6 +115,6 @@ def shed_drops(header: Header, over: int) -> Header:
 
 
 def clear_drops(header: Header, done: Iterable[Drop]) -> Header:
-    """Forget the drops that are done."""
+    """Forget drop lines whose work is done."""
     gone = set(done)
     return replace(header, drops=tuple(drop for drop in header.drops if drop not in gone))

@@ -1,7 +1,7 @@
-"""The header of a segment as a value: what it says, its limits and its invariants. Pure.
+"""The header of a segment as a value: its fields, limits and invariants. Pure.
 
-How it is written is in `codec`, how it changes in `transitions`. The format is specified in
-``docs/protocol.md``; the idea of a header that maps offsets to chunk files is Pravega's RollingStorage (PDP-19).
+`codec` writes it as text, `transitions` change it. ``docs/protocol.md`` specifies the format. The idea of a header
+that maps offsets to chunk files is Pravega's RollingStorage (PDP-19).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
 MARKS_MAX = 128
 MARKS_BYTES_MAX = 32 * 1024
-"""Of the text of `Merged` and `Aborted` lines; the lines of one commit may be longer where there are no others."""
+"""The limit for the text of `Merged` and `Aborted` lines. A header without any may take those of one commit."""
 OFFSET_MAX = 2**63 - 1
 
 AGE_S_MAX = 3600
-"""D: a chunk whose upload began longer ago is not committed any more but written again."""
+"""D: a chunk whose upload began earlier is not committed but written again first."""
 GRACE_S = 24 * 3600
-"""G: collection leaves unreferenced files younger than this alone."""
+"""G: collection leaves unreferenced files alone that are younger."""
 
 
 class Phase(StrEnum):
-    """What may be done with a segment."""
+    """The state of a segment: which operations it allows."""
 
     OPEN = "open"
     SEALED = "sealed"
@@ -53,11 +53,11 @@ class Chunk:
     file: str
     """Reference, relative to the header's folder (see `names`)."""
     crc32c: int | None
-    """Of the whole file; None if nobody has read it (an adopted plain file)."""
+    """Checksum of the whole file; None if nobody has read the file (an adopted plain file)."""
     at_ms: int
-    """When it was written, milliseconds since 1970."""
+    """Time when the file was written, in milliseconds since 1970."""
     offset: int = 0
-    """Where in the file the used part begins."""
+    """Offset within the file of the first byte used."""
     size: int = -1
     """Bytes of the whole file; by default `length`."""
 
@@ -74,23 +74,24 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A run of the segment's bytes whose chunks are listed in an index page."""
+    """A run of the segment's bytes whose chunks an index page lists."""
 
     start: int
     """Segment offset of the first byte used."""
     length: int
     """Bytes used."""
     file: str
-    """Reference of the page's file. References inside the page are relative to where *it* lies."""
+    """Reference of the page's file. References inside the page are relative to the folder where the *page* belongs."""
     count: int
-    """Chunks listed in the page."""
+    """Chunks that the page lists."""
     crc32c: int
-    """Of the page's file."""
+    """Checksum of the page's file."""
     size: int
     """Bytes of the page's file."""
     offset: int = 0
     """Offset within the page of the first byte used."""
     foreign: int = 0
+    """Chunks of the page that the segment must not delete itself: in other folders, or staged."""
 
     def __post_init__(self) -> None:
         if self.start < 0 or self.length < 1 or self.offset < 0 or not 1 <= self.count <= LARGE_PAGE_CHUNKS:
@@ -108,11 +109,12 @@ Entry = Chunk | Page
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Something that is no longer part of the segment and is still to be deleted.
+    """A thing that is no longer part of the segment and must still be deleted. There are three kinds.
 
-    Three kinds: a *file*; the chunks of a *page* that end in ``(start, end]`` of it (and, if `whole`, the
-    page's file after them); or a *hint*: `size` bytes in a foreign folder (or staged chunks in the own one,
-    ".") that only that folder's collection may free.
+    - A *file*.
+    - The chunks of a *page* that end in ``(start, end]`` of the page; if `whole`, the page's file after them.
+    - A *hint*: `size` bytes in another folder (or staged chunks in the own folder, "."). Only that folder's
+      collection may free them.
     """
 
     file: str
@@ -122,7 +124,7 @@ class Drop:
     whole: bool = False
     size: int = 0
     after_ms: int = 0
-    """Not to be deleted before this time (readers of older snapshots); 0 for at once."""
+    """Do not delete before this time, for readers of older snapshots; 0 for at once."""
 
     @property
     def is_hint(self) -> bool:
@@ -135,7 +137,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A writer's last operation: how a writer recognises its own commit."""
+    """A writer's last operation, by which the writer recognises its own commit."""
 
     writer: str
     number: int
@@ -143,7 +145,7 @@ class Commit:
 
 
 PLAIN_INCARNATION = "plain "
-"""How the incarnation of a plain file begins; that of a segment is a uuid."""
+"""The prefix of a plain file's incarnation; a segment's incarnation is a uuid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,38 +157,38 @@ class Adopted:
 
     @property
     def incarnation(self) -> str:
-        """What tells it from any other file that has its name later.
+        """The mark that tells this plain file from any later file with its name.
 
-        Of the date whole seconds: of one store, a listing may know milliseconds, and a look at the file not.
+        It has the date in whole seconds: a listing may know milliseconds where a look at the same file does not.
         """
         return f"{PLAIN_INCARNATION}{self.modified_ms // 1000} {self.token}"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The plain file that a segment was adopted from; `Adopted` may be of one that it was written over instead."""
+    """The plain file that became this segment; `Adopted` may name another, which an overwrite hides."""
 
     segment: str
-    """Incarnation: who does not know this line may carry it into another, where it means nothing."""
+    """Incarnation. A client that does not know this line may carry it into another, where it means nothing."""
     modified_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The mark of a source whose entries are on their way into a target."""
+    """The mark of a source whose entries a concat or rename is moving into a target."""
 
     txn: str
     target: str
     """Path of the target segment, relative to the source's folder."""
     target_segment: str
-    """The target's incarnation (for a rename: the one it will have)."""
+    """The target's incarnation (for a rename: its future one)."""
     prior: Phase
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """In a target: a transaction that took place (merged) or never will (aborted)."""
+    """In a target: a transaction that took place (merged), or that never will (aborted)."""
 
     txn: str
     source: str
@@ -195,12 +197,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Everything that a header file says, the inline tail included."""
+    """The content of a header file, with the inline tail."""
 
     segment: str
     """Incarnation: a uuid; a re-created segment has another."""
     version: int
-    """+1 with every commit, also across re-creation."""
+    """+1 with every commit, also when the segment is made again."""
     phase: Phase = Phase.OPEN
     merge: Merge | None = None
     merged: str | None = None
@@ -216,7 +218,7 @@ class Header:
     commits: tuple[Commit, ...] = ()
     evicted: int = 0
     turn: str | None = None
-    """The writer that has asked the others to leave the next commit to it."""
+    """The writer that asked the others to leave the next commit to it."""
     drops: tuple[Drop, ...] = ()
     adopted: Adopted | None = None
     origin: Origin | None = None
@@ -225,9 +227,9 @@ class Header:
     created_ms: int = 0
     modified_ms: int = 0
     unknown: tuple[str, ...] = ()
-    """Lower-case lines of a newer release, kept as they are."""
+    """Lower-case lines of a newer release, kept unchanged."""
     has_plain_copy: bool = False
-    """An older release wrote the segment's bytes under its plain name, too: a `plain` line says so. Never written."""
+    """A `plain` line says that an older release also wrote the bytes under the plain name. It is never written."""
 
     @property
     def tail_start(self) -> int:
@@ -246,7 +248,7 @@ class Header:
 
     @property
     def sealed(self) -> bool:
-        """Whether it takes no more bytes (a merging source is what it was before, for readers)."""
+        """Whether the segment takes no more bytes; for readers, a merging source has its state from before."""
         return self.phase is Phase.SEALED or (self.merge is not None and self.merge.prior is Phase.SEALED)
 
     @property
@@ -255,12 +257,12 @@ class Header:
 
     @property
     def origin_ms(self) -> int | None:
-        """When the plain file was modified that the segment was adopted from; None if it was none."""
+        """The date of the plain file that became this segment; None if there was none."""
         return self.origin.modified_ms if self.origin is not None and self.origin.segment == self.segment else None
 
     @property
     def incarnations(self) -> tuple[str, ...]:
-        """What it is known by: its own, and that of the plain file it was adopted from, whose offsets mean the same."""
+        """The segment's incarnation, and that of the plain file that became it: offsets mean the same in both."""
         adopted = self.adopted
         if adopted is None or adopted.modified_ms != self.origin_ms:
             return (self.segment,)
@@ -268,7 +270,7 @@ class Header:
 
     @property
     def was_plain(self) -> bool:
-        """Whether it was a plain file of its name before, so that a reader of that file may go on with it."""
+        """Whether a plain file became this segment, so that a reader of that file may continue with the segment."""
         return self.origin_ms is not None
 
     @property
@@ -278,7 +280,7 @@ class Header:
 
     @property
     def chunk_count(self) -> int:
-        """Chunks listed, those in index pages included (a page in part counts whole)."""
+        """Number of chunks, with those in index pages (a page that is used in part counts whole)."""
         return sum(entry.count if isinstance(entry, Page) else 1 for entry in self.entries)
 
     @property
@@ -287,20 +289,20 @@ class Header:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait for the collection of the folders they lie in."""
+        """Bytes that wait for the collection of their folders."""
         return sum(drop.size for drop in self.drops if drop.is_hint)
 
     def commit_of(self, writer: str) -> Commit | None:
-        """The line of a writer."""
+        """The commit line of a writer."""
         return next((line for line in self.commits if line.writer == writer), None)
 
     def check(self) -> None:
-        """Check what must hold of every header, before it is written and after it is read.
+        """Check the invariants of every header, before it is written and after it is read.
 
         Raises
         ------
         ValueError
-            With what does not hold.
+            An invariant does not hold; the message says which.
         """
         for problem in self._problems():
             raise ValueError(problem)

@@ -1,4 +1,4 @@
-"""Index pages: immutable lists of chunks that have outgrown the header. Pure."""
+"""Index pages: immutable lists of chunks for which the header has no room. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _RANGE = re.compile(r"^Chunk (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ", re.MULTI
 
 
 class ListedChunks(Sequence[Chunk]):
-    """The chunks of an index page whose checksum and ranges were checked; each line is parsed when it is asked for.
+    """The chunks of an index page. The page's checksum and ranges are checked; each line is parsed at its first use.
 
-    Who reads at random needs a few of 4,096.
+    A random read needs a few of 4,096 lines.
 
     Raises
     ------
     CorruptHeaderError
-        By any access: the line asked for is malformed.
+        An access meets a malformed line.
     """
 
     __slots__ = ("_lines", "_name")
@@ -55,7 +55,7 @@ class ListedChunks(Sequence[Chunk]):
 
 
 def format_page(chunks: Sequence[Chunk]) -> bytes:
-    """An index page's content. Its chunks' offsets begin at 0; references are relative to the page's folder."""
+    """An index page's content. The chunks' offsets begin at 0; references are relative to the page's folder."""
     assert chunks[0].start == 0
     assert len(chunks) <= LARGE_PAGE_CHUNKS
     text = "\n".join([PAGE_FORMAT, *map(line_codec.format_chunk, chunks)]).encode() + b"\n"
@@ -63,24 +63,24 @@ def format_page(chunks: Sequence[Chunk]) -> bytes:
 
 
 def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
-    """Read an index page and check it, against the header's line where that is known.
+    """Read an index page and check it; with `page`, against the header's line.
 
     Raises
     ------
     CorruptHeaderError
-        It is malformed, or not the page that the header means.
+        The page is malformed, or not the one that the header names.
     """
     position, line = 0, ""
     try:
         if page and (len(data) != page.size or tokens.crc32c(data) != page.crc32c):
-            raise tokens.Malformed("it has not the size or the checksum that the header says")
+            raise tokens.Malformed("it does not have the size and the checksum that the header says")
         text_lines, end = tokens.split_text(data, PAGE_FORMAT)
         ranges = _RANGE.findall("\n".join(text_lines))
         if len(ranges) != len(text_lines):
             for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
                 if not _RANGE.match(line):
-                    line_codec.parse_chunk_line(line)  # says what is wrong with it
-                    raise tokens.Malformed("has a range that cannot be")
+                    line_codec.parse_chunk_line(line)  # raises what is wrong with the line
+                    raise tokens.Malformed("has an impossible range")
         position, line = 0, ""
         _check_ranges(ranges, page)
         if end != len(data):
@@ -92,10 +92,10 @@ def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
 
 def _check_ranges(ranges: Sequence[tuple[str, str]], page: Page | None) -> None:
     if not ranges or (page and len(ranges) != page.count):
-        raise tokens.Malformed("it has not as many chunks as the header says")
+        raise tokens.Malformed("it does not have as many chunks as the header says")
     starts = [int(start) for start, _ in ranges]
     ends = list(accumulate(int(length) for _, length in ranges))
     if starts[0] != 0 or (page and ends[-1] < page.offset + page.length):
-        raise tokens.Malformed("its chunks do not cover what the header says")
+        raise tokens.Malformed("its chunks do not cover the range that the header says")
     if starts[1:] != ends[:-1]:
         raise tokens.Malformed("its chunks leave a gap or overlap")

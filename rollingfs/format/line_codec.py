@@ -32,7 +32,7 @@ _OWN_PAGE = re.compile(
 
 
 def parse_entry_line(line: str) -> Chunk | Page | None:
-    """An entry in the form in which nearly all are written, several times as fast; None for any other line."""
+    """An entry in the form that nearly all entries have, several times as fast; None for any other line."""
     if found := _OWN_PAGE.fullmatch(line):
         start, length, file, crc, count, size, offset, foreign = found.groups("0")
         return Page(int(start), int(length), file, int(count), int(crc, 16), int(size), int(offset), int(foreign))

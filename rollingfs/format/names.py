@@ -1,4 +1,4 @@
-"""The names on the backend: which file belongs to which segment, and how one refers to another. Pure."""
+"""The names on the backend: which file belongs to which segment, and how a header refers to a file. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PROBE_PREFIX = "probe-"
 TEMPORARY_PREFIX = "tmp-"
 EXPORT_PREFIX = f"{TEMPORARY_PREFIX}export-"
 REMOVED_NAME = "$removed"
-"""A file in a folder that was removed while tombstones had to stay in it; without content it does not exist."""
+"""The mark of a folder that was removed while tombstones had to stay in it. Without content, it does not exist."""
 LEDGER_NAME = "$stream"
-"""A segment in the folder of a stream, with what the stream remembers; listings hide it."""
+"""The segment in which the stream of a folder keeps its memory; listings hide it."""
 OFFSET_DIGITS = 20
 
 
@@ -44,12 +44,12 @@ def segment_of_folder(folder: str) -> str:
 
 
 def ledger_path(folder: str) -> str:
-    """The hidden segment with what the stream in a folder remembers."""
+    """The hidden segment with the memory of the stream in a folder."""
     return f"{folder.rstrip('/')}/{LEDGER_NAME}"
 
 
 def is_ledger(path: str) -> bool:
-    """Whether this is what a stream remembers: a segment that listings hide."""
+    """Whether this segment holds the memory of a stream."""
     return path.rpartition("/")[2] == LEDGER_NAME
 
 
@@ -59,7 +59,7 @@ def lock_path(header: str) -> str:
 
 
 def temporary_path(path: str) -> str:
-    """A new name, for a file that is soon gone, in the chunk folder of a segment, of its header or of its chunk."""
+    """A new name for a temporary file in the chunk folder to which a path (segment, header or chunk) belongs."""
     folder = parent(path)
     if path.endswith(HEADER_SUFFIX):
         folder = chunks_folder(segment_of_header(path))
@@ -80,17 +80,17 @@ def _random() -> str:
 
 
 def new_chunk_name(start: int) -> str:
-    """A chunk file name never used before: start offset when written, then a random part."""
+    """A new name for a chunk file: the start offset when written, then a random part."""
     return f"{start:0{OFFSET_DIGITS}d}-{_random()}"
 
 
 def new_staged_name() -> str:
-    """A name for a staged chunk: told apart, because only collection may delete it."""
+    """A new name for a staged chunk. The prefix marks it, because only collection may delete a staged chunk."""
     return f"{STAGED_PREFIX}{uuid.uuid4().hex}"
 
 
 def new_index_name() -> str:
-    """A name for an index page never used before."""
+    """A new name for an index page."""
     return f"{INDEX_PREFIX}{_random()}"
 
 
@@ -100,12 +100,12 @@ def is_staged(reference: str) -> bool:
 
 
 def check_segment_name(path: str) -> str:
-    """Refuse names that would be taken for a header, a chunk or a line break.
+    """Return a segment's name, unless the name is empty, reserved or cannot stand in a header.
 
     Raises
     ------
     ValueError
-        The name ends in ``$header``, contains ``$chunks``, is empty, or has a line break or NUL.
+        The name is none for a segment; the message says why.
     """
     if not path or path.endswith("/"):
         raise ValueError(f"{path!r} is no segment name: it is empty or ends in '/'")
@@ -123,17 +123,17 @@ def check_segment_name(path: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a listing hides this base name: headers, chunk folders, the mark of a removed folder."""
+    """Whether listings hide this base name: a header, a chunk folder, or the mark of a removed folder."""
     return name.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in name or name == REMOVED_NAME
 
 
 def is_reserved(path: str) -> bool:
-    """Whether nothing of this name can be a segment, a plain file or a folder of the user."""
+    """Whether no segment, plain file or folder of a user can have this path."""
     return path.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in path or path.rpartition("/")[2] == REMOVED_NAME
 
 
 def shown(path: str) -> str:
-    """What users call the file at a path: the segment, for its header and for what lies but for a moment beside it."""
+    """The users' name for the file at a path: the segment, for its header, its lock and its temporary files."""
     folder, _, name = path.rpartition("/")
     if folder.endswith(CHUNKS_SUFFIX) and (name == LOCK_NAME or name.startswith((PROBE_PREFIX, TEMPORARY_PREFIX))):
         return segment_of_folder(folder)
@@ -143,25 +143,29 @@ def shown(path: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that holds a path; at the top "/" of an absolute path, "" of another ("bucket")."""
+    """The folder that holds a path; at the top, "/" for an absolute path and "" for another ("bucket")."""
     folder, slash, _ = path.rpartition("/")
     return folder or slash
 
 
-# -- references: what a header writes to name a file ---------------------------------------------------------
+# -- references: how a header names a file ---------------------------------------------------------------------
 #
 # "name"               in the segment's own chunk folder
 # "x$chunks/name"      in the chunk folder of a neighbour
-# "../y/x$chunks/name" further away; relative to the header's folder, so that a tree can be moved whole
+# "../y/x$chunks/name" further away
+#
+# References are relative to the header's folder, so that a user can move a whole tree.
 
 
 def check_reference(reference: str) -> None:
-    """Refuse a reference that does not name a file in some chunk folder.
+    """Refuse a reference that does not name a file in a chunk folder.
+
+    Otherwise a header could make its reader open an arbitrary file.
 
     Raises
     ------
     ValueError
-        With the reason. A header must not be able to make anyone open an arbitrary file.
+        The message is the rest of a sentence that begins with the reference.
     """
     folder, _, name = reference.rpartition("/")
     if not name or name in (".", "..") or name == LOCK_NAME or name.endswith((HEADER_SUFFIX, CHUNKS_SUFFIX)):
@@ -195,7 +199,7 @@ def climb(folder: str, relative: str) -> str:
     Raises
     ------
     ValueError
-        It climbs above the root.
+        The path climbs above the root.
     """
     while relative.startswith("../"):
         if folder in ("", "/"):

@@ -1,7 +1,7 @@
-"""Pins: the small files by which another segment says that it refers to chunks in this folder. Pure.
+"""Pins: a small file in a chunk folder says that another segment refers to chunks there. Pure.
 
-A pin is written into a chunk folder before a concat or rename gives its chunks to another segment; only the
-folder's own collection removes it.
+A concat or rename writes the pin before it gives the folder's chunks to another segment. Only the folder's own
+collection removes the pin.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ PIN_FORMAT = "rollingfs-pin 1"
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Who may refer to the chunks of a folder, and by which transaction."""
+    """The segments that may refer to the chunks of a folder, and the transaction that moves the entries."""
 
     txn: str
     source: str
-    """Path of the segment that gave its entries away."""
+    """Path of the segment that gives its entries away."""
     target: str
-    """Path of the segment that took them."""
+    """Path of the segment that takes them."""
 
 
 def pin_path(folder: str, txn: str) -> str:
-    """The file of a transaction's pin in a chunk folder."""
+    """The path of a transaction's pin in a chunk folder."""
     return f"{folder}/{names.PIN_PREFIX}{txn}"
 
 
 def format_pin(pin: Pin, folder: str) -> bytes:
-    """A pin's content; paths are relative to where the folder lies, so that a tree can be moved whole."""
+    """A pin's content. Its paths are relative to the parent of the chunk folder, so that a tree can be moved whole."""
     home = names.parent(folder)
     source, target = (tokens.quote(names.relative(home, path)) for path in (pin.source, pin.target))
     return tokens.seal_text(f"{PIN_FORMAT}\ntxn {pin.txn}\nsource {source}\ntarget {target}\n".encode())
@@ -43,7 +43,7 @@ def parse_pin(data: bytes, folder: str, name: str) -> Pin:
     Raises
     ------
     CorruptHeaderError
-        It is malformed, or written by a newer release.
+        The pin is malformed, or a newer release wrote it.
     """
     position, line = 0, ""
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Where bytes and chunks go: into the inline tail, into new chunks, into index pages. Pure plans, no I/O."""
+"""The place of bytes and chunks: the inline tail, new chunks, index pages. Pure plans, no I/O."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CH
 from rollingfs.policy import RollingPolicy
 
 PAGE_LINE_BYTES_MAX = 128
-"""Of the line of an index page in the own folder, whatever its numbers."""
+"""The longest line of an index page in the own folder, whatever its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """Bytes that must be written as a chunk of their own."""
+    """Bytes that become a new chunk."""
 
     data: bytes
 
 
 Item = bytes | Chunk | Page
-"""What an append or a concat adds: bytes, or entries that exist already (their start is set by `place`)."""
+"""An addition by an append or a concat: bytes, or an existing entry (`place` sets its start)."""
 
 
 def arrange(
     tail: bytes, items: Sequence[Item], policy: RollingPolicy, *, spill_all: bool = False
 ) -> tuple[list[Spill | Entry], bytes]:
-    """Lay items behind an inline tail.
+    """Place items behind an inline tail.
 
     Parameters
     ----------
     tail
-        The inline tail that is there.
+        The present inline tail.
     items
-        What comes after it, in order.
+        The additions behind it, in order.
     policy
-        Of the segment.
+        The policy of the segment.
     spill_all
         Leave no tail (rolling by age).
 
     Returns
     -------
     placed : list
-        What becomes chunks, in order: bytes to be written, and entries.
+        The new chunks, in order: bytes to be written, and entries.
     tail : bytes
         The new inline tail.
     """
@@ -73,7 +73,7 @@ def _split(data: bytes, size: int) -> list[bytes]:
 
 
 def place(entries: Sequence[Entry], start: int) -> tuple[Entry, ...]:
-    """Give entries consecutive offsets from `start` on."""
+    """Give entries consecutive offsets, from `start` on."""
     placed = []
     for entry in entries:
         placed.append(replace(entry, start=start))
@@ -82,13 +82,13 @@ def place(entries: Sequence[Entry], start: int) -> tuple[Entry, ...]:
 
 
 def clip(entry: Entry, start: int, end: int) -> Entry:
-    """The part of an entry within ``[start, end)``, which must not be empty."""
+    """The part of an entry within ``[start, end)``; the part must not be empty."""
     first, last = max(start, entry.start), min(end, entry.end)
     return replace(entry, start=first, length=last - first, offset=entry.offset + first - entry.start)
 
 
 def overlapping(entries: Sequence[Entry], start: int, end: int) -> Sequence[Entry]:
-    """The entries that hold a byte of ``[start, end)``; entries are contiguous and sorted."""
+    """The entries that hold a byte of ``[start, end)``, of entries that are contiguous and sorted."""
     if start >= end:
         return []
     first = bisect.bisect_right(entries, start, key=lambda entry: entry.end)
@@ -97,7 +97,7 @@ def overlapping(entries: Sequence[Entry], start: int, end: int) -> Sequence[Entr
 
 
 def transplant(entries: Sequence[Entry], start: int, source: str, target: str) -> list[Entry]:
-    """A source's retained entries as a target's: clipped to `start`, references seen from the target."""
+    """A source's retained entries as entries of a target: clipped to `start`, with references from the target."""
     kept = [entry for entry in entries if entry.end > start]
     return [_rebase(clip(entry, start, entry.end), source, target) for entry in kept]
 
@@ -107,7 +107,7 @@ def _rebase(entry: Entry, source: str, target: str) -> Entry:
 
 
 def unfold(page: Page, chunks: Sequence[Chunk], segment: str) -> tuple[Chunk, ...]:
-    """A page's chunks as loose chunks of the header of `segment`: clipped, shifted, references resolved."""
+    """A page's chunks as loose chunks of the header of `segment`: clipped, shifted, with references from it."""
     home = names.segment_of_folder(names.parent(names.resolve(segment, page.file)))
     used = overlapping(chunks, page.offset, page.offset + page.length)
     shift = page.start - page.offset
@@ -129,10 +129,10 @@ class Fold:
 
 
 def plan_fold(entries: Sequence[Entry], *, loose_max: int = LOOSE_CHUNKS_MAX) -> Fold | None:
-    """What to move into an index page next, or None if nothing needs to.
+    """The entries that become an index page next; None if no entry must.
 
-    Loose chunks beyond `loose_max` go first, oldest run first, 128 at a time (4,096 where a run is that
-    long); then 32 neighbouring small pages become one of up to 4,096 chunks.
+    1. If more than `loose_max` chunks are loose, 128 of the longest run (4,096 of a run that long), oldest first.
+    2. Otherwise 32 neighbouring small pages, which become one page of up to 4,096 chunks.
     """
     loose = sum(isinstance(entry, Chunk) for entry in entries)
     if loose > loose_max:
@@ -182,9 +182,9 @@ def _count(entry: Entry) -> int:
 
 
 def plan_squeeze(entries: Sequence[Entry]) -> Fold | None:
-    """The neighbours whose lines one page saves most of: for a text too long although nothing is over a limit.
+    """The neighbours that save the most text as one page, for a text that is too long within all other limits.
 
-    That may be a single entry: one with a long reference becomes a page in the own folder, whose name is short.
+    That may be a single entry with a long reference: the page lies in the own folder, so its own reference is short.
     """
     sizes = [_line_bytes(entry) for entry in entries]
     best: Fold | None = None

@@ -1,4 +1,4 @@
-"""The words that header lines are made of: numbers, times, names, ``key=value`` fields. Pure."""
+"""The words of header lines: numbers, times, names, ``key=value`` fields. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-9]{2}:[0-9
 _TO_ESCAPE = re.compile(r"[%\x00-\x20\x7f]")
 _END = b"\nend crc32c="
 _END_BYTES = len(_END) + 8 + 2
-_ESCAPED = re.compile(r"%([01][0-9a-f]|20|25|7f)")  # nothing else, so that a text has one form
+_ESCAPED = re.compile(r"%([01][0-9a-f]|20|25|7f)")  # no other escape, so that a text has one form
 
 
 class Malformed(ValueError):
-    """Why a line cannot be believed."""
+    """A line or a file breaks a rule of the format; the message says which."""
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
@@ -34,7 +34,7 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def quote(text: str) -> str:
-    """Escape what would end a word or a line: ``%``, blanks and control characters."""
+    """Escape the characters that end a word or a line, and ``%``."""
     return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02x}", text)
 
 
@@ -51,7 +51,7 @@ def format_time(at_ms: int) -> str:
     Raises
     ------
     ValueError
-        It lies outside the years 1 to 9999.
+        The time lies outside the years 1 to 9999.
     """
     try:
         moment = _EPOCH + timedelta(milliseconds=at_ms)
@@ -68,7 +68,7 @@ def parse_time(word: str) -> int:
 
 
 def parse_shaped_time(word: str) -> int:
-    """`parse_time` of what is known to have the shape of a time."""
+    """`parse_time` for a word that is known to have the shape of a time."""
     try:
         since = datetime.fromisoformat(word) - _EPOCH
     except ValueError as error:
@@ -111,7 +111,7 @@ def reference(word: str) -> str:
 
 
 def quote_reference(reference: str) -> str:
-    """Escape a reference that can be read again; one that cannot must not get into a header."""
+    """Escape a reference; refuse one that no reader would take, which must not get into a header."""
     try:
         check_reference(f"{reference}x" if reference.endswith(CHUNKS_SUFFIX + "/") else reference)
     except ValueError as error:
@@ -136,7 +136,7 @@ def exactly(words: Sequence[str], count: int) -> Sequence[str]:
 
 
 def fields(words: Iterable[str], parsers: Mapping[str, Callable[[str], Any]], *, strict: bool = True) -> dict[str, Any]:
-    """The ``key=value`` words of a line; unknown ones in a line that names files change its meaning."""
+    """The ``key=value`` words of a line. If `strict`, refuse unknown keys, which may change the meaning of the line."""
     found: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -161,7 +161,7 @@ def seal_text(text: bytes) -> bytes:
 
 
 def split_text(data: bytes, first: str) -> tuple[list[str], int]:
-    """The lines between the first and the end line, and where the text ends; checked by the end line."""
+    """The lines between the first and the end line, and the position after the text; the end line checks them."""
     if not data.startswith(first.encode() + b"\n"):
         start = data[:40].split(b"\n")[0].decode(errors="replace")
         if start.split(" ")[0] == first.split(" ")[0]:

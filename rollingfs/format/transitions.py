@@ -1,50 +1,46 @@
-"""How a header changes: one pure function ``Header -> Header`` for each operation.
+"""How a header changes: one pure function ``Header -> Header`` for each operation on one segment.
 
-A transition checks what the operation insists on, against the very header that will be replaced, and so runs
-again on every attempt. It neither counts the version nor writes the commit line: `stamp` does, for all.
+A transition checks the conditions of its operation against the very header that will be replaced. So it runs again on
+every attempt. It neither counts the version nor writes the commit line: `stamp` does, for all transitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from rollingfs.errors import (
     AttributeMismatchError,
     BadOffsetError,
     FencedError,
     RollingError,
-    SegmentNotSealedError,
     SegmentSealedError,
 )
-from rollingfs.format import tokens
-from rollingfs.format.drops import Pages, drop_all, drops_of, merge_drops
+from rollingfs.format.codec import format_text
+from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
     COMMITS_MAX,
-    MARKS_BYTES_MAX,
-    MARKS_MAX,
     PLAIN_INCARNATION,
+    TEXT_BYTES_MAX,
     Adopted,
     Commit,
     Entry,
     Header,
-    Mark,
-    Merge,
     Page,
     Phase,
 )
+from rollingfs.format.placement import plan_fold
 from rollingfs.policy import RollingPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What an operation insists on; checked again in every attempt."""
+    """The conditions of an operation; every attempt checks them again."""
 
     segment: str | None = None
-    """The incarnation a handle is bound to, perhaps that of a plain file; None for a verb by path."""
+    """The incarnation that a handle is bound to, perhaps that of a plain file; None for a verb by path."""
     epoch: int | None = None
     """The epoch of an exclusive handle."""
     expected_offset: int | None = None
@@ -52,7 +48,7 @@ class Guard:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a plain file that is meant, or the segment that was adopted from it."""
+        """Whether a plain file is meant, or the segment that was adopted from it."""
         return self.segment is not None and self.segment.startswith(PLAIN_INCARNATION)
 
 
@@ -68,49 +64,21 @@ class MarksFullError(RollingError):
     """Internal: merge marks must be settled before this transition."""
 
 
-class Verdict(Enum):
-    """What the header now says of an attempt to replace its predecessor."""
-
-    MINE = "it took place"
-    SAME = "it has not taken place, but still may"
-    NOT_MINE = "it did not take place and never will"
-    UNKNOWN = "nothing can be said"
-
-
-def judge(base: Header | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
-    """Whether operation `number` of `writer`, conditioned on `base`, took place.
-
-    Parameters
-    ----------
-    base
-        The header that the attempt would have replaced; None if there was none.
-    same
-        Whether the file still is what the attempt was conditioned on.
-    current
-        The header that is there now; None if there is none (or an empty file).
-    """
-    if same:
-        return Verdict.SAME
-    if current is None:
-        return Verdict.UNKNOWN
-    base_version = base.version if base else 0
-    mine = current.commit_of(writer)
-    if mine is not None and mine.number == number:
-        return Verdict.MINE
-    if (mine is not None and mine.number > number) or current.evicted > base_version or current.version <= base_version:
-        return Verdict.UNKNOWN
-    return Verdict.NOT_MINE
+# -- what every commit adds ----------------------------------------------------------------------------------
 
 
 STAMP_BYTES_MAX = 256
 """By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
 
 
-def is_crowded(base: Header | None) -> bool:
-    """Whether so many write just now that their commit lines may soon push out one that follows on `base`."""
-    if base is None:
-        return False
-    return sum(line.version > base.version - COMMITS_MAX for line in base.commits) > COMMITS_MAX // 2
+def must_fold(header: Header) -> bool:
+    """Whether entries must move into index pages before the header is written."""
+    return plan_fold(header.entries) is not None or excess_bytes(header) > 0
+
+
+def excess_bytes(header: Header) -> int:
+    """By how much the text of a header is too long to be stamped; negative if there is room."""
+    return len(format_text(header)) + STAMP_BYTES_MAX - TEXT_BYTES_MAX
 
 
 def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms: int) -> Header:
@@ -138,6 +106,11 @@ def missing(name: str) -> FileNotFoundError:
     return FileNotFoundError(2, MISSING, name)
 
 
+def exists(name: str) -> FileExistsError:
+    """The error for a segment or a plain file where there should be none."""
+    return FileExistsError(17, "A segment or a file is there already; nothing was written", name)
+
+
 def live(header: Header | None, name: str, segment: str | None = None) -> Header:
     """The header, if the segment exists; with `segment`, if it is that incarnation.
 
@@ -156,7 +129,10 @@ def live(header: Header | None, name: str, segment: str | None = None) -> Header
 def check(header: Header | None, guard: Guard, name: str, *, length: int | None = None) -> Header:
     """The header, if an operation that changes the segment may go on.
 
-    `length` stands for the header's, where others of the same commit come before.
+    Parameters
+    ----------
+    length
+        The length, where other appends of the same commit come before; by default the header's.
 
     Raises
     ------
@@ -168,6 +144,8 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
         An expected attribute differs.
     BadOffsetError
         The length is not the expected offset.
+    MergeFoundError
+        It is the source of a concat or rename under way.
     """
     found = check_incarnation(live(header, name), guard.segment, name)
     if found.phase is Phase.MERGING:
@@ -186,8 +164,27 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
     return found
 
 
+def check_absent(guard: Guard, name: str) -> None:
+    """Refuse to make a segment if the guard expects one of some length, or with some attribute.
+
+    Raises
+    ------
+    BadOffsetError, AttributeMismatchError
+        The guard does.
+    """
+    if guard.expected_offset:
+        raise BadOffsetError(
+            f"{name} is not there, but its length was expected to be {guard.expected_offset}; nothing was written"
+        )
+    for key, expected in guard.expected_attrs.items():
+        if expected is not None:
+            raise AttributeMismatchError(
+                f"{name} is not there, but attribute {key!r} was expected to be {expected!r}; nothing was written"
+            )
+
+
 def check_incarnation(header: Header, segment: str | None, name: str) -> Header:
-    """The header, if it is of this incarnation, perhaps that of the plain file it was adopted from.
+    """The header, if it is of this incarnation, perhaps that of the plain file that it was adopted from.
 
     Raises
     ------
@@ -226,7 +223,7 @@ def check_open(header: Header, name: str) -> None:
 
 
 def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> None:
-    """Refuse attributes of the segment `name` beyond the limits of the format; those to be removed (None) count not.
+    """Refuse attributes beyond the limits of the format; one that is to be removed (None) does not count.
 
     Raises
     ------
@@ -250,7 +247,7 @@ def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> N
 def create(
     base: Header | None, segment: str, policy: RollingPolicy, now_ms: int, adopted: Adopted | None = None
 ) -> Header:
-    """A new incarnation: empty, open, over nothing, a tombstone, or a segment whose content becomes `Drop`.
+    """A new incarnation, empty and open, over nothing, a tombstone, or a segment whose content becomes `Drop`.
 
     Raises
     ------
@@ -268,7 +265,7 @@ def create(
 
 
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
-    """Put entries and a new inline tail behind the entries that are there; the old tail is part of them."""
+    """Put entries and a new inline tail behind the entries that are there; the old tail must be part of them."""
     grown = tail[: len(header.tail)] == header.tail and not entries and header.tail
     at_ms = header.tail_at_ms if grown else now_ms
     return replace(header, entries=header.entries + tuple(entries), tail=tail, tail_at_ms=at_ms if tail else 0)
@@ -289,7 +286,7 @@ def seal(header: Header) -> Header:
 
 
 def acquire(header: Header, owner: str) -> Header:
-    """A new epoch, held by `owner`; whoever held the segment is fenced."""
+    """A new epoch, held by `owner`; the owner before is fenced."""
     return replace(header, epoch=header.epoch + 1, owner=owner)
 
 
@@ -299,7 +296,7 @@ def release(header: Header) -> Header:
 
 
 def tombstone(header: Header, *, merged: str | None = None) -> Header:
-    """The segment is gone, what is left says so.
+    """What is left of a segment that is gone.
 
     Raises
     ------
@@ -321,17 +318,12 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
     )
 
 
-def bury(header: Header, txn: str) -> Header:
-    """The tombstone of a source whose content another segment has taken; its own drops are still to be deleted."""
-    return replace(tombstone(header, merged=txn), drops=header.drops)
-
-
 def pages_to_truncate(header: Header, offset: int) -> list[Page]:
     """The pages that `truncate` must see: those with chunks that this segment may not delete itself."""
     return [
         entry
         for entry in header.entries
-        if isinstance(entry, Page) and entry.start < offset and (entry.foreign or "/" in entry.file)
+        if isinstance(entry, Page) and entry.start < offset and (entry.foreign or not is_own(entry.file))
     ]
 
 
@@ -357,91 +349,3 @@ def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) 
         [drop for entry in header.entries for drop in drops_of(entry, header.start, offset, now_ms, pages)],
     )
     return replace(header, start=offset, entries=kept, tail=tail, tail_at_ms=tail_at_ms, drops=drops)
-
-
-# -- two segments --------------------------------------------------------------------------------------------
-
-
-def mark_merging(header: Header, merge: Merge) -> Header:
-    """Freeze a source: its map, start and drops stay as they are until the mark is resolved."""
-    return replace(header, phase=Phase.MERGING, merge=merge)
-
-
-def unmark(header: Header) -> Header:
-    """Give a source back its prior state, after its transaction was aborted in the target."""
-    assert header.merge is not None
-    return replace(header, phase=header.merge.prior, merge=None)
-
-
-def check_source(header: Header | None, name: str, *, sealed: bool, segment: str | None = None) -> Header:
-    """The header, if it may be merged into another; with `segment`, if it is of this incarnation.
-
-    Raises
-    ------
-    SegmentNotSealedError
-        It is open, and `sealed` asks for a sealed one.
-    """
-    found = check(header, Guard(segment), name)
-    if sealed and found.phase is not Phase.SEALED:
-        raise not_sealed(name)
-    return found
-
-
-def not_sealed(name: str) -> SegmentNotSealedError:
-    """The error for a source that still takes bytes."""
-    return SegmentNotSealedError(
-        f"{name} is not sealed; seal() it before concat, so that no append is lost; nothing was joined"
-    )
-
-
-def check_marks(header: Header, more: Sequence[Mark]) -> None:
-    """Refuse marks for which a header has no room beside those that it has.
-
-    Raises
-    ------
-    MarksFullError
-        They must be settled first.
-    """
-    old = (*header.merges, *header.aborts)
-    count = len(old) + len(more)
-    if old and (count > MARKS_MAX or sum(map(_mark_bytes, [*old, *more])) > MARKS_BYTES_MAX):
-        raise MarksFullError("too many concats and renames that it takes part in are not finished")
-
-
-def _mark_bytes(mark: Mark) -> int:
-    return len(f"Aborted {mark.txn} {tokens.quote(mark.source)}\n".encode())
-
-
-def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
-    """In a target: these transactions took place."""
-    return replace(header, merges=header.merges + tuple(marks))
-
-
-def with_aborted(header: Header, mark: Mark) -> Header:
-    """In a target: this transaction will never take place.
-
-    Raises
-    ------
-    MarksFullError
-        There is no room for it: the marks that are there must be settled first.
-    """
-    check_marks(header, [mark])
-    return replace(header, aborts=(*header.aborts, mark))
-
-
-def has_merged(header: Header, txn: str) -> bool:
-    return any(mark.txn == txn for mark in header.merges)
-
-
-def has_aborted(header: Header, txn: str) -> bool:
-    return any(mark.txn == txn for mark in header.aborts)
-
-
-def settle(header: Header, marks: Iterable[Mark]) -> Header:
-    """Forget marks whose sources are seen not to be merging in their transactions any more."""
-    gone = set(marks)
-    return replace(
-        header,
-        merges=tuple(mark for mark in header.merges if mark not in gone),
-        aborts=tuple(mark for mark in header.aborts if mark not in gone),
-    )

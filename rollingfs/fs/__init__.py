@@ -1,5 +1,8 @@
 """The faces: the fsspec filesystem, and the handles and file objects that users hold.
 
-In: URLs, options and calls as fsspec and users make them, blocking or awaited. Out: what they expect.
-Must not be here: rules of the format or of commits; what a method does stands one step below.
+In: URLs, options and calls as fsspec and users make them, blocking or awaited. Out: the answers that they expect.
+A face is a class that users see, like `RollingFileSystem`. `sync_async` makes its methods of verbs, which are
+coroutines; for the filesystem, they are in `queries`, `patterns`, `operations`, `folder_operations`, `transfers` and
+`opening`. A verb checks its arguments and calls the core.
+Must not be here: rules of the format or of commits.
 """

@@ -1,40 +1,43 @@
-"""What callers give, looked at before anything is done: what is of a wrong kind is refused with path and value."""
+"""What callers give: the path in a URL, and checks that refuse a value of a wrong kind before anything is done."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fsspec.utils import stringify_path
+
+from rollingfs.backend.contract import Backend
 from rollingfs.format.transitions import MISSING, Guard
-from rollingfs.fs.store_options import meant
 from rollingfs.policy import RollingPolicy
 
 NOTHING = "nothing was written"
+Attrs = Mapping[str, str | None] | None
+"""Attributes of a segment; None in the place of a value removes the attribute, or says that it must not be there."""
 CREATE = "create"
 OVERWRITE = "overwrite"
-OPEN_OPTIONS = frozenset(
-    {
-        "absolute",
-        "attrs",
-        "autocommit",
-        "block_size",
-        "cache_options",
-        "cache_type",
-        "compression",
-        "follow",
-        "max_concurrency",
-        "max_memory",
-        "owner",
-        "prefetch",
-        "verify",
-    }
-)
-APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
-PASSED_OVER = frozenset({"buffering", "encoding", "errors", "fill_cache", "newline", "size"})
-"""What users of fsspec give to any filesystem, and what means nothing here."""
+
+
+_SCHEME = re.compile(r"rolling(\+[a-z0-9]+)?(://|::)")
+
+
+def without_scheme(path: str | os.PathLike[str]) -> str:
+    """A path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
+    text: str = stringify_path(path)
+    match = _SCHEME.match(text)
+    return text[match.end() :] if match else text
+
+
+def strip(backend: Backend, path: Any) -> Any:
+    """The backend's own path of a URL or path, or of each in a list."""
+    if isinstance(path, list):
+        return [strip(backend, one) for one in path]
+    return backend.strip(without_scheme(path))
 
 
 def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs") -> None:
@@ -63,7 +66,7 @@ def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs")
 
 
 def check_switches(**given: Any) -> None:
-    """Refuse what is neither True nor False: text like ``"no"`` would count as True.
+    """Refuse a value that is neither True nor False: text like ``"no"`` would count as True.
 
     Raises
     ------
@@ -76,7 +79,7 @@ def check_switches(**given: Any) -> None:
 
 
 def check_seconds(**given: Any) -> None:
-    """Refuse what is no time of at least 0 seconds.
+    """Refuse a value that is not a number of at least 0 seconds.
 
     Raises
     ------
@@ -90,27 +93,13 @@ def check_seconds(**given: Any) -> None:
             raise ValueError(f"{name} is {value!r}: it must be at least 0 seconds")
 
 
-def check_open_options(path: str, given: Iterable[str]) -> None:
-    """Refuse options of `open` that there are not: a mistyped condition would count as none.
-
-    Raises
-    ------
-    TypeError
-        With the option's name.
-    """
-    for name in given:
-        if name not in PASSED_OVER:
-            why = "; append() takes it" if name in APPEND_OPTIONS else meant(name, OPEN_OPTIONS)
-            raise TypeError(f"{path}: open has no option {name!r}{why}; nothing was written")
-
-
 def check_offset(path: str, offset: Any, name: str = "offset") -> None:
-    """Refuse an offset that is no whole number.
+    """Refuse an offset that is not a whole number.
 
     Raises
     ------
     TypeError
-        It is none.
+        It is not.
     """
     try:
         operator.index(offset)
@@ -119,12 +108,12 @@ def check_offset(path: str, offset: Any, name: str = "offset") -> None:
 
 
 def check_policy(path: str, policy: Any) -> None:
-    """Refuse what is no policy.
+    """Refuse a value that is not a policy.
 
     Raises
     ------
     TypeError
-        It is none.
+        It is not.
     """
     if not isinstance(policy, RollingPolicy | None):
         raise TypeError(
@@ -136,17 +125,17 @@ def check_policy(path: str, policy: Any) -> None:
 def guard(
     path: str,
     expected_offset: int | None = None,
-    expected_attrs: Mapping[str, str | None] | None = None,
+    expected_attrs: Attrs = None,
     *,
     segment: str | None = None,
     epoch: int | None = None,
 ) -> Guard:
-    """What an operation insists on, of the right kinds.
+    """The conditions of an operation.
 
     Raises
     ------
     TypeError
-        Something is of a wrong kind.
+        A condition is of a wrong kind.
     """
     if expected_offset is not None:
         check_offset(path, expected_offset, "expected_offset")
@@ -155,7 +144,7 @@ def guard(
 
 
 def creates_only(mode: str, path: str) -> bool:
-    """Whether a mode of `Verbs.pipe_file` and `Verbs.put_file` wants nothing to be there.
+    """Whether a mode of `pipe_file` or `put_file` refuses to replace what is there.
 
     Raises
     ------
@@ -169,11 +158,11 @@ def creates_only(mode: str, path: str) -> bool:
 
 @contextlib.contextmanager
 def saying_how_to_create(path: str) -> Iterator[None]:
-    """Say to whoever would append to nothing how there comes to be something."""
+    """Add to the error of an append to a missing segment how to create the segment."""
     try:
         yield
     except FileNotFoundError as error:
         if error.strerror != MISSING:
             raise
-        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which makes it"
+        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which creates it"
         raise FileNotFoundError(errno.ENOENT, why, path) from None

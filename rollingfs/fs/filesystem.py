@@ -1,114 +1,98 @@
-"""The filesystem that fsspec's users see: `rolling`, over any other."""
+"""`RollingFileSystem`, the filesystem that users of fsspec see: `rolling`, over any other filesystem."""
 
 from __future__ import annotations
 
 import asyncio
-import re
+import inspect
+import os
+import shutil
 import time
 from collections.abc import Mapping
-from io import BufferedReader
+from functools import partial
 from typing import Any, ClassVar
 
 import fsspec.asyn
 from fsspec import AbstractFileSystem
+from fsspec.asyn import AsyncFileSystem
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
-from fsspec.utils import stringify_path
 
 from rollingfs.backend.contract import Backend
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
-from rollingfs.folders.listing import REPORT, check_on_error
-from rollingfs.format import names
-from rollingfs.format.transitions import missing
+from rollingfs.folders.listing import REPORT
 from rollingfs.fs import arguments
-from rollingfs.fs.methods import Methods
-from rollingfs.fs.operations import Verbs
-from rollingfs.fs.options import Target, make_policy, take_store_options
-from rollingfs.fs.read_file import ReadFile
-from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.export_verb import ExportVerb
+from rollingfs.fs.folder_operations import FolderOperations
+from rollingfs.fs.opening import Opener
+from rollingfs.fs.operations import Operations
+from rollingfs.fs.options import make_policy, open_target, take_store_options
+from rollingfs.fs.patterns import Paths, Patterns
+from rollingfs.fs.queries import Queries
+from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.fs.tail import open_follow
+from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.text_file import CompressedFile, TextFile
-from rollingfs.fs.write_file import WriteFile
+from rollingfs.fs.transfers import Transfers
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.clock import Clock
 
-PROTOCOL = "rolling"
-WRITE_MODES = frozenset({"wb", "xb", "ab"})
-OPTIONS = frozenset(
-    {
-        "backend",
-        "clock",
-        "commit_timeout_s",
-        "fs",
-        "header_cache_s",
-        "inline_bytes",
-        "max_age",
-        "max_bytes",
-        "max_concurrency",
-        "max_memory",
-        "policy",
-        "prefetch",
-        "single_writer",
-        "sync",
-        "target_options",
-        "target_protocol",
-    }
-)
 
-
-class RollingFileSystem(Methods, ChainedFileSystem):
+class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     """Segments over any other filesystem: files that can be appended to, sealed, truncated and joined.
 
-    Name the filesystem below by URL (``rolling::s3://bucket/events``), by `target_protocol` and
+    Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
     `target_options`, or by `fs`. Every method takes full URLs. Instances are shared by threads, survive a fork, and
     may be pickled; each process is a writer of its own.
+
+    `fsspec` makes `walk`, `glob`, `cat`, `pipe` and others of the methods here: the blocking forms come from
+    `AbstractFileSystem` over a sync backend, which needs no event loop, and from `AsyncFileSystem` over an async one.
 
     Parameters
     ----------
     target_protocol
-        Of the filesystem below: ``"s3"``, ``"file"``, ``"memory"``, ...
+        The protocol of the target: ``"s3"``, ``"file"``, ``"memory"``, ...
     target_options
-        Its options. They may also stand under its name, as in ``s3={"anon": True}``, or by themselves, as in
-        ``anon=True``, where the filesystem below lies over no other.
+        The options of the target. You may also give them under its name, as in ``s3={"anon": True}``, or by
+        themselves, as in ``anon=True``, if the target lies over no other filesystem.
     fs
-        The filesystem below itself; it is not altered.
+        The target itself; it is not altered.
     backend
         An adapter for a store that fsspec does not know (`rollingfs.backend.Backend`).
     policy
         When segments made by this instance roll; `max_bytes`, `max_age` and `inline_bytes` say the same one by one.
     header_cache_s
-        For how many seconds a header that was seen is believed without asking; 0 to ask always.
+        For how many seconds the filesystem uses a header without asking for a newer one; 0 to ask always.
     commit_timeout_s
-        How many seconds a commit tries, against conflicts and failures, before it gives up.
+        After how many seconds of conflicts and failures a commit gives up.
     sync
-        On a local disk: survive a loss of power as well, not only the death of the process.
+        On a local disk: what is written survives a loss of power, not only the death of the process.
     single_writer
         Your word that nobody else writes, for a filesystem without atomic writes.
     clock
         The wall clock, seconds since 1970.
     max_concurrency
-        How many requests for data may be under way for one read, `cat_ranges` or open file; None for what suits the
-        store: 32 on S3, whose pool gets at least twice as many connections.
+        How many requests for data one read, one `cat_ranges` or one open file makes at once. None lets the store
+        choose: 32 on S3, where the pool gets at least twice as many connections.
     prefetch
-        Whether files that are read from front to back are fetched ahead of their reader.
+        Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
-        How many bytes (or text like ``"64MiB"``) an open file may hold of what it fetched ahead.
+        How many bytes fetched ahead an open file may hold, as a number or as text like ``"64MiB"``.
 
     Raises
     ------
     ValueError
-        No target, or more than one; a policy or a tuning out of range; more `max_concurrency` than the connections
-        (``config_kwargs={"max_pool_connections": ...}``) that the target is given.
+        There is no target, or more than one. A policy or a tuning is out of range. `max_concurrency` is more than the
+        connections (``config_kwargs={"max_pool_connections": ...}``) of the target.
     TypeError
-        An option that neither rolling nor the target has, or that both have and either may be meant.
+        Neither rolling nor the target has an option, or both have it and it is not clear which is meant.
     ImportError
         The target is S3 and s3fs is not installed.
     """
 
-    protocol: ClassVar[str | tuple[str, ...]] = PROTOCOL
+    protocol: ClassVar[str | tuple[str, ...]] = "rolling"
     root_marker = ""
     target_default: ClassVar[str | None] = None
     """The target of an alias scheme like ``rolling+s3``."""
@@ -147,8 +131,9 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
         arguments.check_switches(sync=sync, single_writer=single_writer)
         arguments.check_seconds(header_cache_s=header_cache_s, commit_timeout_s=commit_timeout_s)
-        self._tuning = Tuning(max_concurrency, prefetch, max_memory)
-        target = Target(
+        tuning = Tuning(max_concurrency, prefetch, max_memory)
+        rolling = make_policy(policy, max_bytes, max_age, inline_bytes)
+        self._backend = open_target(
             target_protocol,
             store_options,
             fs,
@@ -159,36 +144,137 @@ class RollingFileSystem(Methods, ChainedFileSystem):
             loop=loop,
             max_concurrency=max_concurrency,
         )
-        rolling = make_policy(policy, max_bytes, max_age, inline_bytes)
-        self._backend = target.open()
-        # "asynchronous", lest fsspec starts its event loop and thread, which a sync backend never needs
+        # "asynchronous" keeps fsspec from starting its event loop and thread, which a sync backend never needs
         super().__init__(asynchronous=True, batch_size=batch_size, **options)
         self.asynchronous = asynchronous
-        # over a sync backend fsspec's own blocking methods are made of ours, and need no loop either
+        # over a sync backend fsspec's own blocking methods call ours, and need no loop either
         self.mirror_sync_methods = self._backend.is_async and not asynchronous
-        # classes have these two as well, for callers that know no target (fsspec's URLs, UPath)
+        # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
+        self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = self._parent_of
         self._client = Client(
             self._backend, rolling, header_cache_s=header_cache_s, commit_timeout_s=commit_timeout_s, clock=clock
         )
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
-        self._verbs = Verbs(self._client, self._strip)
+        self._make_verbs(tuning, batch_size)
+
+    def _make_verbs(self, tuning: Tuning, batch_size: int | None) -> None:
+        self._queries = Queries(self._client, self._strip)
+        self._patterns = Patterns(self._queries)
+        self._folders = FolderOperations(self._patterns)
+        self._operations = Operations(self._queries, self._folders)
+        self._exports = ExportVerb(self._queries)
+        self._transfers = Transfers(self._operations, self._patterns, batch_size)
+        self._opener = Opener(self, self._bridge, self._operations, tuning)
+
+    info, _info = both(Queries.info, of="_queries")
+    exists, _exists = both(Queries.exists, of="_queries")
+    isfile, _isfile = both(Queries.isfile, of="_queries")
+    isdir, _isdir = both(Queries.isdir, of="_queries")
+    ls, _ls = both(Queries.ls, of="_queries")
+    find, _find = both(Queries.find, of="_queries")
+    du, _du = both(Queries.du, of="_queries")
+    created, _created = both(Queries.created, of="_queries")
+    modified, _modified = both(Queries.modified, of="_queries")
+    ukey, _ukey = both(Queries.ukey, of="_queries")
+    checksum, _checksum = both(Queries.checksum, of="_queries")
+    cat_file, _cat_file = both(Queries.cat_file, of="_queries")
+    cat_ranges, _cat_ranges = both(Queries.cat_ranges, of="_queries")
+    get_file, _get_file = both(Queries.get_file, of="_queries")
+    expand_path, _expand_path = both(Patterns.expand_path, of="_patterns")
+    segment, _segment = both(Opener.segment, of="_opener")
+
+    create, _create = both(Operations.create, of="_operations", commits=True)
+    append, _append = both(Operations.append, of="_operations", takes=Operations.take_append)
+    overwrite, _overwrite = both(Operations.overwrite, of="_operations", takes=Operations.take_overwrite)
+    stage, _stage = both(Operations.stage, of="_operations")
+    touch, _touch = both(Operations.touch, of="_operations", commits=True)
+    seal, _seal = both(Operations.seal, of="_operations", commits=True)
+    truncate, _truncate = both(Operations.truncate, of="_operations", commits=True)
+    concat, _concat = both(Operations.concat, of="_operations", commits=True)
+    collect, _collect = both(Operations.collect, of="_operations")
+    export, _export = both(ExportVerb.export, of="_exports")
+    cp_file, _cp_file = both(Operations.cp_file, of="_operations")
+    _pipe_file_now, _pipe_file = both(
+        Operations.pipe_file, of="_operations", takes=Operations.take_pipe_file, data="value"
+    )
+    _put_file_now, _put_file = both(Operations.put_file, of="_operations")
+
+    mkdir, _mkdir = both(FolderOperations.mkdir, of="_folders")
+    makedirs, _makedirs = both(FolderOperations.makedirs, of="_folders")
+    rmdir, _rmdir = both(FolderOperations.rmdir, of="_folders")
+    rm_file, _rm_file = both(FolderOperations.rm_file, of="_folders")
+    rm, _rm = both(FolderOperations.rm, of="_folders")
+    mv_file, _mv_file = both(FolderOperations.mv_file, of="_folders")
+    mv, _mv = both(FolderOperations.mv, of="_folders")
+
+    copy, _copy = both(Transfers.copy, of="_transfers")
+    get, _get = both(Transfers.get, of="_transfers")
+    _put_now, _put = both(Transfers.put, of="_transfers")
+    # fsspec orders the arguments of these two awaited forms differently
+    _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
+    _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
+
+    # -- blocking forms that wait for the end of a transaction -----------------------------------------------
+
+    def pipe_file(self, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
+        if not self._intrans:
+            self._pipe_file_now(path, value, mode)
+            return
+        with self.open(path, "xb" if arguments.creates_only(mode, path) else "wb") as file:
+            file.write(value)
+
+    def put_file(
+        self,
+        lpath: str | os.PathLike[str],
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = arguments.OVERWRITE,
+        **kwargs: Any,
+    ) -> None:
+        if not self._intrans or os.path.isdir(lpath):
+            self._put_file_now(lpath, rpath, callback, mode)
+            return
+        with (
+            self.open(rpath, "xb" if arguments.creates_only(mode, rpath) else "wb") as target,
+            open(lpath, "rb") as source,
+        ):
+            shutil.copyfileobj(source, target)
+
+    def put(
+        self,
+        lpath: Paths,
+        rpath: Paths,
+        recursive: bool = False,
+        callback: Callback = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not self._intrans:
+            self._put_now(lpath, rpath, recursive, callback, maxdepth, **kwargs)
+            return
+        files, folders = self._bridge.run(self._transfers.to_put(lpath, rpath, recursive, maxdepth))
+        for folder in folders:
+            self.makedirs(folder, exist_ok=True)
+        callback.set_size(len(files))
+        for source, target in callback.wrap(files):
+            with callback.branched(source, target) as child:
+                self.put_file(source, target, callback=child, **kwargs)
+
+    pipe_file.__doc__ = Operations.pipe_file.__doc__
+    put_file.__doc__ = Operations.put_file.__doc__
+    put.__doc__ = Transfers.put.__doc__
 
     # -- names ---------------------------------------------------------------------------------------------
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """The path in a URL, before the target is known; each instance knows better (`_strip`)."""
+        """The path in a URL, before the target is known; each instance knows better (`arguments.strip`)."""
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        path = _without_scheme(stringify_path(path))
+        path = arguments.without_scheme(path)
         return path.rstrip("/") or path[:1]
-
-    def _strip(self, path: Any) -> Any:
-        if isinstance(path, list):
-            return [self._strip(one) for one in path]
-        return self._backend.strip(_without_scheme(stringify_path(path)))
 
     def unstrip_protocol(self, name: str) -> str:
         """The full URL of a path: ``rolling://bucket/x``."""
@@ -196,11 +282,11 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         return f"{scheme}://{self._strip(name)}"
 
     def _parent_of(self, path: str) -> str:
-        return self._verbs.folders.above(self._strip(path))
+        return self._folders.folders.above(self._strip(path))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop that fsspec's own blocking methods run on; None with ``asynchronous=True``."""
+        """The event loop on which fsspec's own blocking methods run; None with ``asynchronous=True``."""
         if self.asynchronous:
             return None
         self._bridge.check_process()
@@ -218,7 +304,7 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         compression: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Open a file; modes, text and compression are fsspec's.
+        """Open a file; modes, text and compression are as in fsspec.
 
         Parameters
         ----------
@@ -229,21 +315,22 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         owner : str
             For ``"ab"``: hold the segment exclusively until the file is closed.
         max_concurrency, prefetch, max_memory
-            For reading: as for the filesystem, for this file; `max_concurrency` not above the filesystem's.
+            For reading: as for the filesystem, for this file; `max_concurrency` is at most the filesystem's.
         verify : bool
-            For reading: chunks are read whole, and verified before any of their bytes is given. (Without it, a chunk
-            is verified when the last of its bytes is read.)
+            For reading: the file reads each chunk whole, and verifies it before it returns any of its bytes. Otherwise
+            it verifies a chunk when it has read the last of its bytes.
 
         Raises
         ------
         FileNotFoundError
             For reading: there is no such file.
         FileExistsError
-            ``"xb"``, and something is there.
+            With ``"xb"``: something is there.
         ValueError
-            No such mode; a tuning out of range; an option of reading for writing, or of writing for reading.
+            There is no such mode. A tuning is out of range. An option of reading is given for writing, or one of
+            writing for reading.
         TypeError
-            An option that there is not.
+            `open` has no such option.
         """
         text = {key: kwargs.pop(key) for key in ("encoding", "errors", "newline") if "b" not in mode and key in kwargs}
         if "r" in mode or ("b" in mode and compression is None):
@@ -254,97 +341,33 @@ class RollingFileSystem(Methods, ChainedFileSystem):
         file = file if codec is None else CompressedFile(file, codec)
         return file if "b" in mode else TextFile(file, **text)
 
-    def _open(
-        self,
-        path: str,
-        mode: str = "rb",
-        block_size: int | str | None = None,
-        autocommit: bool = True,
-        cache_options: dict[str, Any] | None = None,
-        absolute: bool = False,
-        owner: str | None = None,
-        attrs: Mapping[str, str | None] | None = None,
-        cache_type: str | None = None,
-        follow: bool = False,
-        max_concurrency: int | None = None,
-        prefetch: bool | None = None,
-        max_memory: int | str | None = None,
-        verify: bool = False,
-        **kwargs: Any,
-    ) -> ReadFile | WriteFile | BufferedReader:
-        path = self._strip(path)
-        arguments.check_open_options(path, kwargs)
-        tuning = self._tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
-        if mode == "rb":
-            if names.is_reserved(path):
-                raise missing(path)
-            if attrs is not None or owner is not None:
-                raise ValueError(f"{path}: attrs and owner are for writing, not for mode {mode!r}")
-            if follow and verify:
-                raise ValueError(
-                    f"{path}: what is followed is verified chunk by chunk as it comes; leave out verify=True"
-                )
-            if follow:
-                return open_follow(self._client, self._bridge, path)
-            return ReadFile(
-                self,
-                self._client,
-                self._bridge,
-                path,
-                absolute=absolute,
-                block_size=block_size,
-                cache_type=cache_type,
-                cache_options=cache_options,
-                tuning=tuning,
-                verify=verify,
-            )
-        if mode not in WRITE_MODES:
-            raise ValueError(f"{path}: mode {mode!r} cannot be: a segment is opened by 'rb', 'wb', 'xb' or 'ab'")
-        if tuning != self._tuning or verify or absolute or follow:
-            raise ValueError(
-                f"{path}: absolute, follow, max_concurrency, prefetch, max_memory and verify are for reading, not for "
-                f"mode {mode!r}"
-            )
-        path = self._verbs.to_write(path)
-        arguments.check_attrs(path, attrs)
-        return WriteFile(self, self._client, self._bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs)
-
-    def segment(self, path: str) -> Segment:
-        """A handle on one segment, which speaks segment offsets.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is no such segment or file.
-        """
-        return self._bridge.run(self._open_segment(path))
-
-    async def _segment(self, path: str) -> Segment:
-        return await self._bridge.arun(self._open_segment(path))
-
-    async def _open_segment(self, path: str) -> Segment:
-        path = self._strip(path)
-        if names.is_reserved(path):
-            raise missing(path)
-        return await Segment.open(self._client, self._bridge, path, self._strip)
+    def _open(self, path: str, mode: str = "rb", block_size: int | str | None = None, **options: Any) -> Any:
+        return self._opener.open(path, mode, block_size=block_size, **options)
 
     def stream(self, path: str, on_error: str = REPORT) -> Stream:
-        """The segments directly in a folder, to be cut, trimmed and kept within bounds as one; asks nothing yet.
+        """A handle on the segments directly in a folder, to cut, trim and bound them as one; it asks nothing yet.
 
         Parameters
         ----------
         on_error
-            What its methods do about segments that cannot be read: ``"report"`` them and go on with the others, or
-            ``"raise"``.
+            What its methods do about a segment that cannot be read: ``"report"`` it and go on with the others, or
+            ``"raise"`` the error.
         """
-        found = check_on_error(on_error)
-        return Stream(self._client, self._verbs.listings, self._bridge, self._strip(path), found)
+        return self._opener.stream(path, on_error)
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Forget the headers that were seen: of one segment, or of all where the path is no segment seen."""
+        """Forget the header of one segment; without a path, or if no header of that path is known, forget all."""
         segment = None if path is None else self._strip(path)
         self._client.headers.forget(segment if segment and self._client.headers.seen(segment) else None)
         super().invalidate_cache(path)
+
+
+name_for_users(RollingFileSystem, "RollingFileSystem")
+
+OPTIONS = (
+    frozenset(inspect.signature(RollingFileSystem.__init__).parameters) - {"self", "fo", "options"} - FSSPEC_OPTIONS
+)
+"""The options that are rolling's own."""
 
 
 class RollingS3FileSystem(RollingFileSystem):
@@ -366,12 +389,3 @@ class RollingMemoryFileSystem(RollingFileSystem):
 
     protocol = "rolling+memory"
     target_default = "memory"
-
-
-_SCHEME = re.compile(r"rolling(\+[a-z0-9]+)?(://|::)")
-
-
-def _without_scheme(path: str) -> str:
-    """A path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
-    match = _SCHEME.match(path)
-    return path[match.end() :] if match else path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import fsspec
@@ -21,68 +20,56 @@ from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPol
 
 S3_PROTOCOLS = frozenset({"s3", "s3a"})
 ANON = "anon"
-"""pandas gives it by itself, whatever the store, when a read was refused: an error about it would hide the refusal."""
+"""pandas adds this option, for any store, after a read was refused: an error about it would hide the refusal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where the segments lie, as the caller says it: by protocol and options, by filesystem, or by backend."""
+def open_target(
+    protocol: str | None,
+    options: Mapping[str, Any],
+    fs: AbstractFileSystem | None,
+    backend: Backend | None,
+    *,
+    sync: bool,
+    single_writer: bool,
+    asynchronous: bool,
+    loop: Any,
+    max_concurrency: int | None,
+) -> Backend:
+    """The backend for the target that the caller names: by protocol and options, by filesystem, or by backend.
 
-    protocol: str | None = None
-    options: Mapping[str, Any] | None = None
-    fs: AbstractFileSystem | None = None
-    backend: Backend | None = None
-    sync: bool = True
-    single_writer: bool = False
-    asynchronous: bool = False
-    loop: Any = None
-    max_concurrency: int | None = None
-
-    def open(self) -> Backend:
-        """The backend.
-
-        Raises
-        ------
-        ValueError
-            No target, or more than one; a `max_concurrency` that the backend cannot have.
-        ImportError
-            The target is S3 and s3fs is not installed.
-        """
-        given = [
-            name
-            for name, value in (("target_protocol", self.protocol), ("fs", self.fs), ("backend", self.backend))
-            if value is not None
-        ]
-        if not given:
-            raise ValueError(
-                "rolling needs a target: open 'rolling::s3://bucket/x' or 'rolling::file:///data/x', "
-                "or give target_protocol='s3' (or 'file', 'memory', ...) with target_options, or fs=..."
-            )
-        if len(given) > 1:
-            raise ValueError(f"rolling needs one target, but {' and '.join(given)} are given: leave out all but one")
-        if self.backend is not None:
-            if self.max_concurrency is not None:
-                raise ValueError("max_concurrency cannot be set for a backend that is given: set its own requests_max")
-            return self.backend
-        fs = self.fs if self.fs is not None else self._filesystem()
-        return adapt(fs, sync=self.sync, single_writer=self.single_writer, max_concurrency=self.max_concurrency)
-
-    def _filesystem(self) -> AbstractFileSystem:
-        protocol = self.protocol or ""
-        if protocol in S3_PROTOCOLS:
-            require_s3fs()
-        options = dict(self.options or {})
+    Raises
+    ------
+    ValueError
+        There is no target, or more than one; or the backend cannot have this `max_concurrency`.
+    """
+    named = {"target_protocol": protocol, "fs": fs, "backend": backend}
+    given = [name for name, value in named.items() if value is not None]
+    if not given:
+        raise ValueError(
+            "rolling needs a target: open 'rolling::s3://bucket/x' or 'rolling::file:///data/x', "
+            "or give target_protocol='s3' (or 'file', 'memory', ...) with target_options, or fs=..."
+        )
+    if len(given) > 1:
+        raise ValueError(f"rolling needs one target, but {' and '.join(given)} are given: leave out all but one")
+    if backend is not None:
+        if max_concurrency is not None:
+            raise ValueError("max_concurrency cannot be set for a backend that is given: set its own requests_max")
+        return backend
+    if protocol is not None:
+        options = dict(options)
         if getattr(fsspec.get_filesystem_class(protocol), "async_impl", False):
-            # zarr and others tell the outermost filesystem only on whose loop it will be used
-            if self.asynchronous:
+            # zarr and others say only to the outermost filesystem on which loop they use it
+            if asynchronous:
                 options.setdefault("asynchronous", True)
-            if self.loop is not None:
-                options.setdefault("loop", self.loop)
-        return fsspec.filesystem(protocol, **options)
+            if loop is not None:
+                options.setdefault("loop", loop)
+        fs = fsspec.filesystem(protocol, **options)
+    assert fs is not None
+    return adapt(fs, sync=sync, single_writer=single_writer, max_concurrency=max_concurrency)
 
 
 def require_s3fs() -> None:
-    """Refuse S3 where its client is missing, and say what to install.
+    """Refuse S3 if its client is missing, and say what to install.
 
     Raises
     ------
@@ -98,7 +85,7 @@ def require_s3fs() -> None:
 def adapt(
     fs: AbstractFileSystem, *, sync: bool = True, single_writer: bool = False, max_concurrency: int | None = None
 ) -> Backend:
-    """The adapter for a filesystem, which itself is not altered.
+    """The adapter for a filesystem; the filesystem is not altered.
 
     Raises
     ------
@@ -132,6 +119,8 @@ def make_policy(
 
     Raises
     ------
+    TypeError
+        The policy is not a `RollingPolicy`.
     ValueError
         Both are given, or a number is out of its range.
     """
@@ -156,27 +145,27 @@ def take_store_options(
     own: frozenset[str],
     shared: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Take the options of the store below out of all that a filesystem was given.
+    """Take the options of the store out of all options of a filesystem.
 
-    They stand in `given`, in `options` under the store's name (``s3={"key": …}``), or in `options` by themselves, where
-    one store alone can be meant. What stands under a name counts before what stands by itself.
+    A caller gives them in `given`, in `options` under the store's name (``s3={"key": …}``), or in `options` by
+    themselves if only one store can be meant. An option under a name replaces one by itself.
 
     Parameters
     ----------
     given
         `target_options`.
     options
-        All options that are not rolling's; those of the store are removed, so that fsspec's own are left.
+        All options that are not rolling's. The store's are removed; fsspec's own are left.
     own
         The names of rolling's options.
     shared
-        Those of rolling's that stores have too, where they are given.
+        Options of rolling that stores have too, with their values.
 
     Raises
     ------
     TypeError
-        Neither rolling nor the store has an option; or it is of both, and may be meant for either. The message has its
-        name, not its value, which may be secret.
+        Neither rolling nor the store has an option; or both have it, and it is not clear which is meant. The message
+        has the name, not the value, which may be secret.
     """
     if protocol is None:
         _refuse(options, own)
@@ -208,7 +197,7 @@ def take_store_options(
 
 
 def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Remove from `options` what stands under the store's name, or another name of the same store."""
+    """Remove from `options` what is given under the store's name, or under another name of the same store."""
     found: dict[str, Any] = {}
     for name in (protocol, *sorted(S3_PROTOCOLS - {protocol} if protocol in S3_PROTOCOLS else ())):
         found |= options.pop(name, None) or {}
@@ -216,7 +205,7 @@ def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(options: Mapping[str, Any], own: frozenset[str]) -> None:
-    """Refuse options for a store that was handed in as an object."""
+    """Refuse options of a store that the caller gave as an object."""
     for name in sorted(options.keys() - FSSPEC_OPTIONS):
         raise TypeError(
             f"rolling has no option {name!r}{meant(name, own)}; it takes {listed(own)}; options of a store need its "

@@ -1,71 +1,99 @@
-"""Names that look like patterns: what is there under such a name is meant; only without it, the pattern is."""
+"""Names and patterns: a path like a pattern is a name where something has that name; elsewhere it is a pattern."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from glob import has_magic
-from typing import TypeGuard
+from typing import TYPE_CHECKING, Any
 
+from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem, make_path_posix, trailing_sep
 from fsspec.utils import other_paths, stringify_path
 
+from rollingfs.fs.queries import Queries
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 Path = str | os.PathLike[str]
+Paths = Path | Sequence[Path]
 
 
-def is_one(paths: Path | Sequence[Path]) -> TypeGuard[Path]:
+def is_one(paths: Paths) -> TypeIs[Path]:
     """Whether this is one path, not several."""
     return isinstance(paths, str | os.PathLike)
 
 
-def as_list(paths: Path | Sequence[Path]) -> list[str]:
+def as_text(paths: Paths) -> str | list[str]:
+    """One path as text, or several as a list of texts."""
+    return stringify_path(paths) if is_one(paths) else as_list(paths)
+
+
+def as_list(paths: Paths) -> list[str]:
     """One path or several, as a list."""
-    if isinstance(paths, str | os.PathLike):
-        return [stringify_path(paths)]
-    return [stringify_path(path) for path in paths]
+    several: Sequence[Path] = [paths] if is_one(paths) else paths
+    return [stringify_path(path) for path in several]
 
 
-def is_pattern(paths: Path | Sequence[Path]) -> bool:
+def is_pattern(paths: Paths) -> bool:
     """Whether one of the paths looks like a pattern."""
     return any(has_magic(path) for path in as_list(paths))
 
 
-def unmatched(paths: Sequence[str]) -> FileNotFoundError:
-    """The error for patterns that match nothing."""
+def is_alone(paths: Paths) -> bool:
+    """Whether fsspec takes this for one path; it takes a `pathlib.Path` that is no pattern for a list of one."""
+    return isinstance(paths, str) or (is_one(paths) and is_pattern(paths))
+
+
+def without_folders(named: Paths, recursive: bool, maxdepth: int | None) -> bool:
+    """Whether a transfer leaves out the folders that a name or pattern stands for, by the rules of fsspec."""
+    return is_alone(named) and (not recursive or maxdepth is not None)
+
+
+def unmatched(paths: Iterable[str]) -> FileNotFoundError:
+    """The error for names and patterns that stand for nothing."""
     return FileNotFoundError(errno.ENOENT, "Nothing has this name or matches it as a pattern", ", ".join(paths))
 
 
-def targets(
-    sources: list[str], named: Path | Sequence[Path], target: Path, *, is_folder: bool, is_literal: bool
-) -> list[str]:
-    """Where each file that was found goes, by the rules of fsspec.
+def targets(sources: list[str], named: Paths, target: str | list[str], *, is_folder: bool, is_name: bool) -> list[str]:
+    """Where each file goes, by the rules of fsspec.
 
     Parameters
     ----------
     sources
-        What was found.
+        The files that `named` stands for.
     named, target
         What the caller said.
     is_folder
-        Whether the target is a folder that is there.
-    is_literal
-        Whether `named` is the name of something; fsspec takes what has a name like a pattern for one.
+        Whether the target is a folder that exists.
+    is_name
+        Whether `named` is a name, not a pattern.
+
+    Raises
+    ------
+    ValueError
+        The target is a list, and not as long as `sources`.
     """
     if not sources:
         return []
-    if is_literal:
+    if not isinstance(target, str):
+        if len(target) != len(sources):
+            raise ValueError(f"{len(sources)} sources and {len(target)} targets: give as many targets as sources")
+        return target
+    into = len(sources) == 1
+    if is_name:
         into = (is_folder or trailing_sep(target)) and not trailing_sep(as_list(named)[0])
-    else:
-        into = len(sources) == 1
-    one = is_one(named)
-    found: list[str] = other_paths(sources, stringify_path(target), exists=one and into, flatten=not one)
+    alone = is_alone(named)
+    found: list[str] = other_paths(sources, target, exists=alone and into, flatten=not alone)
     return found
 
 
-def local_sources(paths: Path | Sequence[Path], *, recursive: bool, maxdepth: int | None) -> list[str]:
-    """The local files and folders of these names and patterns, in a form that `targets` takes.
+def local_sources(paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[list[str], bool]:
+    """The local files and folders that names and patterns stand for, and whether `paths` is a name.
 
     Raises
     ------
@@ -73,26 +101,106 @@ def local_sources(paths: Path | Sequence[Path], *, recursive: bool, maxdepth: in
         There is none.
     """
     named = [make_path_posix(path) for path in as_list(paths)]
+    names = {path for path in named if not has_magic(path) or os.path.lexists(path)}
     local = LocalFileSystem()
     found: set[str] = set()
     for path in named:
-        is_literal = not has_magic(path) or os.path.lexists(path)
-        with contextlib.suppress(FileNotFoundError):  # it matches nothing; perhaps another does
-            found.update(local.expand_path([path], recursive, maxdepth, assume_literal=is_literal))
+        with contextlib.suppress(FileNotFoundError):  # this one stands for nothing; another may not
+            found.update(local.expand_path([path], recursive, maxdepth, assume_literal=path in names))
     if not found:
         raise unmatched(named)
-    if is_one(paths) and (not recursive or maxdepth is not None):
-        return sorted(path for path in found if not os.path.isdir(path))
-    return sorted(found)
+    if without_folders(paths, recursive, maxdepth):
+        found = {path for path in found if not os.path.isdir(path)}
+    return sorted(found), len(names) == len(named)
 
 
-def groups(listed: Sequence[str], literal: Sequence[str]) -> list[tuple[list[str], bool]]:
-    """The names and the patterns among some paths, as far as there are any, and whether they are names."""
-    others = [path for path in listed if path not in literal]
-    return [(list(paths), is_literal) for paths, is_literal in ((literal, True), (others, False)) if paths]
+class Patterns:
+    """Finds what names and patterns stand for."""
+
+    def __init__(self, queries: Queries) -> None:
+        self.queries = queries
+        self.strip = queries.strip
+        self.gather = queries.listings.gather
+
+    async def expand_path(
+        self,
+        path: Paths,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        assume_literal: bool = False,
+        **kwargs: Any,
+    ) -> list[str]:
+        """What names and patterns stand for: a path like a pattern is one only where nothing has that name.
+
+        Parameters
+        ----------
+        recursive
+            Also all that is below.
+        assume_literal
+            Nothing is a pattern.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing.
+        """
+        if maxdepth is not None and maxdepth < 1:
+            raise ValueError("maxdepth must be at least 1")
+        listed = self.listed(path)
+        names = set(listed if assume_literal else await self._names(listed))
+        found: set[str] = set()
+        for one in listed:
+            matched, depth_max = [one], maxdepth
+            if one not in names:
+                matched, depth_max = await self._glob(one, maxdepth), None if maxdepth is None else maxdepth - 1
+            if not recursive or one not in names:
+                found.update(matched)
+            if recursive and depth_max != 0:
+                for top in matched:
+                    found.update(await self._below(top, depth_max, kwargs))
+        if not found:
+            raise unmatched(listed)
+        return sorted(found)
+
+    def listed(self, paths: Paths) -> list[str]:
+        """One path or several, as the backend names them."""
+        return [self.strip(path) for path in as_list(paths)]
+
+    async def chosen(self, paths: Paths) -> list[str]:
+        """The paths that names and patterns stand for; a name is not looked up."""
+        return await self.expand_path(paths) if is_pattern(paths) else self.listed(paths)
+
+    async def sources(self, paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[list[str], bool]:
+        """What a transfer takes of names and patterns, and whether `paths` is a name."""
+        found = await self.expand_path(paths, recursive, maxdepth)
+        is_name = not is_pattern(paths) or (is_one(paths) and self.listed(paths)[0] in found)
+        if without_folders(paths, recursive, maxdepth):
+            folders = await self.gather([partial(self.queries.isdir, path) for path in found])
+            found = [path for path, is_folder in zip(found, folders, strict=True) if not is_folder]
+        return found, is_name
+
+    async def _names(self, paths: Sequence[str]) -> list[str]:
+        """Those of some paths that are names: all but patterns under whose own name nothing is."""
+        asked = [path for path in paths if is_pattern(path)]
+        there = await self.gather([partial(self.queries.exists, path) for path in asked])
+        missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
+        return [path for path in paths if path not in missing]
+
+    async def _glob(self, pattern: str, maxdepth: int | None) -> list[str]:
+        found: list[str] = await AsyncFileSystem._glob(_Globbed(self.queries), pattern, maxdepth=maxdepth)
+        return found
+
+    async def _below(self, path: str, maxdepth: int | None, options: dict[str, Any]) -> list[str]:
+        """A path and all that is below it; nothing if it does not exist."""
+        found = list(await self.queries.find(path, maxdepth, withdirs=True, **options))
+        return found if path in found or not await self.queries.exists(path) else [path, *found]
 
 
-def check_empty(error: FileNotFoundError) -> None:
-    """Pass over fsspec's own error, which says only that nothing was found."""
-    if error.errno is not None:
-        raise error
+class _Globbed:
+    """What fsspec's `_glob` asks of a filesystem."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._strip_protocol = queries.strip
+        self._exists = queries.exists
+        self._info = queries.info
+        self._find = queries.find

@@ -1,4 +1,4 @@
-"""What the filesystem says and reads of files and folders, as coroutines of the core."""
+"""The verbs that change nothing, as coroutines of the core: what is there, and what it holds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from functools import partial
 from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
-from fsspec.utils import stringify_path
 
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError, SegmentTruncatedError
-from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
-from rollingfs.fs.patterns import Path, is_one, is_pattern, targets
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.slicing import Range, clip, spread
 from rollingfs.read.snapshot import View
@@ -34,25 +31,24 @@ PIECE_BYTES = 32 * 1024 * 1024
 """So much of a file is held at once while it is copied or downloaded; it is read in several ranges at a time."""
 
 
-class Reading:
-    """The methods of a filesystem that change nothing, over paths as its callers write them.
+class Queries:
+    """Answers what is there, over paths as callers write them.
 
     Parameters
     ----------
     strip
-        Makes the backend's own path of whatever a caller calls it.
+        Finds the backend's own path of a URL or path.
     """
 
     def __init__(self, client: Client, strip: Callable[[str], str]) -> None:
         self.client = client
         self.listings = Listings(client)
-        self.folders = Folders(client, self.listings)
         self.strip = strip
 
     # -- what is there -------------------------------------------------------------------------------------
 
     async def info(self, path: str, on_error: str = RAISE, **kwargs: Any) -> Info:
-        """What is at a path, as fsspec says it.
+        """What is at a path, in the form of fsspec.
 
         Parameters
         ----------
@@ -71,7 +67,7 @@ class Reading:
         FileNotFoundError
             Nothing is there.
         CorruptHeaderError
-            It is a segment whose header is damaged, or too new.
+            It is a segment whose header is damaged or too new.
         """
         found = check_on_error(on_error)
         return await self.listings.info(self.strip(path), fresh=bool(kwargs.get("refresh")), on_error=found)
@@ -101,11 +97,11 @@ class Reading:
         Parameters
         ----------
         detail
-            Give infos rather than names.
+            Return infos rather than names.
         on_error
-            For segments that cannot be read (a header that is damaged, too new, or not permitted): ``"report"``
-            lists them with ``size`` None and their ``error`` as text, ``"raise"`` raises the first error. To read
-            such a segment raises it in any case.
+            For segments that cannot be read (the header is damaged, too new, or not permitted): ``"report"`` lists
+            them with ``size`` None and their ``error`` as text, ``"raise"`` raises the first error. A read of such a
+            segment raises the error in any case.
 
         Raises
         ------
@@ -124,16 +120,16 @@ class Reading:
         on_error: str = REPORT,
         **kwargs: Any,
     ) -> dict[str, Info] | list[str]:
-        """Everything below a path, as of the call: segments and plain files, on request folders too.
+        """Everything below a path, as of the call: segments and plain files, and folders on request.
 
         Parameters
         ----------
         maxdepth
             How many levels of folders to look into; None for all.
         withdirs
-            Folders too.
+            Return folders as well.
         detail
-            Give infos by name rather than names.
+            Return infos by name rather than names.
         on_error
             As for `ls`; a folder that may not be listed is reported, too.
         """
@@ -141,37 +137,6 @@ class Reading:
             raise ValueError("maxdepth must be at least 1")
         found = await self._find(path, maxdepth, withdirs, on_error)
         return found if detail else list(found)
-
-    async def literal(self, paths: Sequence[str]) -> list[str]:
-        """Those of some paths that are names: all but patterns under whose own name nothing is."""
-        asked = [path for path in paths if is_pattern(path)]
-        there = await self.listings.gather([partial(self.listings.is_there, path) for path in asked])
-        missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
-        return [path for path in paths if path not in missing]
-
-    async def pairs(
-        self,
-        named: Path | Sequence[Path],
-        found: list[str],
-        target: Path,
-        recursive: bool,
-        maxdepth: int | None,
-        is_folder: bool | None = None,
-    ) -> tuple[list[str], list[str]]:
-        """What is copied to where, by what the caller named and what was found of it.
-
-        Parameters
-        ----------
-        is_folder
-            Whether the target is a folder that is there; None to look.
-        """
-        is_literal = is_one(named) and self.strip(stringify_path(named)) in found
-        if is_one(named) and (not recursive or maxdepth is not None):
-            folders = await self.listings.gather([partial(self.isdir, path) for path in found])
-            found = [path for path, is_dir in zip(found, folders, strict=True) if not is_dir]
-        if is_folder is None:
-            is_folder = await self.isdir(stringify_path(target))
-        return found, targets(found, named, target, is_folder=is_folder, is_literal=is_literal)
 
     async def _find(self, path: str, depth_max: int | None, with_folders: bool, on_error: str) -> dict[str, Info]:
         return await self.listings.find(
@@ -187,12 +152,12 @@ class Reading:
         on_error: str = REPORT,
         **kwargs: Any,
     ) -> int | dict[str, int]:
-        """Bytes retained below a path: their sum, or by name.
+        """How many bytes are retained below a path: their sum, or by name.
 
         Parameters
         ----------
         on_error
-            As for `ls`: what is reported counts 0 bytes, and is named in a warning in the log.
+            As for `ls`; what is reported counts as 0 bytes, and a warning in the log names it.
         """
         found = await self._find(path, maxdepth, withdirs, on_error)
         for name, info in found.items():

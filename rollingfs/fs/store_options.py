@@ -1,4 +1,4 @@
-"""Which options the filesystem of a store takes, and what to say of one that nobody would look at."""
+"""Which options the filesystem of a store takes, and the messages about options that it does not take."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ FSSPEC_OPTIONS = frozenset(
 """What fsspec itself gives to any filesystem."""
 CHAIN_OPTIONS = frozenset({"fo", "fs", "target_options", "target_protocol"})
 """What fsspec gives to a filesystem that lies over another."""
-S3_BASE_OPTIONS = frozenset(
-    {"asynchronous", "listings_expiry_time", "loop", "max_paths", "skip_instance_cache", "use_listings_cache"}
-)
-"""What s3fs takes beside the parameters that it names; all else goes to a botocore session."""
+S3_BASE_OPTIONS = FSSPEC_OPTIONS - {"batch_size"}
+"""What s3fs takes beside the parameters that it names; it hands all others to a botocore session."""
 NEAR_MIN = 0.6
-"""How alike two names are, of 1, for one to be offered in place of the other."""
+"""How alike, of 1, two names are if a message offers one in place of the other."""
 SLIP_MIN = 0.8
-"""How alike they are for one to be nothing but a slip of the other."""
+"""How alike, of 1, two names are if one counts as a slip of the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +39,17 @@ class Accepted:
     """The options of one kind of store."""
 
     store: str
-    """What users call it: its protocol."""
+    """The store's protocol."""
     names: frozenset[str]
     protocols: frozenset[str] = frozenset()
-    """All its protocols, which are names of one store."""
+    """All protocols of the same store."""
     is_open: bool = False
-    """Whether it hands what it does not name on to a library of its own, so that only that knows what is wrong."""
+    """Whether the store hands options that it does not name to a library of its own, which alone can check them."""
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The names within an option that is a dictionary, where they are known."""
+    """The names within options that are dictionaries, if they are known."""
 
     def knows(self, name: str, own: Iterable[str] = ()) -> bool:
-        """Whether the store takes the option; one that it does not name must not be a slip of an option in `own`."""
+        """Whether the store takes an option; a name that it does not have must not be a slip of a name in `own`."""
         return name in self.names or (self.is_open and not near(name, own, SLIP_MIN))
 
     def check(self, options: Mapping[str, Any], where: str = "") -> None:
@@ -60,12 +58,12 @@ class Accepted:
         Parameters
         ----------
         where
-            The option that they are given in, if they are.
+            The option, a dictionary, in which they are given, if any.
 
         Raises
         ------
         TypeError
-            With the name, not the value, which may be secret.
+            The message has the name, not the value, which may be secret.
         """
         names = self.groups[where] if where else self.names
         for name, value in options.items():
@@ -79,7 +77,7 @@ class Accepted:
 
 
 def accepted_by(protocol: str) -> Accepted:
-    """The options of the stores of a protocol."""
+    """The options of the store of a protocol."""
     cls = fsspec.get_filesystem_class(protocol)
     named = {cls.protocol} if isinstance(cls.protocol, str) else set(cls.protocol)
     protocols = frozenset(named | {protocol})
@@ -112,18 +110,18 @@ def _parameters(cls: type, method: str = "__init__") -> frozenset[str]:
 
 
 def near(name: str, names: Iterable[str], alike_min: float = NEAR_MIN) -> list[str]:
-    """The names that may have been meant, the likeliest first."""
+    """The names that a caller may mean, the likeliest first."""
     return difflib.get_close_matches(name, sorted(names), cutoff=alike_min)
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """A half-sentence with the names that may have been meant."""
+    """A half-sentence with the names that a caller may mean."""
     found = near(name, names)
     return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
 
 
 def unknown(name: str, own: Iterable[str], accepted: Accepted) -> str:
-    """What to say of an option that neither rolling, which takes `own`, nor the store has."""
+    """The message about an option that neither rolling, which takes `own`, nor the store has."""
     store, names = accepted.store, accepted.names
     return (
         f"neither rolling nor {store} has an option {name!r}{meant(name, {*own, *names})}; "

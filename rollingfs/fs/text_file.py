@@ -1,4 +1,4 @@
-"""Text and compression over a `WriteFile`: they keep its rule that only `close` and `commit` commit."""
+"""Text and compression over a `WriteFile`; here too, only `close` and `commit` commit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rollingfs.fs.write_file import WriteFile
 
 
 class CompressedFile(CommitsByClose, io.BufferedIOBase):
-    """Writes through a codec of fsspec; closing it ends the compressed stream and commits.
+    """Writes through a codec of fsspec; `close` ends the compressed stream and commits.
 
-    (fsspec's own wrapper leaves the file below open, for its garbage collection to commit.)
+    fsspec's own wrapper leaves the file below open, and relies on its garbage collection to commit.
 
     Parameters
     ----------
@@ -44,14 +44,16 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
         return True
 
     def commit(self) -> None:
-        """Refuse: a compressed stream is whole only once it has ended.
+        """Refuse: a compressed stream is whole only at its end.
 
         Raises
         ------
         io.UnsupportedOperation
-            Always; nothing is lost by it.
+            Always; nothing is lost.
         """
-        raise io.UnsupportedOperation(f"{self.path}: what is compressed is committed by close() only; it goes on")
+        raise io.UnsupportedOperation(
+            f"{self.path}: only close() commits a compressed file; nothing is committed yet, and writing may go on"
+        )
 
     def close(self) -> None:
         """End the stream and commit."""
@@ -61,26 +63,26 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
             super().close()
 
     def discard(self) -> None:
-        """Give up; nothing is committed."""
+        """Close without committing."""
         self._file.discard()
         super().close()
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that were written, before their compression, and are not committed."""
+        """How many written bytes, counted before compression, are not committed."""
         return self._taken if self._file.pending_bytes or not self.closed else 0
 
     @property
     def is_mine(self) -> bool:
-        """Whether this process opened it."""
+        """Whether this process opened the file."""
         return self._file.is_mine
 
     def hold(self, is_held: bool = True) -> None:
-        """Keep in memory what comes out of the codec, whatever it is."""
+        """Keep all output of the codec in memory."""
         self._file.hold(is_held)
 
     def stop(self) -> None:
-        """From now on only count what is written: this file dies, and its codec may have died already."""
+        """From now on only count written bytes: this file dies, and its codec may be dead already."""
         self._is_dying = True
 
     def forget(self) -> None:
@@ -91,17 +93,17 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
         super().close()
 
     def tell_at_exit(self) -> None:
-        """Say how many bytes are lost, if any are: the program ends."""
+        """Say, as the program ends, how many bytes are lost, if any are."""
         self._file.tell_at_exit(self.pending_bytes)
 
 
 class TextFile(CommitsByClose, io.TextIOWrapper):
-    """Writes text: an exception, or garbage collection, commits nothing here either."""
+    """Writes text; an exception or garbage collection commits nothing."""
 
     def __init__(self, file: WriteFile | CompressedFile, **options: Any) -> None:
         self._file = file
         self._is_made = False
-        super().__init__(file, **options)  # type: ignore[arg-type]  # it needs no more than there is
+        super().__init__(file, **options)  # type: ignore[arg-type]  # it needs only what the file has
         self._is_made = True
         watch(self, instead_of=file)
 
@@ -111,20 +113,20 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
         Raises
         ------
         OSError
-            As `WriteFile.commit`.
+            As for `WriteFile.commit`.
         io.UnsupportedOperation
-            It is compressed.
+            The file is compressed.
         """
         self._hand_on()
         self._file.commit()
 
     def _hand_on(self) -> None:
-        """Let the file below have what is still held here."""
+        """Hand the text that is buffered here to the file below."""
         if self._is_made and not self.closed:
             self.flush()
 
     def discard(self) -> None:
-        """Give up; nothing is committed."""
+        """Close without committing."""
         self._file.discard()
 
     def forget(self) -> None:
@@ -136,7 +138,7 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
         self._file.forget()
 
     def tell_at_exit(self) -> None:
-        """Say how many bytes are lost, if any are: the program ends."""
+        """Say, as the program ends, how many bytes are lost, if any are."""
         if self._file.is_mine:
             self._file.hold()
             self._hand_on()

@@ -1,4 +1,4 @@
-"""Files for writing that nobody closed: their bytes are not committed, and somebody has to hear of it."""
+"""Files for writing that nobody closed: their bytes are not committed, and a warning says so."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ logger = logging.getLogger("rollingfs")
 
 
 class CommitsByClose(io.IOBase):
-    """The rule of all files for writing: `close` commits, an exception in ``with`` and garbage collection do not.
+    """The rule of all files for writing: `close` commits.
 
-    Nor does the end of the program. A file that goes uncommitted, in either way, says how much is lost.
+    An exception in ``with``, garbage collection and the end of the program do not; the file then says how much is lost.
     """
 
     _is_wrapped = False
-    """Whether another such file stands above it, and speaks for both."""
+    """Whether another such file wraps this one, and speaks for both."""
 
     @abc.abstractmethod
     def discard(self) -> None:
-        """Give up; nothing is committed."""
+        """Close without committing."""
 
     @abc.abstractmethod
     def forget(self) -> None:
@@ -33,7 +33,7 @@ class CommitsByClose(io.IOBase):
 
     @abc.abstractmethod
     def tell_at_exit(self) -> None:
-        """Say what is lost, if anything is: the program ends."""
+        """Say, as the program ends, how much is lost, if anything is."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -44,7 +44,7 @@ class CommitsByClose(io.IOBase):
             self.discard()
 
     def __del__(self) -> None:
-        if not self._is_wrapped:  # in a cycle of garbage either may come first
+        if not self._is_wrapped:  # in a cycle of garbage either file may come first
             self.forget()
 
 
@@ -52,7 +52,7 @@ _opened: weakref.WeakSet[CommitsByClose] = weakref.WeakSet()
 
 
 def watch(file: CommitsByClose, instead_of: CommitsByClose | None = None) -> None:
-    """Ask a file, when the program ends, to say what is lost; if it wraps another, that one is not asked."""
+    """Ask a file, when the program ends, to say what is lost; a file that it wraps is not asked."""
     _opened.add(file)
     if instead_of is not None:
         _opened.discard(instead_of)
@@ -81,7 +81,7 @@ def tell_lost(path: str, lost: int, *, at_exit: bool) -> None:
 
 
 def _handlers() -> Iterator[logging.Handler]:
-    """The handlers that get what this library logs."""
+    """The handlers that get the log of this library."""
     found: logging.Logger | None = logger
     while found is not None:
         yield from found.handlers
@@ -89,7 +89,7 @@ def _handlers() -> Iterator[logging.Handler]:
 
 
 def _is_heard(handler: logging.Handler, at_exit: bool) -> bool:
-    """Whether anybody reads what a handler writes; nobody will, at the end, in a file that is not closed itself."""
+    """Whether somebody reads what a handler writes; at exit nobody reads a file that is itself not closed."""
     if isinstance(handler, logging.NullHandler) or handler.level > logging.WARNING:
         return False
     stream = getattr(handler, "stream", None)

@@ -1,4 +1,4 @@
-"""`WriteFile`, the file object for writing: bounded memory, and nothing committed but by `close` or `commit`."""
+"""`WriteFile`, the file object for writing: in bounded memory; only `close` and `commit` commit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fsspec.core import OpenFile
 
 from rollingfs.backend.contract import frozen
 from rollingfs.client import Client
-from rollingfs.errors import FencedError, SegmentSealedError, if_interrupted
+from rollingfs.errors import FencedError, if_interrupted
 from rollingfs.format import names, transitions
-from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
+from rollingfs.fs.append_start import Start, check_absent, find_end
 from rollingfs.fs.unclosed import CommitsByClose, tell_lost, watch
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
@@ -33,9 +33,8 @@ FRAMES_SEARCHED_MAX = 16
 class WriteFile(CommitsByClose):
     """A segment being written: from its beginning (``wb``, ``xb``) or from its end (``ab``).
 
-    Nothing is visible before `commit` or `close`, and then all at once. Leaving a ``with`` block by an exception, or
-    forgetting the file, commits nothing; nor does the end of the program. A file that is forgotten with bytes that are
-    not committed warns of it.
+    `commit` and `close` make all written bytes visible at once; nothing is visible before. An exception within a
+    ``with`` block, the garbage collection and the end of the program commit nothing. They warn of bytes that are lost.
 
     Parameters
     ----------
@@ -44,13 +43,13 @@ class WriteFile(CommitsByClose):
     path
         The segment.
     mode
-        ``"wb"`` replaces what is there, ``"xb"`` wants nothing there, ``"ab"`` appends to what is there or creates it.
+        ``"wb"`` replaces what is there, ``"xb"`` refuses if something is there, ``"ab"`` appends or creates.
     owner
         For ``"ab"``: hold the segment exclusively until the file is closed, as `Segment.acquire` does.
     autocommit
-        False: `close` leaves the commit to a later `commit` (fsspec's transactions).
+        If false, `close` leaves the commit to a later `commit` (fsspec's transactions).
     attrs
-        Attributes to set with the first commit; None removes one.
+        Attributes to set with the first commit; None removes an attribute.
 
     Attributes
     ----------
@@ -62,13 +61,13 @@ class WriteFile(CommitsByClose):
     FileExistsError
         ``"xb"``: something is there.
     IsADirectoryError
-        ``"xb"``, ``"ab"``: a folder with something in it is there; ``"wb"`` finds that out when it uploads or commits.
+        ``"xb"``, ``"ab"``: a folder with something in it is there. ``"wb"`` raises this when it uploads or commits.
     SegmentSealedError
         ``"ab"``: the segment is sealed.
     FencedError
-        ``"ab"``: another holds it exclusively, and no `owner` is given to take over.
+        ``"ab"``: another writer holds the segment exclusively, and no `owner` is given to take over.
     ValueError
-        It is no name for a segment.
+        There is no such mode, the mode takes no owner, or a segment cannot have this name.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class WriteFile(CommitsByClose):
         super().__init__()
         self._intake: Intake | None = None  # for `__del__`, if this method fails
         if mode not in MODES:
-            raise ValueError(f"{path}: mode {mode!r} cannot be: a segment is written by 'wb', 'xb' or 'ab'")
+            raise ValueError(f"{path}: there is no mode {mode!r}: write a segment by 'wb', 'xb' or 'ab'")
         if owner is not None and mode != "ab":
             raise ValueError(f"{path}: an owner is for mode 'ab', not {mode!r}")
         names.check_segment_name(path)
@@ -95,14 +94,10 @@ class WriteFile(CommitsByClose):
         self.path = path
         self.mode = mode
         self.autocommit = autocommit
-        self.epoch: int | None = None
         self._client = client
         self._bridge = bridge
         self._attrs = attrs
         self._process = os.getpid()
-        self._segment: str | None = None
-        self._position = 0
-        self._is_there = False
         self._is_broken = False
         self._is_discarded = False
         self._is_held = False
@@ -110,59 +105,14 @@ class WriteFile(CommitsByClose):
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
         if mode == "xb":
-            bridge.run(self._check_absent())
-        elif mode == "ab":
-            bridge.run(self._find_end(owner))
+            bridge.run(check_absent(client, path))
+        start = bridge.run(find_end(client, path, owner)) if mode == "ab" else Start()
+        self.epoch = start.epoch
+        self._segment = start.segment
+        self._position = start.position
+        self._is_there = start.is_there
         self._intake = self._new_intake()
         watch(self)
-
-    # -- opening -------------------------------------------------------------------------------------------
-
-    async def _check_absent(self) -> None:
-        try:
-            await self._client.lookup.view(self.path, fresh=True)
-        except FileNotFoundError:
-            await self._client.contents.check_no_folder(self.path)
-            return
-        raise FileExistsError(17, "A segment or a file is there already; nothing was written", self.path)
-
-    async def _find_end(self, owner: str | None) -> None:
-        """What is appended to: bound to its incarnation, unless it is a plain file or nothing yet."""
-        try:
-            view = await self._client.lookup.view(self.path, fresh=True)
-        except FileNotFoundError:
-            if owner is None:
-                await self._client.contents.check_no_folder(self.path)
-                return
-            header = await self._created()
-        else:
-            self._is_there = True
-            self._position = view.size
-            if view.header is None and owner is None:
-                return
-            header = view.header or await self._adopted()
-        if owner is None and header.phase is not Phase.MERGING:
-            transitions.check(header, Guard(), self.path)
-        if header.sealed:
-            raise SegmentSealedError(
-                f"{self.path} is sealed at length {header.length}; it takes no more bytes, so nothing was written"
-            )
-        if owner is not None:
-            header = await self._client.segments.acquire(self.path, owner)
-            self.epoch = header.epoch
-            self._is_there = True
-            self._position = header.size
-        self._segment = header.segment
-
-    async def _created(self) -> Header:
-        try:
-            return await self._client.segments.create(self.path)
-        except FileExistsError:
-            return await self._adopted()
-
-    async def _adopted(self) -> Header:
-        await self._client.segments.adopt(self.path)
-        return transitions.live((await self._client.headers.load(self.path)).header, self.path)
 
     def _new_intake(self) -> Intake:
         segments = self._client.segments
@@ -186,14 +136,14 @@ class WriteFile(CommitsByClose):
         Returns
         -------
         int
-            How many bytes: all of them.
+            The number of bytes: all of them.
 
         Raises
         ------
         TypeError
-            It is text, or not bytes-like.
+            The data is text, or not bytes-like.
         OSError
-            The store failed, or did before: nothing of what is not committed yet will be.
+            The store failed, now or before. What is not committed yet will never be.
         """
         if not self._is_held:
             self._check_usable()
@@ -206,7 +156,7 @@ class WriteFile(CommitsByClose):
                 self._pieces_bytes += len(view)
             else:
                 self._send()
-                self._bridge.run(self._to_take(view))
+                self._take(view)
             self._position += len(view)
         return len(view)
 
@@ -215,15 +165,15 @@ class WriteFile(CommitsByClose):
         if self._pieces:
             with self._or_broken():
                 data, self._pieces, self._pieces_bytes = b"".join(self._pieces), [], 0
-                self._bridge.run(self._to_take(memoryview(data)))
+                self._take(memoryview(data))
 
-    async def _to_take(self, view: memoryview) -> None:
+    def _take(self, view: memoryview) -> None:
         assert self._intake is not None
-        await self._intake.take(view)
+        self._bridge.run(self._intake.take(view))
 
     @contextlib.contextmanager
     def _or_broken(self) -> Iterator[None]:
-        """Break the file by any error within, Ctrl-C too: what comes later must not follow a gap."""
+        """Break the file on any error, Ctrl-C too: later bytes must not follow a gap."""
         try:
             yield
         except BaseException:
@@ -238,18 +188,18 @@ class WriteFile(CommitsByClose):
         """Publish what was written so far, all or nothing; writing may go on.
 
         After the first commit a file opened by ``wb`` or ``xb`` appends to the incarnation that it has made. After
-        `discard` nothing happens.
+        `discard` this does nothing.
 
         Raises
         ------
         FileExistsError
-            ``xb``: something has come to be there.
+            ``xb``: something has been created there.
         FileNotFoundError
-            The segment that is appended to is gone; another may have its name.
+            The segment that this file appends to is gone; another may have its name.
         SegmentSealedError, FencedError
             Nothing was written.
         AppendOutcomeUnknown
-            Whether it took place cannot be said.
+            It is not known whether the commit took place.
         """
         if self._is_discarded:
             return
@@ -258,7 +208,7 @@ class WriteFile(CommitsByClose):
         self._send()
         if not self._is_there or not self._intake.is_empty:
             if self._intake.is_streaming:
-                self._run(self._intake.flush())  # in a call of its own, which Ctrl-C cancels with nothing committed
+                self._run(self._intake.flush())  # a call of its own: Ctrl-C cancels it, and nothing is committed
             self._run(self._commit(), commits=self.path)
             self._intake = self._new_intake()
         if self.closed:
@@ -286,7 +236,7 @@ class WriteFile(CommitsByClose):
         if self.closed:
             return
         if sys.is_finalizing():
-            self.forget()  # what closes it is the end of the program
+            self.forget()  # the end of the program closes the file
             return
         if self._is_unwinding():
             self.discard()
@@ -317,7 +267,7 @@ class WriteFile(CommitsByClose):
             super().close()
 
     def _release_committed(self) -> None:
-        """`_release`, after the commit: whatever comes of it, what was written is there."""
+        """`_release`, after the commit: its errors say that what was written is committed."""
         try:
             with if_interrupted(self.path, "committed"):
                 self._release()
@@ -326,7 +276,7 @@ class WriteFile(CommitsByClose):
             raise
 
     def _release(self) -> None:
-        """Give an exclusively held segment back, if it still is ours."""
+        """Release a segment that this file holds exclusively, if another writer has not acquired it."""
         if self.epoch is None:
             return
         guard, self.epoch = self._guard, None
@@ -338,7 +288,7 @@ class WriteFile(CommitsByClose):
     # -- what a file object has ----------------------------------------------------------------------------
 
     def tell(self) -> int:
-        """Position, counted from the first retained byte: where the next byte will be, if nobody else appends."""
+        """The position of the next byte, counted from the first retained byte, if nobody else appends."""
         return self._position
 
     def readable(self) -> bool:
@@ -354,7 +304,7 @@ class WriteFile(CommitsByClose):
         return False
 
     def flush(self) -> None:
-        """Do nothing: what is written stays buffered until `commit` or `close`."""
+        """Do nothing: written bytes stay buffered until `commit` or `close`."""
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
 
@@ -365,12 +315,12 @@ class WriteFile(CommitsByClose):
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that were written, and are not committed."""
+        """How many written bytes are not committed."""
         taken = self._intake.size if self._intake is not None else 0
         return 0 if self._is_discarded else self._pieces_bytes + taken
 
     def hold(self, is_held: bool = True) -> None:
-        """Keep in memory what is written, whatever it is: a wrapper that dies hands on what it has, to be counted."""
+        """Keep all written bytes in memory: a wrapper that dies hands on what it holds, only to be counted."""
         self._is_held = is_held
 
     def forget(self, lost: int | None = None) -> None:
@@ -379,7 +329,7 @@ class WriteFile(CommitsByClose):
         Parameters
         ----------
         lost
-            How many bytes are not committed, as what wraps this file knows it.
+            How many bytes are not committed, as the wrapper of this file counts them.
         """
         if self._intake is None:
             return
@@ -394,27 +344,27 @@ class WriteFile(CommitsByClose):
 
     def _forget(self, intake: Intake) -> None:
         if not self._bridge.is_async:
-            drive(intake.abort_open())  # no more: the rest could take a lock that this very thread holds
+            drive(intake.abort_open())  # not `abort`: it could take a lock that this very thread holds
         elif not intake.is_empty:
             self._bridge.start(intake.abort())
 
     def _tell(self, lost: int, is_closed: bool, *, at_exit: bool) -> None:
-        """Say how many bytes are lost, if any are; once, and not what the error of a failed `close` has said."""
+        """Say once how many bytes are lost, if any are and the error of a failed `close` has not said so."""
         if lost and self.is_mine and not self._is_told and not (self._is_broken and is_closed):
             self._is_told = True
             tell_lost(self.path, lost, at_exit=at_exit)
 
     @property
     def is_mine(self) -> bool:
-        """Whether this process opened it, rather than the one that it was forked from."""
+        """Whether this process opened the file, rather than the process that it was forked from."""
         return self._process == os.getpid()
 
     def tell_at_exit(self, lost: int | None = None) -> None:
-        """Say how many bytes are lost, if any are: the program ends."""
+        """Say, as the program ends, how many bytes are lost, if any are."""
         self._tell(self.pending_bytes if lost is None else lost, self.closed, at_exit=True)
 
     def _is_unwinding(self) -> bool:
-        """Whether ``with fsspec.open(…)`` closes this file because of an exception, of which it does not tell."""
+        """Whether ``with fsspec.open(…)`` closes this file because of an exception, which it does not hand on."""
         frame: FrameType | None = sys._getframe(1)
         for _ in range(FRAMES_SEARCHED_MAX):
             if frame is None:

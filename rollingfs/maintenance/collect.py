@@ -18,9 +18,10 @@ from dataclasses import replace
 
 from rollingfs.backend.contract import FileInfo, PendingUpload
 from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.committer import Committer
+from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
-from rollingfs.commit.loop import Committer
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.errors import ConflictError
@@ -42,10 +43,11 @@ class Collector:
 
     def __init__(self, committer: Committer, lookup: Lookup, merges: Merges) -> None:
         self.committer = committer
+        self.store = committer.store
         self.lookup = lookup
         self.merges = merges
-        self.backend = committer.backend
-        self.surveyor = Surveyor(committer.backend, committer.headers, committer.pages)
+        self.backend = self.store.backend
+        self.surveyor = Surveyor(self.backend, self.store.headers, self.store.pages)
 
     async def collect(
         self, path: str, *, grace_s: float | None = None, dry_run: bool = False, seen: dict[str, int] | None = None
@@ -106,28 +108,28 @@ class Collector:
             header, dropped = await self._settled(path, dry_run)
             results.append(dropped)
             try:
-                lies_in = await self.committer.pages.folders(path, header.entries) if header else set()
+                lies_in = await self.store.pages.folders(path, header.entries) if header else set()
                 return header, lies_in, results
             except PageGoneError:  # an index page went with the header that named it
-                await self.committer.runtime.sleep(backoff_s(count))
+                await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{path}: its map changed {LOOKS_MAX} times; nothing was deleted, try again")
 
     async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
         """The header, once pending merges and drops are finished, and the files that were dropped."""
-        loaded = await self.committer.headers.load(path)
+        loaded = await self.store.headers.load(path)
         if dry_run:
             return loaded.header, Collected()
         while loaded.header is not None and loaded.header.phase is Phase.MERGING:
             await self.merges.resolve(path, loaded.header)
-            loaded = await self.committer.headers.load(path)
+            loaded = await self.store.headers.load(path)
         header = loaded.header
         if header is not None and (header.merges or header.aborts):
             await self.merges.settle(path)
         if header is None or not header.drops:
             return header, Collected()
-        await self.committer.headers.secure(path, loaded)
-        dropped = await self.surveyor.dropped(path, header, self.committer.now_ms())
-        await self.committer.finish_drops(path, header)
+        await self.store.headers.secure(path, loaded)
+        dropped = await self.surveyor.dropped(path, header, self.store.now_ms())
+        await finish_drops(self.committer.loop, path, header)
         return header, report(dropped, DROPPED)
 
     # -- one folder ----------------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ class Collector:
             if agrees and await self._renew(folder, survey, garbage):
                 await self._delete(garbage)
                 return garbage.report(folder)
-            await self.committer.runtime.sleep(backoff_s(count))
+            await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(
             f"{folder}: the segments that refer to it changed {LOOKS_MAX} times; nothing was deleted, try again"
         )
@@ -180,7 +182,7 @@ class Collector:
         header = survey.own.header
         if header is None or header.phase is Phase.MERGING:
             return []
-        return await self.surveyor.dropped(survey.segment, header, self.committer.now_ms())
+        return await self.surveyor.dropped(survey.segment, header, self.store.now_ms())
 
     async def _renew(self, folder: str, survey: Survey, garbage: Garbage) -> bool:
         """Commit a new version of the folder's own header; False if it is not what it was, or refers to the garbage."""
@@ -196,7 +198,7 @@ class Collector:
             if not agrees:
                 return None
             if base.header is None:
-                now_ms = self.committer.now_ms()
+                now_ms = self.store.now_ms()
                 return Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, created_ms=now_ms)
             if base.header.phase is Phase.MERGING:
                 raise transitions.MergeFoundError(segment, base.header)
@@ -238,7 +240,7 @@ class Collector:
         settled = header.deleted and (header.merges or header.aborts)  # a tombstone with such lines cannot be deleted
         if not done and not settled:
             return
-        self.committer.remember(path, drops=done)
+        self.committer.slots.remember(path, drops=done)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return base.header
@@ -264,7 +266,7 @@ class Collector:
             return Collected()
         if not names_file(header, info) or not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
-        if not dry_run and not await delete_shadowed(self.committer, path, header.adopted):
+        if not dry_run and not await delete_shadowed(self.store, path, header.adopted):
             return Collected()  # this store has no conditional delete, or somebody wrote the file anew
         return report([info], PLAIN)
 
@@ -275,7 +277,7 @@ class Collector:
         """
         file = names.header_path(path)
         folder = names.chunks_folder(path)
-        loaded = await self.committer.headers.load(path)
+        loaded = await self.store.headers.load(path)
         found = loaded.header
         if found is None or not found.deleted or found.merges or found.aborts or loaded.token is None:
             return Collected()
@@ -285,7 +287,7 @@ class Collector:
         if plain is not None and is_shadowed(found, plain) and path not in (would_go or ()):
             return Collected()  # the tombstone still says that this plain file is dead
         # a dry run does not probe, because a probe writes
-        can = self.backend.can_delete_if if would_go is not None else (await self.committer.abilities(path)).delete_if
+        can = self.backend.can_delete_if if would_go is not None else (await self.store.abilities(path)).delete_if
         if not can or not await self._is_empty(folder, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)
@@ -295,7 +297,7 @@ class Collector:
             return report([info], TOMBSTONE)
         if not await self.backend.delete_if(file, loaded.token):
             return Collected()
-        self.committer.headers.forget(path)
+        self.store.headers.forget(path)
         if self.backend.has_folders:
             try:
                 await self.backend.remove_folder(folder)

@@ -17,13 +17,14 @@ import google_crc32c
 from rollingfs.backend.contract import Part
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.committer import Committer
+from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.loop import Committer
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
 from rollingfs.format import names, placement, transitions
 from rollingfs.format.crc import combined
-from rollingfs.format.drops import merge_drops
+from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase
 from rollingfs.maintenance.passing import READ_BYTES_MAX, pass_through
 from rollingfs.maintenance.runs import PARTS_MAX, plan, size_of
@@ -86,8 +87,9 @@ class Consolidator:
 
     def __init__(self, committer: Committer, fetcher: Fetcher) -> None:
         self.committer = committer
+        self.store = committer.store
         self.fetcher = fetcher
-        self.backend = committer.backend
+        self.backend = self.store.backend
 
     async def consolidate(
         self,
@@ -125,7 +127,7 @@ class Consolidator:
             if segment is None and await self._is_plain(path):
                 return Consolidated()
             raise
-        await self.committer.finish_drops(path, header)
+        await finish_drops(self.committer.loop, path, header)
         start, steps = header.start, Steps(header.size, progress)
         result, position, is_last = Consolidated(), 0, False
         while not is_last:
@@ -138,11 +140,11 @@ class Consolidator:
         return result
 
     async def _is_plain(self, path: str) -> bool:
-        lookup = Lookup(self.backend, self.committer.headers)
-        return await lookup.plain(path, await self.committer.headers.load(path)) is not None
+        lookup = Lookup(self.backend, self.store.headers)
+        return await lookup.plain(path, await self.store.headers.load(path)) is not None
 
     async def _header(self, path: str, segment: str | None) -> Header:
-        return transitions.live((await self.committer.headers.load(path)).header, path, segment)
+        return transitions.live((await self.store.headers.load(path)).header, path, segment)
 
     async def _window(self, path: str, segment: str, position: int) -> tuple[Header, list[Chunk], bool]:
         """The header, its chunks from `position` on, enough for one commit, and whether they are the last."""
@@ -163,7 +165,7 @@ class Consolidator:
         for entry in placement.overlapping(header.entries, start, header.tail_start):
             if size >= bytes_max or len(found) >= 2 * PARTS_MAX:
                 return found, False
-            chunks = await self.committer.pages.unfold(path, [entry])
+            chunks = await self.store.pages.unfold(path, [entry])
             kept = [_clipped(chunk, start) for chunk in chunks if chunk.end > start]
             found += kept
             size += size_of(kept)
@@ -174,13 +176,13 @@ class Consolidator:
     async def _join_and_swap(
         self, path: str, header: Header, runs: Sequence[tuple[Chunk, ...]], grace_s: float, steps: Steps
     ) -> Consolidated:
-        await self.committer.abilities(path)
+        await self.store.abilities(path)
         swaps: list[_Swap] = []
-        uploads = Uploads(self.committer.chunks, path)
+        uploads = Uploads(self.store.chunks, path)
         done: list[_Swap] = []
         calls = [partial(self._joined, path, header, run, swaps, steps) for run in runs]
         try:
-            await self.committer.runtime.gather(calls, RUNS_AT_ONCE_MAX)
+            await self.store.runtime.gather(calls, RUNS_AT_ONCE_MAX)
         except BaseException:
             uploads.add(swap.stored for swap in swaps)
             await uploads.discard()
@@ -199,7 +201,7 @@ class Consolidator:
         """Write one run as a new file, unless the run is no longer part of the segment."""
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(run[0].start)}"
         is_joined = self._can_join(run)
-        began = Moment.now(self.committer.clock)
+        began = Moment.now(self.store.clock)
         try:
             if is_joined:
                 crc = await self._join(path, header, run, target)
@@ -215,11 +217,11 @@ class Consolidator:
         swaps.append(_Swap(run, Stored(target, size_of(run), crc, at_ms, began), is_joined))
 
     async def _is_there(self, path: str, segment: str, run: Sequence[Chunk]) -> bool:
-        header = (await self.committer.headers.load(path)).header
+        header = (await self.store.headers.load(path)).header
         if header is None or header.segment != segment or header.start > run[0].start:
             return False
         entries = placement.overlapping(header.entries, run[0].start, run[-1].end)
-        files = {chunk.file for chunk in await self.committer.pages.unfold(path, entries)}
+        files = {chunk.file for chunk in await self.store.pages.unfold(path, entries)}
         return all(chunk.file in files for chunk in run)
 
     def _can_join(self, run: Sequence[Chunk]) -> bool:
@@ -281,14 +283,14 @@ class Consolidator:
             swapped, gone, pages = await self._swapped(path, found, swaps, attempt, done)
             if not done:
                 return None
-            now_ms = self.committer.now_ms()
+            now_ms = self.store.now_ms()
             after_ms = now_ms + round(grace_s * 1000) if grace_s else 0
             drops = await self._drops(path, gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
             return replace(found, entries=swapped, drops=merge_drops(found.drops, drops))
 
         committed = await self.committer.commit(path, step, uploads=[uploads])
         if done and committed.header is not None:
-            await self.committer.finish_drops(path, committed.header)
+            await finish_drops(self.committer.loop, path, committed.header)
         return done
 
     async def _swapped(
@@ -297,7 +299,7 @@ class Consolidator:
         """The entries with those runs swapped that are still there, and the chunks and pages that go."""
         first, last = min(swap.run[0].start for swap in swaps), max(swap.run[-1].end for swap in swaps)
         old = placement.overlapping(header.entries, first, min(last, header.tail_start))
-        chunks = [c for c in await self.committer.pages.unfold(path, old) if c.end > header.start]
+        chunks = [c for c in await self.store.pages.unfold(path, old) if c.end > header.start]
         index = {chunk.end: position for position, chunk in enumerate(chunks)}
         gone: list[Chunk] = []
         kept: list[Entry] = []
@@ -307,7 +309,7 @@ class Consolidator:
             begin = end - len(swap.run)
             if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
                 continue
-            stored = await attempt.young(self.committer.chunks, swap.stored)
+            stored = await attempt.young(swap.stored)
             kept += [*chunks[position:begin], stored.chunk(path, swap.run[0].start)]
             gone += chunks[begin:end]
             position = end
@@ -322,20 +324,20 @@ class Consolidator:
         self, path: str, gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop
     ) -> list[Drop]:
         """The drop lines: of few old chunks one each, of many one for an index page that lists them."""
-        own = [chunk for chunk in gone if "/" not in chunk.file and not names.is_staged(chunk.file)]
+        own = [chunk for chunk in gone if is_deletable(chunk.file)]
         entries: list[Entry] = [*gone, *pages]
         drops = [
             replace(model, file=f"{names.parent(entry.file) or '.'}/", size=entry.size, after_ms=0)
             for entry in entries
-            if "/" in entry.file or names.is_staged(entry.file)
+            if not is_deletable(entry.file)
         ]
-        drops += [replace(model, file=page.file) for page in pages if "/" not in page.file]
+        drops += [replace(model, file=page.file) for page in pages if is_own(page.file)]
         if len(own) <= DROP_LINES_MAX:
             return drops + [replace(model, file=chunk.file) for chunk in own]
         for first in range(0, len(own), LARGE_PAGE_CHUNKS):
             listed = placement.place(own[first : first + LARGE_PAGE_CHUNKS], 0)
             if listed not in attempt.pages:
-                attempt.pages[listed] = await self.committer.pages.write(path, _as_chunks(listed))
+                attempt.pages[listed] = await self.store.pages.write(path, _as_chunks(listed))
             page = attempt.pages[listed]
             drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
         return drops

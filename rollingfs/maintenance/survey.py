@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rollingfs.backend.contract import Backend, FileInfo, PendingUpload
+from rollingfs.commit.drop_files import dropped_files
 from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.commit.index_pages import Pages
 from rollingfs.format import names
-from rollingfs.format.header import Drop, Header, Phase
+from rollingfs.format.drops import is_due
+from rollingfs.format.header import Header, Phase
 from rollingfs.format.pin_codec import Pin, parse_pin
 from rollingfs.maintenance.collected import Garbage, is_old
 from rollingfs.maintenance.references import References
@@ -163,12 +165,8 @@ class Surveyor:
 
     async def dropped(self, path: str, header: Header, now_ms: int) -> list[FileInfo]:
         """The files in a segment's own folder that its drop lines name, but for those that stay for readers."""
-        found: list[str] = []
-        for drop in header.drops:
-            if not drop.is_hint and drop.after_ms <= now_ms:
-                found += await self._listed(path, drop) if drop.is_page else []
-                found += [drop.file] if drop.whole or not drop.is_page else []
-        paths = {names.resolve(path, file) for file in found if "/" not in file and not names.is_staged(file)}
+        chunks, pages = await dropped_files(self.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)])
+        paths = {*chunks, *pages}
         if not paths:
             return []
         try:
@@ -189,13 +187,6 @@ class Surveyor:
         txn = header.merge.txn if header.merge else None
         files = await self.references.of(path, header, folder)
         return Referrer(path, header.segment, header.phase, txn, files)
-
-    async def _listed(self, path: str, drop: Drop) -> list[str]:
-        try:
-            chunks = await self.pages.raw(names.resolve(path, drop.file))
-        except FileNotFoundError:
-            return []  # the page is deleted after its chunks
-        return [chunk.file for chunk in chunks if drop.start < chunk.end <= drop.end]
 
 
 def _has(info: FileInfo, prefix: str) -> bool:

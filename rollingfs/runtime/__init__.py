@@ -1,5 +1,5 @@
-"""How the core's coroutines wait, and how callers reach them.
+"""How the core's coroutines wait, and how callers reach them; and the clocks that measure ages.
 
-In: coroutines. Out: their results, in whatever thread or event loop the caller is.
+In: coroutines. Out: their results, in the thread or on the event loop of the caller.
 Must not be here: anything that knows of segments, headers or stores.
 """

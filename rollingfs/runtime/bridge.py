@@ -16,13 +16,13 @@ from rollingfs.runtime.concurrency import drive, lasting
 T = TypeVar("T")
 
 INTERRUPT_WAIT_S_MAX = 5.0
-"""How long Ctrl-C waits for the verdict of a commit that is under way on another thread."""
+"""Ctrl-C waits this long for the verdict of a commit that is under way on another thread."""
 WAIT_POLL_S = 1.0
 """A wait without a time limit cannot be interrupted on Windows."""
 
 
 class Below(Protocol):
-    """What a bridge must know of a backend."""
+    """The part of a backend that a bridge uses."""
 
     @property
     def is_async(self) -> bool: ...
@@ -35,9 +35,9 @@ class Bridge:
     Parameters
     ----------
     backend
-        Says whether its verbs suspend and, if so, on which loop they must run.
+        Tells whether its verbs suspend and, if so, on which loop they must run.
     on_fork
-        Called in a child process, once, before anything runs there; by default the backend's `after_fork`.
+        The bridge calls it once in a child process, before anything runs there; by default the backend's `after_fork`.
     """
 
     def __init__(self, backend: Below, on_fork: Callable[[], None] | None = None) -> None:
@@ -53,20 +53,20 @@ class Bridge:
         Parameters
         ----------
         coroutine
-            Of the core. One that commits should do nothing long before it: upload in a call of its own, which
-            Ctrl-C can cancel with nothing committed.
+            A coroutine of the core. One that commits should do nothing long before its commit: upload in a call
+            of its own, which Ctrl-C can cancel with nothing committed.
         commits
-            The segment that it commits to, if it does: then Ctrl-C waits up to `INTERRUPT_WAIT_S_MAX` seconds
-            for the verdict. Without it Ctrl-C cancels the coroutine, and no verdict is given.
+            The segment that the coroutine commits to. Ctrl-C then waits up to `INTERRUPT_WAIT_S_MAX` seconds for the
+            verdict. None if it commits to none: then Ctrl-C cancels the coroutine and raises no verdict.
         waits
-            Whether it may have to wait for the backend; if not, it is spared the hop.
+            Whether the coroutine may wait for the backend; if not, the bridge spares the hop to its loop.
 
         Raises
         ------
         AppendInterrupted
-            Ctrl-C hit a commit; `outcome` says what is known of it.
+            Ctrl-C hit a commit; `outcome` says what is known of the commit.
         RuntimeError
-            It is called on the loop on which the coroutine would have to run.
+            The caller is on the loop on which the coroutine would have to run.
         """
         self.check_process()
         if not self.is_async or not waits:
@@ -92,18 +92,18 @@ class Bridge:
         except KeyboardInterrupt as interrupt:
             if commits is None:
                 raise
-            raise interrupted(commits, "unknown") from interrupt  # the core did not see it in time to judge
+            raise interrupted(commits, "unknown") from interrupt  # the core did not see Ctrl-C in time to judge
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Begin a coroutine and do not wait for it, from any thread, the loop's own too; over an async backend only."""
+        """Begin a coroutine and do not wait for it, from any thread or loop; for async backends only."""
         self.check_process()
         if not self.is_async:
             coroutine.close()
-            raise RuntimeError("nothing can be started beside the caller over a sync backend; use `run`")
+            raise RuntimeError("over a sync backend nothing can run beside the caller; use `run`")
         return asyncio.run_coroutine_threadsafe(coroutine, self._open_loop(coroutine))
 
     async def arun(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine for an async caller, whatever loop it is on, without blocking that loop."""
+        """Run a coroutine for an async caller on any loop, without blocking that loop."""
         self.check_process()
         if not self.is_async:
             return await asyncio.to_thread(drive, coroutine)
@@ -113,7 +113,7 @@ class Bridge:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
 
     def after_fork(self) -> None:
-        """In a child process: forget what belongs to the parent. Also done by itself before the first call."""
+        """In a child process, forget what belongs to the parent; the first call there does it too."""
         with self._fork_lock:
             self._on_fork()
             self._process = os.getpid()
@@ -132,11 +132,14 @@ class Bridge:
         return loop
 
     def _other_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
-        """The loop to which a blocking caller can send a coroutine."""
+        """The backend's loop, for a blocking caller that is not on it."""
         loop = self._open_loop(coroutine)
         if _is_running_here(loop):
             coroutine.close()
-            raise RuntimeError("a blocking call on the filesystem's own event loop would wait for itself")
+            raise RuntimeError(
+                "a blocking call on the filesystem's own event loop would wait for itself, so it was not begun: "
+                "await the method with an underscore, like _cat_file"
+            )
         return loop
 
     def _open_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
@@ -155,17 +158,17 @@ def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def wait(future: concurrent.futures.Future[T]) -> T:
-    """The result of something started, so waited for that Ctrl-C gets through."""
+    """Wait for the result of a future in steps, so that Ctrl-C gets through."""
     while not future.done():
         try:
             return future.result(WAIT_POLL_S)
-        except TimeoutError:  # ours, or its own outcome: then it is done
+        except TimeoutError:  # of this wait; or the future's own outcome, and the future is done
             continue
     return future.result()
 
 
 class _Call(Generic[T]):
-    """A coroutine on another thread's loop, in our hands before it begins: Ctrl-C may come at any instruction."""
+    """A coroutine for another thread's loop, with a handle before it begins: Ctrl-C may come at any instruction."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], *, is_lasting: bool) -> None:
         self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -174,7 +177,7 @@ class _Call(Generic[T]):
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start it; on its loop."""
+        """Start the coroutine. Must run on its loop."""
         self._task = loop.create_task(self._run())
 
     async def _run(self) -> None:
@@ -182,21 +185,21 @@ class _Call(Generic[T]):
             with lasting() if self._is_lasting else contextlib.nullcontext():
                 result = await self._coroutine
             self.outcome.set_result(result)
-        except BaseException as error:  # noqa: BLE001 - it is the caller's, raised there
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             self.outcome.set_exception(error)
 
     def cancel(self) -> None:
-        """Stop it where it is; on its loop."""
+        """Stop the coroutine where it is. Must run on its loop."""
         if self._task is not None:
             self._task.cancel()
 
 
 def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInterrupted:
-    """What is known of a commit whose caller was interrupted; the commit itself is left to reach its end."""
+    """The error for a commit whose caller was interrupted. The commit itself runs to its end."""
     try:
         concurrent.futures.wait([future], INTERRUPT_WAIT_S_MAX)
     except KeyboardInterrupt:
-        return interrupted(path, "unknown")  # twice: the user will not wait
+        return interrupted(path, "unknown")  # a second Ctrl-C: the user does not want to wait
     if not future.done():
         return interrupted(path, "unknown")
     error = future.exception()
@@ -208,12 +211,12 @@ def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInt
 
 
 def _judged(interrupt: AppendInterrupted, commits: str | None) -> KeyboardInterrupt:
-    """The verdict of the core, for callers that commit; for others, it is on some commit that serves them."""
+    """The core's verdict, for a caller that commits; for any other caller the verdict is on some internal commit."""
     return interrupt if commits is not None else KeyboardInterrupt()
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether an error says that nothing was written (others may come after the commit, from cleaning up)."""
+    """Whether an error proves that nothing was written; others may come from cleaning up after a commit."""
     if isinstance(error, AppendOutcomeUnknown | CorruptHeaderError):
         return False
     return isinstance(error, RollingError | FileNotFoundError | FileExistsError | ValueError)

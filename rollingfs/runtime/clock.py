@@ -1,4 +1,4 @@
-"""Time: how old an upload is, measured so that no clock that jumps or sleeps makes it look younger."""
+"""The age of an upload, measured so that a clock that jumps or sleeps does not make the upload look younger."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Clock = Callable[[], float]
-"""Seconds since 1970, as `time.time`."""
+"""A function like `time.time`: seconds since 1970."""
 
 
 def boot_s() -> float:
-    """Seconds since boot, those asleep included where the system counts them."""
+    """Seconds since boot, with the time asleep where the system counts it."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -19,7 +19,7 @@ def boot_s() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant by both clocks: wall clocks jump back, boot clocks may stop while a laptop sleeps."""
+    """An instant by two clocks: a wall clock may jump back, a boot clock may stop while a laptop sleeps."""
 
     wall_s: float
     boot_s: float
@@ -29,9 +29,9 @@ class Moment:
         return Moment(clock(), boot_s())
 
     def age_s(self, clock: Clock = time.time) -> float:
-        """Seconds since then, by the clock that says more."""
+        """Seconds since this moment, by the clock that says more."""
         return max(clock() - self.wall_s, boot_s() - self.boot_s)
 
     def set_back_s(self, clock: Clock = time.time) -> float:
-        """By how much the wall clock was set back since then, in seconds; on a local disk it is the store's as well."""
+        """Seconds by which the wall clock (on a local disk, the store's clock too) was set back since this moment."""
         return max(boot_s() - self.boot_s - (clock() - self.wall_s), 0.0)

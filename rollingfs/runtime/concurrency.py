@@ -29,7 +29,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     Raises
     ------
     RuntimeError
-        It suspended: a bug in a backend that says it is not async.
+        The coroutine suspended: a bug in a backend whose `is_async` is false.
     """
     try:
         coroutine.send(None)
@@ -44,7 +44,7 @@ _until_s: ContextVar[float | None] = ContextVar("rollingfs_until", default=None)
 
 
 def until_s() -> float | None:
-    """When what runs now in a `SyncRuntime` is given up, by the monotonic clock; None if nobody has said."""
+    """The deadline of the call that runs in a `SyncRuntime`, by the monotonic clock; None if it has none."""
     return _until_s.get()
 
 
@@ -53,8 +53,8 @@ _lasting: ContextVar[asyncio.Task[Any] | None] = ContextVar("rollingfs_lasting",
 
 @contextlib.contextmanager
 def lasting() -> Iterator[None]:
-    """Say that nobody cancels the running task, so that `AsyncRuntime.shield` need not make another one within."""
-    token = _lasting.set(asyncio.current_task())  # the task itself: what it starts inherits the variable
+    """Promise that nobody cancels the running task, so that `AsyncRuntime.shield` need not start another within."""
+    token = _lasting.set(asyncio.current_task())  # the task, not True: tasks that it starts inherit the variable
     try:
         yield
     finally:
@@ -74,15 +74,15 @@ def backoff_s(attempt: int) -> float:
 class Lock(Protocol):
     """A mutual exclusion of coroutines of the core.
 
-    It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes as it ends. What is logged
-    while it is held reaches the handlers once it is released.
+    It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes at its end. Records that are
+    logged under the lock reach the handlers after its release.
     """
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T: ...
 
 
 class Runtime(Protocol):
-    """What the core needs of its surroundings."""
+    """The services that the core's coroutines use to wait."""
 
     is_async: bool
 
@@ -98,10 +98,10 @@ class _ThreadLock:
         self._name = name
         self._lock = threading.Lock()
         self._holder: Keeper | None = None
-        """Who took it last."""
+        """The keeper of the last holder."""
 
     def is_held_by(self, keeper: Keeper) -> bool:
-        """Whether whoever has this keeper holds it."""
+        """Whether the holder with this keeper holds the lock."""
         return self._lock.locked() and self._holder is keeper
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -120,10 +120,10 @@ class _TaskLock:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._holder: Keeper | None = None
-        """Who took it last."""
+        """The keeper of the last holder."""
 
     def is_held_by(self, keeper: Keeper) -> bool:
-        """Whether whoever has this keeper holds it."""
+        """Whether the holder with this keeper holds the lock."""
         return self._lock.locked() and self._holder is keeper
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -156,12 +156,30 @@ class SyncRuntime:
         return await call
 
     async def limit(self, call: Awaitable[T], seconds: float) -> T:
-        """A blocking call cannot be given up from outside: where it waits for others, it looks at `until_s`."""
+        """Set the deadline `until_s`; a blocking call looks at it where it waits for other processes."""
         token = _until_s.set(time.monotonic() + seconds)
         try:
             return await call
         finally:
             _until_s.reset(token)
+
+
+async def gather_limited(calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
+    """Run calls on the running loop, at most `limit` at a time; the first error cancels the rest and is raised."""
+    places = asyncio.Semaphore(limit)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with places:
+            return await call()
+
+    tasks = [asyncio.ensure_future(one(call)) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 class AsyncRuntime:
@@ -176,24 +194,10 @@ class AsyncRuntime:
         await asyncio.sleep(seconds)
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
-        """Call at most `limit` at a time; the first error cancels the rest and is raised."""
-        semaphore = asyncio.Semaphore(limit)
-
-        async def one(call: Callable[[], Awaitable[T]]) -> T:
-            async with semaphore:
-                return await call()
-
-        tasks = [asyncio.ensure_future(one(call)) for call in calls]
-        try:
-            return await asyncio.gather(*tasks)
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+        return await gather_limited(calls, limit)
 
     async def shield(self, call: Coroutine[Any, Any, T]) -> T:
-        """Go on with `call` although the caller is cancelled: a commit under way must reach its verdict."""
+        """Run `call` to its end even if the caller is cancelled: a commit under way must reach its verdict."""
         if _lasting.get() is asyncio.current_task():
             return await call
         task = asyncio.ensure_future(_lastingly(call))
@@ -201,11 +205,11 @@ class AsyncRuntime:
         return await asyncio.shield(task)
 
     async def limit(self, call: Awaitable[T], seconds: float) -> T:
-        async with asyncio.timeout(max(seconds, 0.001)):  # `wait_for` would make a task of each request
+        async with asyncio.timeout(max(seconds, 0.001)):  # `wait_for` would start a task for each request
             return await call
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:
-    # a cancelled caller never asks for the outcome; asyncio would log it as "never retrieved"
+    # a cancelled caller never asks for the outcome, which asyncio would log as "never retrieved"
     if not task.cancelled():
         task.exception()

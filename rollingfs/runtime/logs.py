@@ -1,10 +1,12 @@
-"""Log records made while a segment's lock is held: their handlers run after its release.
+"""Log records made while a segment's lock is held: their handlers run after the release of the lock.
 
-A logging handler is the user's code. It may append through rollingfs, to the very segment whose commit is under way,
-or wait for its own lock, which another thread holds that waits for ours. So no handler of a record of ours runs under
-our lock. For what other libraries log there, a lock that is asked for twice by one thread is an error, not a deadlock.
+A logging handler is the user's code. It may append through rollingfs to the very segment whose commit is under way. Or
+it may wait for its own lock, while another thread holds that lock and waits for the segment's. So no handler of a
+rollingfs record runs under a segment's lock. Other libraries may log under the lock too: if their handler asks for the
+lock again, that is an error and no deadlock.
 
-No context manager: Ctrl-C may come between any two statements, and one that is written in Python may then stay entered.
+`Keeper` is no context manager: Ctrl-C may come between any two statements, and a context manager written in Python may
+then stay entered.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ LOGGER = logging.getLogger("rollingfs")
 
 
 class Held(Protocol):
-    """A lock that says whether the holder of a keeper holds it."""
+    """A lock that knows the keeper of its holder."""
 
     def is_held_by(self, keeper: Keeper) -> bool: ...
 
 
 class Keeper:
-    """Keeps back the records of one holder of locks."""
+    """Keeps back the log records of one holder of locks, a thread or a task."""
 
     def __init__(self) -> None:
         self._locks: set[Held] = set()
@@ -31,37 +33,36 @@ class Keeper:
 
     @property
     def is_holding(self) -> bool:
-        """Whether a lock is held; a task that was started under it may live on after its release."""
-        # asked of the locks themselves: Ctrl-C may have come before one was taken out of the set
+        """Whether this holder holds a lock now; a task that was started under a lock may outlive it."""
+        # ask the locks themselves: Ctrl-C may have come before a released lock was taken out of the set
         return any(lock.is_held_by(self) for lock in self._locks)
 
     def check(self, lock: Held, name: str) -> None:
-        """Refuse a lock that this thread holds already.
+        """Refuse a lock that this thread already holds.
 
         Raises
         ------
         RuntimeError
-            It does.
+            The thread holds it.
         """
         if lock in self._locks and lock.is_held_by(self):
             raise RuntimeError(
-                f"{name}: nothing was written, because this thread is in the midst of another commit to it, which has "
-                "called back: a logging handler may not change the segment whose commit makes a library log"
+                f"{name}: nothing was written, because this thread is in the middle of another commit to it. A logging "
+                "handler must not change the segment whose commit made a library log the record"
             )
 
     def enter(self, lock: Held) -> None:
-        """Keep records back from now on: the lock is about to be taken."""
+        """Keep records back from now on: this holder is about to take the lock."""
         self._locks.add(lock)
 
     def leave(self, lock: Held) -> None:
-        """Hand the records over, if this was the last lock to be released."""
+        """Hand the records over to their handlers, if this was the holder's last lock."""
         self._locks.discard(lock)
         if self._records and not self.is_holding:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        # a handler that commits has a keeper of its own, which must not go on with the rest: each would be called
-        # within the one before
+        # take the records away first: a handler that commits would otherwise hand over the rest within itself
         records, self._records = self._records, []
         try:
             while records:
@@ -76,7 +77,7 @@ class Keeper:
         self._records.append(record)
 
     def take_over(self, other: Keeper | None) -> None:
-        """Take the records of one that Ctrl-C kept from handing them over."""
+        """Take the records of an older keeper that Ctrl-C interrupted before it handed them over."""
         if other is not None:
             self._records, other._records = other._records, []
 
@@ -85,7 +86,7 @@ _keeper: ContextVar[Keeper | None] = ContextVar("rollingfs_log_keeper", default=
 
 
 def keeper() -> Keeper:
-    """Of whoever calls: the one that keeps back already, or a new one."""
+    """The caller's keeper: the one that is holding a lock, or a new one."""
     known = _keeper.get()
     if known is not None and known.is_holding:
         return known

@@ -1,4 +1,9 @@
-"""Segments in Spark: a Hadoop filesystem for URLs like ``rolling+s3://bucket/events``, and what it needs."""
+"""Segments in Spark: a data source, a Hadoop filesystem, maintenance of thousands of segments. See docs/spark.md.
+
+In: a Spark session or its builder, URLs, storage options. Out: settings of a session, sentences on what it lacks, rows.
+`source` is the data source ``format("rolling")``, `hadoop` the filesystem for URLs like ``rolling+s3://bucket/events``,
+in Java. Must not be here: code that writes a header; the operations of the library do.
+"""
 
 from rollingfs.spark.configure import configure
 from rollingfs.spark.doctor import doctor

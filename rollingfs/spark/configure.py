@@ -1,4 +1,4 @@
-"""What a new Spark session needs for segments: our jar, its classes, and for S3 the connector and its options."""
+"""The settings of a new Spark session for segments: our jar, its classes, and for S3 the connector and its options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ S3A_SETS = {
         "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
     )
 }
-"""For each Hadoop, its S3 connector with just the parts of the AWS SDK that it uses: 18 MB instead of 686."""
+"""By version of Hadoop: its S3 connector, with only those parts of the AWS SDK that it uses (18 MB instead of 686)."""
 S3A_EXCLUDES = ("software.amazon.awssdk:bundle",)
 
 _S3A = "spark.hadoop.fs.s3a."
@@ -53,23 +53,23 @@ def configure(builder: Builder, storage_options: Mapping[str, Any] | None = None
     Parameters
     ----------
     builder : pyspark.sql.SparkSession.Builder
-        Its own ``spark.jars``, ``spark.jars.packages`` and ``spark.jars.excludes``, and those of
-        ``spark-defaults.conf``, are kept.
+        It keeps its own ``spark.jars``, ``spark.jars.packages`` and ``spark.jars.excludes``, and those of
+        ``spark-defaults.conf``.
     storage_options
-        Those of s3fs, flat or nested under ``"s3"``; they become options of Hadoop's S3 connector. With them (be they
-        ``{}``, for the credentials of the environment) the connector itself is added, unless it is there already.
+        Those of s3fs, flat or nested under ``"s3"``; they become options of Hadoop's S3 connector. If they are given,
+        the connector is added, unless it is there already; ``{}`` means the credentials of the environment.
 
     Returns
     -------
     pyspark.sql.SparkSession.Builder
-        The same.
+        The same builder.
 
     Raises
     ------
     FileNotFoundError
-        rollingfs was installed without its jar, or there is no Spark.
+        rollingfs is installed without its jar, or there is no Spark.
     ValueError
-        A storage option has no counterpart in the S3 connector, or which connector this Hadoop needs is not known.
+        A storage option has no counterpart in the S3 connector, or the connector for this Hadoop is not known.
     """
     known = {**_defaults(), **_options(builder)}
     settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
@@ -88,7 +88,7 @@ def configure(builder: Builder, storage_options: Mapping[str, Any] | None = None
 
 
 def s3a_packages() -> tuple[str, ...]:
-    """The Maven coordinates of the S3 connector for Spark's own Hadoop; with `S3A_EXCLUDES`.
+    """The Maven coordinates of the S3 connector for the Hadoop of Spark; they need `S3A_EXCLUDES`.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def s3a_packages() -> tuple[str, ...]:
     version = jar.hadoop_version()
     if version not in S3A_SETS:
         raise ValueError(
-            f"which S3 connector Hadoop {version} needs is not known here: put org.apache.hadoop:hadoop-aws:{version} "
+            f"the S3 connector for Hadoop {version} is not known: put org.apache.hadoop:hadoop-aws:{version} "
             "into spark.jars.packages yourself"
         )
     return S3A_SETS[version]
@@ -110,7 +110,7 @@ def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
     Raises
     ------
     ValueError
-        One has no counterpart.
+        An option has no counterpart.
     """
     options = dict(storage_options.get("s3", storage_options))
     found: dict[str, str] = {}
@@ -144,12 +144,12 @@ def _counterparts(key: str, value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _options(builder: Any) -> dict[str, str]:
-    """What the builder was told already."""
+    """The options that the builder has already."""
     return dict(getattr(builder, "_options", {}))
 
 
 def _defaults() -> dict[str, str]:
-    """What ``spark-defaults.conf`` says; a builder's own option would hide it."""
+    """The options of ``spark-defaults.conf``; an option of the builder would hide them."""
     folder = os.environ.get("SPARK_CONF_DIR")
     path = Path(folder) if folder else jar.spark_jars().parent / "conf"
     try:
@@ -167,6 +167,6 @@ def _has_s3a(known: Mapping[str, str]) -> bool:
 
 
 def _joined(old: str | None, new: Iterable[str]) -> str:
-    """A comma-separated list with some more, each once."""
+    """A comma-separated list with more items; each stands in it once."""
     parts = [part.strip() for part in (old or "").split(",") if part.strip()]
     return ",".join(dict.fromkeys([*parts, *new]))

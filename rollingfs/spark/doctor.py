@@ -1,4 +1,4 @@
-"""What is missing, in plain words, where segments cannot be read or written through a Spark session."""
+"""A check of a Spark session: what it lacks for reading and writing segments, in sentences."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def doctor(spark: Any) -> list[str]:
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        It runs one small job, to see Python on a worker.
+        It runs one small job, which looks at Python on a worker.
 
     Returns
     -------
     list of str
-        A sentence for each thing that is missing; empty if nothing is.
+        A sentence for each thing that is missing, with what to do; empty if nothing is missing.
     """
     if not hasattr(spark, "_jvm"):
         return ["This is a Spark Connect session: configure the server that it is connected to, and examine it there."]
@@ -66,7 +66,7 @@ def _s3a(spark: Any) -> Iterator[str]:
 
 
 def _source(spark: Any, name: str) -> str:
-    """The jar that a class comes from; empty if it cannot be loaded."""
+    """The jar of a class; empty if the class cannot be loaded."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -78,10 +78,10 @@ def _source(spark: Any, name: str) -> str:
 
 
 def _finder() -> Callable[[int], dict[str, str]]:
-    """What says which Python and packages are where it is called.
+    """A function that tells the Python and the packages of the process that calls it.
 
-    It is no function of the module, because Spark sends such a one by its name: then a worker without rollingfs could
-    not even say that it has none.
+    It is not a function of the module, because Spark would send that by its name, and a worker without rollingfs could
+    not run it.
     """
 
     def find(_: int) -> dict[str, str]:
@@ -123,7 +123,7 @@ def _python(spark: Any) -> Iterator[str]:
 
 
 def _cause(text: str) -> str:
-    """The line of a failed job's text that says why: of a Python traceback the error, else the first."""
+    """The line that tells why a job failed: the error at the end of a Python traceback, else the first line."""
     lines = [line for line in text.splitlines() if line.strip()]
     is_traceback = False
     for line in lines:

@@ -1,4 +1,4 @@
-"""Where the jars are: our own, which the wheel carries, and Spark's."""
+"""The jars: our own, which the wheel carries, and those of Spark."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ OWN_JAR_NAME = compiler.JAR.name
 
 
 def own_jar() -> Path:
-    """The jar of our Hadoop filesystem; in a checkout it is compiled if need be.
+    """The path of the jar of our Hadoop filesystem; a checkout compiles it if it is not current.
 
     Raises
     ------
     FileNotFoundError
-        This installation was built without a JDK.
+        rollingfs was built without a JDK, and the jar cannot be compiled now.
     """
     if compiler.JAR.exists() and not compiler.sources():
         return compiler.JAR
@@ -29,7 +29,7 @@ def own_jar() -> Path:
         return compiler.ensure()
     except compiler.CannotCompileError as error:
         raise FileNotFoundError(
-            f"rollingfs was installed without its jar for Spark, and it cannot be compiled now: {error}. "
+            f"rollingfs is installed without its jar for Spark, and the jar cannot be compiled now: {error}. "
             f"Install a wheel of rollingfs, or a JDK {compiler.JAVA_RELEASE}"
         ) from error
 
@@ -40,26 +40,28 @@ def spark_jars() -> Path:
     Raises
     ------
     FileNotFoundError
-        Neither ``SPARK_HOME`` nor an installed PySpark has one.
+        There is none in ``SPARK_HOME`` or in an installed PySpark.
     """
     spec = importlib.util.find_spec("pyspark")
     homes = [os.environ.get("SPARK_HOME"), str(Path(spec.origin).parent) if spec and spec.origin else None]
     for home in homes:
         if home and (Path(home) / "jars").is_dir():
             return Path(home) / "jars"
-    raise FileNotFoundError("no Spark is found: install pyspark, or set SPARK_HOME")
+    raise FileNotFoundError("there is no Spark: install pyspark, or set SPARK_HOME")
 
 
 def hadoop_version() -> str:
-    """Of the Hadoop that Spark brings.
+    """The version of the Hadoop that Spark brings.
 
     Raises
     ------
     FileNotFoundError
-        Spark's jars have none.
+        There is no Hadoop among the jars of Spark.
     """
     for path in sorted(spark_jars().glob(f"{compiler.HADOOP_API}-*.jar")):
         match = re.fullmatch(rf"{compiler.HADOOP_API}-(.+)\.jar", path.name)
         if match:
             return match[1]
-    raise FileNotFoundError(f"{spark_jars()} has no {compiler.HADOOP_API}: a Spark without Hadoop needs one beside it")
+    raise FileNotFoundError(
+        f"{spark_jars()} has no {compiler.HADOOP_API}: install a Spark with Hadoop, or put Hadoop's client API there"
+    )

@@ -1,4 +1,4 @@
-"""Maintenance of thousands of segments: as one Spark job, or by threads; one row for each, whatever becomes of it."""
+"""Maintenance of thousands of segments, as one Spark job or by threads: each segment gives a row, also if it fails."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
+from functools import partial
 from glob import has_magic
 from typing import Any, TextIO
 
@@ -19,6 +20,8 @@ from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Place, Row, Settings, maintain_one
+from rollingfs.spark.source import places
+from rollingfs.spark.source.options import Options, parse_url
 
 THREADS_DEFAULT = 8
 SEGMENTS_PER_TASK_MAX = 64
@@ -42,65 +45,49 @@ def maintain(
     threads: int = THREADS_DEFAULT,
     progress: bool | TextIO = False,
 ) -> Any:
-    """Do operations to many segments; a failure is a row, never the end of the others. Safe to repeat.
+    """Do operations to many segments; the failure of one is its row and stops no other. It is safe to repeat.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession or None
-        None for threads of this process, which is enough for some hundreds of segments.
+        None for threads of this process, which are enough for some hundreds of segments.
     urls
-        Segments, folders with all segments below them, patterns; one or several, on one backend.
+        One or several, on one backend: segments, folders (all segments below them), patterns.
     operations
-        Of ``"info"``, ``"verify"``, ``"truncate"``, ``"seal"``, ``"consolidate"``, ``"export"``, ``"collect"``; done in
-        this order.
+        Of ``info``, ``verify``, ``truncate``, ``seal``, ``consolidate``, ``export``, ``collect``; done in this order.
     storage_options
-        The backend's, flat or nested under its name.
+        Those of the backend, flat or nested under its name.
     keep, align
-        For ``"truncate"``: how many of its newest bytes (or text like ``"10GiB"``) each segment keeps, cut only
-        behind this delimiter.
-    target
-        For ``"export"``: the URL of a folder. A segment becomes the plain file of the same path below it; it is passed
-        over where a file of its length is there that is not older than its last change.
-    target_options
-        Of another store than that of the segments; by default none.
-    overwrite
-        Replace older files at the target; else each of them is an error.
-    grace
-        For ``"collect"``: seconds (or text like ``"1h"``) for which unreferenced files are left alone; by default 24
-        hours. Less is your word that nobody writes.
-    readers_grace
-        For ``"consolidate"``: seconds for which old files stay for readers.
+        For ``"truncate"``: how many of its newest bytes (or text like ``"10GiB"``) each segment keeps, and the
+        delimiter behind which alone it is cut.
+    target, target_options, overwrite
+        For ``"export"``: the URL of a folder, and the options of another store. A segment becomes the file of its path
+        there. A file as long, and not older than the segment, stays; any other is an error, unless `overwrite`.
+    grace, readers_grace
+        Seconds (or text like ``"1h"``) for which ``"collect"`` leaves unreferenced files alone (by default 24 hours;
+        less is your promise that nobody writes), and ``"consolidate"`` leaves old files to readers.
     dry_run
-        Change nothing; ``"truncate"``, ``"seal"`` and ``"collect"`` say what they would do.
-    threads
-        Without Spark: how many segments at a time.
-    progress
-        Show how far it is, on the terminal or the file given.
+        Change nothing; ``"truncate"``, ``"seal"`` and ``"collect"`` tell what they would do.
+    threads, progress
+        How many segments at a time, without Spark. Show on the terminal, or in this file, how many are done.
 
     Returns
     -------
     pyspark.sql.DataFrame or list of Row
-        With Spark a DataFrame, already computed: to look at it twice does nothing twice.
+        With Spark a DataFrame of rows that are computed already: looking at it again repeats no operation.
 
     Raises
     ------
-    ValueError
-        An operation is unknown, or lacks what it needs; two segments would be exported to one file.
-    FileNotFoundError
-        A place that is no pattern holds nothing.
+    ValueError, FileNotFoundError
+        An argument is unknown or missing; two segments would become one file; nothing is at a URL that is no pattern.
     """
     settings = _settings(operations, keep, align, target, grace, readers_grace, dry_run)
     options = _options(urls, storage_options)
     paths = _paths(options)
     if target is not None:
-        place = _target(options, paths, target, target_options, overwrite)
-        settings = replace(settings, target=place)
-    shown = _Progress(len(paths), progress)
-    if spark is None:
-        with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
-            return list(shown.counting(pool.map(lambda path: maintain_one(options, path, settings), paths)))
-    rows = _by_spark(spark, options, paths, settings, shown)
-    return spark.createDataFrame([tuple(asdict(row).values()) for row in rows], ROW_SCHEMA)
+        settings = replace(settings, target=_place(options, paths, target, target_options, overwrite))
+    run = partial(_by_threads, threads) if spark is None else partial(_by_spark, spark)
+    return run(options, paths, settings, _Progress(len(paths), progress))
 
 
 def _settings(
@@ -117,9 +104,9 @@ def _settings(
         unknown = ", ".join(sorted(wanted - set(OPERATIONS))) or "none"
         raise ValueError(f"operations: {unknown}; they must be of {', '.join(OPERATIONS)}")
     if ("truncate" in wanted) != (keep is not None):
-        raise ValueError("'truncate' needs keep=, how many bytes to keep, and nothing else does")
+        raise ValueError("'truncate' needs keep= (how many bytes to keep), and no other operation takes it")
     if ("export" in wanted) != (target is not None):
-        raise ValueError("'export' needs target=, the folder to write to, and nothing else does")
+        raise ValueError("'export' needs target= (the folder to write to), and no other operation takes it")
     return Settings(
         tuple(operation for operation in OPERATIONS if operation in wanted),
         None if keep is None else Keep(parse_bytes(keep), align),
@@ -129,19 +116,16 @@ def _settings(
     )
 
 
-def _target(
-    options: Any, paths: Sequence[str], url: str, target_options: Mapping[str, Any] | None, overwrite: bool
+def _place(
+    options: Options, paths: Sequence[str], url: str, target_options: Mapping[str, Any] | None, overwrite: bool
 ) -> Place:
-    """Where segments go; of a segment that is named itself, and of a pattern, the folder above counts."""
-    from rollingfs.spark.source import places
-
+    """The target of each segment: its path below a folder of the URLs, or below the folder of a segment or pattern."""
     fs = places.filesystem(options)
     roots: set[str] = set()
     for one in options.places:
         path = fs._strip_protocol(one.path).rstrip("/")
         if has_magic(path):
-            path = path[: re.search(r"[*?[]", path).start()]  # type: ignore[union-attr]
-            roots.add(path.rpartition("/")[0])
+            roots.add(re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0])
         else:
             roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
     place = Place(url, tuple(sorted(roots)), target_options, overwrite)
@@ -153,20 +137,16 @@ def _target(
     return place
 
 
-def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Any:
-    from rollingfs.spark.source.options import Options, parse_url
-
-    places = tuple(parse_url(url) for url in ([urls] if isinstance(urls, str) else urls))
-    protocols = sorted({place.protocol for place in places})
+def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Options:
+    parsed = tuple(parse_url(url) for url in ([urls] if isinstance(urls, str) else urls))
+    protocols = sorted({place.protocol for place in parsed})
     if len(protocols) != 1:
         raise ValueError(f"the segments must lie on one backend, but they are on {', '.join(protocols) or 'none'}")
-    return Options(places, storage_options=dict(storage_options or {}))
+    return Options(parsed, storage_options=dict(storage_options or {}))
 
 
-def _paths(options: Any) -> list[str]:
-    """All segments that the places mean, also dead and damaged ones: no header is read for it."""
-    from rollingfs.spark.source import places
-
+def _paths(options: Options) -> list[str]:
+    """All segments at the places, also deleted and damaged ones: no header is read for it."""
     fs = places.filesystem(options)
     tree = TreeCollector(fs._client)
     found: set[str] = set()
@@ -175,22 +155,22 @@ def _paths(options: Any) -> list[str]:
         if not has_magic(path):
             found.update(fs._bridge.run(tree.segments(path)))
             continue
-        pattern = re.compile(glob_translate(path))
-        root = path[: re.search(r"[*?[]", path).start()].rpartition("/")[0] or "/"  # type: ignore[union-attr]
+        is_match = re.compile(glob_translate(path)).match
+        root = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] or "/"
         below = fs._bridge.run(tree.segments(root))
-        found.update(one for one in below if any(pattern.match(folder) for folder in _lineage(one)))
+        found.update(one for one in below if any(map(is_match, (one, *places.folders_of(one)))))
     return sorted(found)
 
 
-def _lineage(path: str) -> Iterator[str]:
-    """A path and the folders that it lies in."""
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
+def _by_threads(
+    threads: int, options: Options, paths: Sequence[str], settings: Settings, shown: _Progress
+) -> list[Row]:
+    with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
+        return list(shown.counting(pool.map(lambda path: maintain_one(options, path, settings), paths)))
 
 
-def _by_spark(spark: Any, options: Any, paths: Sequence[str], settings: Settings, shown: _Progress) -> list[Row]:
-    """One job, watched from here."""
+def _by_spark(spark: Any, options: Options, paths: Sequence[str], settings: Settings, shown: _Progress) -> Any:
+    """A DataFrame of the rows of one job; a thread waits for the job, and this one shows its progress."""
     context = spark.sparkContext
     slices = max(1, min(len(paths), max(context.defaultParallelism * 4, -(-len(paths) // SEGMENTS_PER_TASK_MAX))))
     group = f"rollingfs-maintain-{uuid.uuid4().hex}"
@@ -211,11 +191,12 @@ def _by_spark(spark: Any, options: Any, paths: Sequence[str], settings: Settings
         except BaseException:
             context.cancelJobGroup(group)  # else the pool waits until all is done
             raise
-    return list(shown.counting(rows.result()))
+    found = [tuple(asdict(row).values()) for row in shown.counting(rows.result())]
+    return spark.createDataFrame(found, ROW_SCHEMA)
 
 
 class _Progress:
-    """Says on the terminal how far it is, and how many failed."""
+    """Shows how many segments are done, and how many failed."""
 
     def __init__(self, total: int, where: bool | TextIO) -> None:
         self._total = total
@@ -223,7 +204,7 @@ class _Progress:
         self._shown_at = -math.inf
 
     def counting(self, rows: Iterable[Row | None]) -> Iterator[Row]:
-        """The rows that there are, counted as they come."""
+        """The rows without None, which stands for a segment that is gone; all are counted as they come."""
         failed = 0
         for done, row in enumerate(rows, 1):
             failed += row is not None and row.error is not None
@@ -235,7 +216,7 @@ class _Progress:
                 yield row
 
     def tasks(self, tracker: Any, group: str) -> None:
-        """While Spark works, only its tasks can be counted."""
+        """Show how many tasks of a job are done: while Spark works, nothing else can be counted."""
         if self._file is None:
             return
         stages = [

@@ -1,4 +1,4 @@
-"""What maintenance does to one segment, and the row that says what became of it."""
+"""The operations of maintenance on one segment, and the row that tells their result."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.verify import damaged
+from rollingfs.spark.source import lines, places
+from rollingfs.spark.source.options import Options
 
 COLLECT = "collect"
 EXPORT = "export"
@@ -27,7 +29,7 @@ ROW_SCHEMA = (
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What truncation leaves of each segment, in bytes from its end; always whole lines, if `align` is given.
+    """How many bytes truncation leaves at the end of each segment.
 
     Raises
     ------
@@ -37,32 +39,32 @@ class Keep:
 
     bytes: int
     align: str | None = None
-    """Cut only behind this delimiter, and rather keep more."""
+    """The delimiter behind which alone a segment is cut; it may keep more bytes for that."""
 
     def __post_init__(self) -> None:
         if self.bytes < 0 or self.align == "":
-            raise ValueError(f"cannot keep {self.bytes} bytes aligned by {self.align!r}")
+            raise ValueError(f"cannot keep {self.bytes} bytes aligned by {self.align!r}; no segment was changed")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The folder that exports go to: each segment keeps its path below the deepest root that it lies in."""
+    """The folder to which segments are exported. Each keeps its path below the deepest root that it lies in."""
 
     url: str
     roots: tuple[str, ...]
-    """The folders that segments are found in."""
+    """The folders in which the segments lie."""
     options: Mapping[str, Any] | None = None
     overwrite: bool = False
 
     def of(self, path: str) -> str:
-        """Where a segment goes."""
+        """The URL of the file that a segment becomes."""
         root = max((root for root in self.roots if path.startswith(f"{root}/")), key=len)
         return f"{self.url.rstrip('/')}{path[len(root) :]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operations need to know."""
+    """Which operations to do, and their arguments."""
 
     operations: tuple[str, ...]
     keep: Keep | None = None
@@ -74,16 +76,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What became of one segment."""
+    """The result of the operations on one segment."""
 
     path: str
     operation: str
-    """The last that was tried: where there is an error, the one that failed."""
+    """The last one that was tried; if there is an error, this operation failed."""
     done: bool
-    """Whether all operations succeeded (`verify`: and found nothing wrong)."""
+    """Whether all operations succeeded, and verification found no damage."""
     bytes: int
-    """Freed by truncation and collection, joined or copied by consolidation, written by export, read by verification;
-    together."""
+    """Sum of the bytes that truncation and collection freed, consolidation joined or copied, export wrote,
+    verification read."""
     details: str
     """JSON: by operation, what it did."""
     error: str | None
@@ -95,10 +97,8 @@ class Row:
     version: int | None = None
 
 
-def maintain_one(options: Any, path: str, settings: Settings) -> Row | None:
-    """All operations on one segment; what fails becomes its row. None if the segment is gone, and nothing is to do."""
-    from rollingfs.spark.source import places
-
+def maintain_one(options: Options, path: str, settings: Settings) -> Row | None:
+    """Do all operations to one segment; its row tells a failure. None if nothing of the segment is left."""
     work = Work(path, settings)
     try:
         fs = places.filesystem(options)
@@ -116,12 +116,12 @@ def maintain_one(options: Any, path: str, settings: Settings) -> Row | None:
 
 
 def said(failure: Exception) -> str:
-    """A failure in a row."""
+    """A failure as a row tells it."""
     return f"{type(failure).__name__}: {failure}"
 
 
 class Work:
-    """What is done to one segment, and what is known of it so far."""
+    """The operations on one segment, and their results so far."""
 
     def __init__(self, path: str, settings: Settings) -> None:
         self.segment: Segment | None = None
@@ -134,7 +134,7 @@ class Work:
         self._began = time.monotonic()
 
     def do(self, fs: RollingFileSystem) -> None:
-        """All operations, up to the first that finds something wrong: what is damaged, nothing else touches."""
+        """Do the operations in order, up to the first that finds damage: a damaged segment is not changed."""
         assert self.segment is not None
         for operation in self._settings.operations:
             self._operation = operation
@@ -151,7 +151,7 @@ class Work:
         try:
             result = fs.collect(self._path, self._settings.grace, self._settings.dry_run)
         except FileNotFoundError:
-            return  # the last of it went meanwhile
+            return  # another program deleted the last of it meanwhile
         self._note(_collected(result))
 
     def _note(self, outcome: Outcome) -> None:
@@ -160,7 +160,7 @@ class Work:
         self.error = outcome.error
 
     def row(self) -> Row:
-        """What became of it."""
+        """The row, with the state of the segment after the last operation."""
         one, chunks = self.segment, None
         if one is not None:
             try:
@@ -177,7 +177,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one operation did: bytes, what else is to be said, and what it found wrong."""
+    """The result of one operation: bytes, details for the row, and the damage that it found."""
 
     bytes: int
     details: Mapping[str, Any]
@@ -207,20 +207,18 @@ def _truncate(segment: Segment, settings: Settings) -> Outcome:
 
 
 def _cut(segment: Segment, keep: Keep) -> int:
-    """Where a truncation cuts: what is to stay is never less than was asked for."""
-    from rollingfs.spark.source import records
-
+    """The offset at which truncation cuts: never less than the bytes asked for stay."""
     offset = max(segment.start, segment.length - keep.bytes)
     if keep.align is None or offset == segment.start:
         return offset
     delimiter = keep.align.encode()
-    end, size = offset, records.LOOK_BYTES
+    end, size = offset, lines.LOOK_BYTES
     while end > segment.start:
         begin = max(segment.start, end - size)
         at = segment.read(begin, min(end + len(delimiter) - 1, offset)).rfind(delimiter)
         if at >= 0:
             return begin + at + len(delimiter)
-        end, size = begin, min(2 * size, records.LOOK_BYTES_MAX)
+        end, size = begin, min(2 * size, lines.LOOK_BYTES_MAX)
     return segment.start
 
 
@@ -239,7 +237,7 @@ def _consolidate(segment: Segment, settings: Settings) -> Outcome:
 
 
 def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
-    """Write a segment as a plain file, unless one is there that is as long and not older than its last change."""
+    """Write a segment as a plain file, unless a file as long is there that is not older than its last change."""
     place = settings.target
     assert place is not None
     url = place.of(segment.path)

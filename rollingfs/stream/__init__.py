@@ -1,5 +1,6 @@
 """A folder of segments as one log: cuts, retention, trimming.
 
-In: a folder's path. Out: cuts, and what was trimmed. A stream's memory is a hidden segment, ``$stream``.
-Must not be here: the classes that users hold; those are in `rollingfs.fs`.
+In: the path of a folder. Out: cuts, and what was trimmed or deleted. What a stream remembers lies in a hidden segment,
+``$stream``. Must not be here: the class that users hold, which is `rollingfs.fs.stream_handle.Stream`; headers and
+chunk files, which `write` changes and `read` reads.
 """

@@ -1,4 +1,4 @@
-"""Stream cuts: one offset for each segment of a stream, at one moment. Pure."""
+"""Stream cuts: one offset for each segment of a stream, at one moment. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from rollingfs.format.header import OFFSET_MAX
 CUT_FORMAT = "rollingfs-cut"
 _FIELDS = {CUT_FORMAT, "at", "size", "segments"}
 _FIELDS_OF = {1: _FIELDS, 2: _FIELDS | {"incarnations"}}
-"""By version: 1 is that of cuts that say no incarnation."""
+"""Fields by version. Cuts of version 1 name no incarnations."""
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class StreamCut(Mapping[str, int]):
-    """A position in a stream: a mapping from segment paths to segment offsets, which cannot be changed.
+    """A position in a stream: an immutable mapping from segment paths to segment offsets.
 
-    It also says of which incarnation of a segment each offset is: another that gets the name later is not meant.
-    ``str(cut)`` is a line of text, and `StreamCut.parse` its inverse.
+    A cut also names the incarnation of each segment, and says nothing about another that gets the same name later.
+    ``str(cut)`` is a line of text, and `StreamCut.parse` is its inverse.
 
     Parameters
     ----------
     offsets
         Offset by segment.
     at
-        When it was taken, seconds since 1970: what lies before the cut was written by then.
+        When the cut was taken, in seconds since 1970. All bytes before the cut had been written by then.
     size
         Bytes that the stream held then.
     incarnations
-        Incarnation by segment, as a cut that `Stream.cut` has taken says it. An offset without one is no reason to
-        drop anything; those of other segments are left out.
+        Incarnation by segment, from a cut that `Stream.cut` took. No bytes are dropped by an offset without an
+        incarnation. Incarnations of segments that the cut does not name are left out.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class StreamCut(Mapping[str, int]):
         object.__setattr__(self, "_incarnations", dict(sorted(known.items())))
 
     def __setstate__(self, state: Sequence[Any]) -> None:
-        """From a pickle: the values in the order of the fields; the first release wrote no incarnations."""
+        """Restore a pickle: the values in the order of the fields. Release 0.1.0 wrote no incarnations."""
         offsets, at, size, *incarnations = state
         values = (offsets, at, size, *(incarnations or [{}]))
         for name, value in zip(("_offsets", "at", "size", "_incarnations"), values, strict=True):
@@ -72,31 +72,31 @@ class StreamCut(Mapping[str, int]):
 
     @property
     def incarnations(self) -> Mapping[str, str]:
-        """The incarnation of each segment that it is known of."""
+        """The known incarnations, by segment."""
         return MappingProxyType(self._incarnations)
 
     @staticmethod
     def parse(text: str) -> StreamCut:
-        """The cut that `str` made this text of.
+        """The inverse of `str`.
 
         Raises
         ------
         ValueError
-            It is no stream cut.
+            The text is no stream cut.
         """
         try:
             found = json.loads(text)
         except ValueError as error:
-            raise ValueError(f"{_shortened(text)} is no stream cut: it is no JSON ({error})") from error
+            raise ValueError(f"{_shortened(text)} is no stream cut: it is not JSON ({error})") from error
         version = found.get(CUT_FORMAT, 1) if isinstance(found, dict) else 1
         if not isinstance(version, int) or version not in _FIELDS_OF:
             raise ValueError(f"a stream cut of format {version!r} is too new: upgrade rollingfs to read it")
         fields = _FIELDS_OF[version]
         if not isinstance(found, dict) or set(found) != fields:
-            raise ValueError(f"{_shortened(text)} is no stream cut: it has not the fields {sorted(fields)}")
+            raise ValueError(f"{_shortened(text)} is no stream cut: its fields must be {', '.join(sorted(fields))}")
         incarnations = found.get("incarnations", {})
         if not isinstance(found["segments"], dict) or not isinstance(incarnations, dict):
-            raise ValueError(f"{_shortened(text)} is no stream cut: its segments have no names")
+            raise ValueError(f"{_shortened(text)} is no stream cut: its segments must be by name")
         return StreamCut(found["segments"], found["at"], found["size"], incarnations)
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ class StreamCut(Mapping[str, int]):
         return StreamCut(offsets, self.at, self.size, incarnations)
 
     def only(self, paths: Iterable[str]) -> StreamCut:
-        """The same cut of some of its segments alone."""
+        """The same cut with some of its segments only."""
         kept = set(paths)
         offsets = {path: offset for path, offset in self._offsets.items() if path in kept}
         return StreamCut(offsets, self.at, self.size, self._incarnations)

@@ -1,25 +1,32 @@
-"""Where to cut a segment: at its end, at a point in time, behind a whole record."""
+"""Where to cut segments: at their end, at a point in time, behind a whole record."""
 
 from __future__ import annotations
 
-from rollingfs.backend.contract import FileInfo
-from rollingfs.client import Client
+from collections.abc import Mapping
+from functools import partial
+
+from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Chunk, Header
 from rollingfs.read.snapshot import View
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.members import Members
 
 WINDOW_BYTES_MIN = 64 * 1024
 WINDOW_BYTES_MAX = 16 * 1024 * 1024
-"""How far back the end of a record is looked for; a longer record is kept, and all that is before it."""
+"""Maximum number of bytes to search for the end of a record; a longer record is kept, and all that is before it."""
 
 
 class Cutter:
-    """Finds the offsets of stream cuts."""
+    """Takes cuts of a stream."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, members: Members) -> None:
+        self.members = members
+        self.client = members.client
 
-    async def offset(self, view: View, at: float | None = None, align: bytes | None = None) -> int:
-        """Where to cut what a snapshot shows.
+    async def take(
+        self, views: Mapping[str, View], at: float | None = None, align: bytes | None = None
+    ) -> tuple[StreamCut, dict[str, OSError]]:
+        """A cut of segments, by name, and those that it leaves out because they cannot be read.
 
         Parameters
         ----------
@@ -27,23 +34,43 @@ class Cutter:
             Cut before everything that may have been written after this time (seconds since 1970), as far as the
             chunks' times tell; by default at the end.
         align
-            Cut behind the last of these delimiters that is not behind the offset found so; where there is none
-            within `WINDOW_BYTES_MAX`, at the start.
+            Cut behind the last of these delimiters that is not behind the offset found so. Where there is none
+            within `WINDOW_BYTES_MAX`, cut at the start.
         """
+        calls = [partial(self._offset_or_error, view, at, align) for view in views.values()]
+        found = dict(zip(views, await self.members.listings.gather(calls), strict=True))
+        failed = {name: offset for name, offset in found.items() if isinstance(offset, OSError)}
+        self.members.warn(failed)
+        offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
+        # the clock after the headers: all that lies before the cut had been written by then
+        when = self.client.store.clock() if at is None else at
+        incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
+        return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
+
+    async def _offset_or_error(self, view: View, at: float | None, align: bytes | None) -> int | OSError:
+        """Where to cut a segment, or the error if a page or chunk that tells it is damaged or gone."""
+        try:
+            return await self._offset(view, at, align)
+        except OSError as error:
+            is_gone = isinstance(error, FileNotFoundError) and self.members.on_error == REPORT
+            if not (is_gone or self.members.is_reported(error)):
+                raise
+            return error
+
+    async def _offset(self, view: View, at: float | None, align: bytes | None) -> int:
         offset = view.length if at is None else await self._offset_at(view, at)
         return offset if align is None else await self._aligned(view, offset, align)
 
     async def _offset_at(self, view: View, at: float) -> int:
-        at_ms = round(at * 1000)
-        if view.header is None:
-            assert view.plain is not None
-            return _offset_of_plain(view.plain, at)
-        return await self._offset_in(view.path, view.header, at_ms)
+        if view.header is not None:
+            return await self._offset_in(view.path, view.header, round(at * 1000))
+        assert view.plain is not None
+        return view.plain.size if view.plain.modified <= at else 0
 
     async def _offset_in(self, path: str, header: Header, at_ms: int) -> int:
         """The end of the leading chunks that were all written by then.
 
-        A chunk's time is that of its newest byte, so the first that is newer may begin with older bytes: those stay.
+        A chunk's time is that of its newest byte. So the first newer chunk may begin with older bytes: those stay.
         The inline tail counts as older only if nothing at all was committed since.
         """
         if header.modified_ms <= at_ms:
@@ -71,7 +98,3 @@ class Cutter:
                 break
             window *= 16
         return view.start
-
-
-def _offset_of_plain(plain: FileInfo, at: float) -> int:
-    return plain.size if plain.modified <= at else 0

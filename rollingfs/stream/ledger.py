@@ -1,8 +1,8 @@
-"""What a stream remembers: its retention, its cuts, its subscribers, and the last trim.
+"""The ledger of a stream: its retention, its cuts, its subscribers, and the last trim.
 
-It lies in a hidden segment of the stream's folder, as one text that is replaced as a whole, on condition that
-nobody did first. Segments are named without the folder, so that a stream may be moved; and with the incarnation that
-is meant, because names are used again. How it is written is in `ledger_text`.
+The ledger is one text in a hidden segment of the stream's folder. A change replaces the whole text, on condition that
+nobody replaced it first. The ledger names segments without the folder, so that a stream may be moved, and with their
+incarnations, because names are used again. `ledger_codec` has its form.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.stream.ledger_codec import Ledger, format_ledger, parse_ledger
 
 LOOKS_MAX = 16
-"""How often a ledger that keeps being replaced is read."""
+"""Maximum number of reads of a ledger that others keep replacing."""
 POLICY = RollingPolicy()
-"""Of the hidden segment, whatever that of the others is."""
+"""The policy of the hidden segment, whatever the policy of the stream's segments is."""
 
 
 class Ledgers:
@@ -35,11 +35,11 @@ class Ledgers:
         self.listings = Listings(client)
 
     async def load(self, folder: str) -> Ledger:
-        """What a stream remembers; nothing, if nobody has told it anything."""
+        """The ledger of a stream; an empty one, if there is none yet."""
         return (await self._load(names.ledger_path(folder)))[0]
 
     async def _load(self, path: str) -> tuple[Ledger, str | None]:
-        """A ledger, and the incarnation of the segment that it lies in."""
+        """A ledger, and the incarnation of its segment (None: there is no ledger yet)."""
         for _ in range(LOOKS_MAX):
             loaded = await self.client.headers.load(path)
             if not loaded.live or loaded.header is None:
@@ -50,17 +50,17 @@ class Ledgers:
             except FileNotFoundError:
                 continue  # replaced while it was read
             return (parse_ledger(data, path) if data else Ledger()), header.segment
-        raise ConflictError(f"{path}: it was replaced {LOOKS_MAX} times while it was read; try again")
+        raise ConflictError(f"{path}: others replaced it {LOOKS_MAX} times while it was read; try again")
 
     async def check(self, folder: str) -> None:
-        """Refuse a path that cannot be that of a stream, before a ledger is made there.
+        """Refuse a path that is no folder, before a ledger is made there.
 
         Raises
         ------
         FileNotFoundError
             There is no such folder.
         NotADirectoryError
-            It is a segment or a plain file.
+            The path is that of a segment or a plain file.
         """
         if await self.listings.is_folder(folder):
             return
@@ -69,19 +69,19 @@ class Ledgers:
         raise FileNotFoundError(errno.ENOENT, "There is no such folder, so there is no stream", folder)
 
     async def update(self, folder: str, change: Callable[[Ledger], Ledger]) -> Ledger:
-        """Replace a ledger by what `change` makes of it; called again for each that is found.
+        """Replace a ledger by what `change` makes of it; `change` is called again for each newer ledger.
 
         Raises
         ------
         FileNotFoundError, NotADirectoryError
             There is no such folder; nothing was written.
         CommitTimeoutError
-            Others were faster for too long.
+            Others kept replacing the ledger until the commit timeout; nothing was written.
         AppendOutcomeUnknown
-            Whether it took place cannot be said: all changes may be made again.
+            It is not known whether the change took place. It may be made again.
         """
         path = names.ledger_path(folder)
-        deadline_s = self.client.committer.deadline_s()
+        deadline_s = self.client.committer.loop.deadline_s()
         attempt = 0
         while True:
             ledger, segment = await self._load(path)
@@ -94,11 +94,11 @@ class Ledgers:
                 return changed
             attempt += 1
             if time.monotonic() >= deadline_s:
-                raise CommitTimeoutError(f"{path}: others were faster {attempt} times; nothing was written")
+                raise CommitTimeoutError(f"{path}: others replaced it first {attempt} times; nothing was written")
             await self.client.runtime.sleep(backoff_s(attempt))
 
     async def _replace(self, path: str, segment: str | None, data: bytes) -> bool:
-        """Whether the ledger was still the one of this incarnation, and is the new one now."""
+        """Write a ledger in place of that of an incarnation; returns whether it was still there."""
         segments = self.client.segments
         try:
             if segment is None:

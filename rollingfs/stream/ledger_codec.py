@@ -1,6 +1,6 @@
-"""What a stream remembers, as a value and as a text. Pure.
+"""The ledger of a stream, as a value and as a text. Pure: no I/O.
 
-The text is JSON; the format is specified in ``docs/protocol.md``.
+The text is JSON; ``docs/protocol.md`` specifies the format.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from rollingfs.stream.retention import RetentionPolicy
 LEDGER_FORMAT = "rollingfs-stream"
 LEDGER_VERSION = 2
 GONE = -1
-"""In the place of an offset: the cut has none of this segment."""
+"""Stands for an offset: the cut does not name this segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Where one segment is to be trimmed to."""
+    """The offset to which a trim truncates one segment."""
 
     offset: int
     segment: str | None
-    """Its incarnation: another that gets its name is left alone. None where an older release said none: then nothing
-    is trimmed."""
+    """The segment's incarnation: a trim leaves any other alone. None, and nothing is trimmed, if an older release
+    recorded none."""
 
     def is_behind(self, last: Goal) -> bool:
-        """Whether it goes back behind a goal of the same segment."""
+        """Whether it lies before an earlier goal of the same segment."""
         return self.segment == last.segment and self.offset < last.offset
 
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """A trim, recorded before it is done."""
+    """A trim; it is recorded before it is carried out."""
 
     goals: Mapping[str, Goal] = field(default_factory=dict)
     done: bool = True
@@ -48,7 +48,7 @@ class Published:
 
     cut: StreamCut
     at: float
-    """When it said so, seconds since 1970."""
+    """When the subscriber published it, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +62,28 @@ class Ledger:
     trim: Trim = Trim()
 
     def trimmed(self, goals: Mapping[str, Goal], extant: Iterable[str], name: str) -> Ledger:
-        """With a trim begun; what the last one has not finished is part of it.
+        """The ledger with a new trim begun, which includes what the last one has not finished.
 
         Parameters
         ----------
         goals
-            Of the new trim.
+            The goals of the new trim.
         extant
-            The names of the segments that there are.
+            The names of all segments of the stream.
         name
-            Of the stream, for errors.
+            The stream's name, for errors.
 
         Raises
         ------
         BadOffsetError
-            It would go backwards.
+            A goal lies before that of an earlier trim.
         """
         for segment, goal in goals.items():
             last = self.trim.goals.get(segment)
             if last is not None and goal.is_behind(last):
                 raise BadOffsetError(
-                    f"{name}: segment {segment!r} is trimmed to {last.offset} already; a cut at {goal.offset} goes "
-                    "backwards; nothing was trimmed"
+                    f"{name}: segment {segment!r} is trimmed to {last.offset} already, and the cut lies before, "
+                    f"at {goal.offset}; nothing was trimmed: take a new cut"
                 )
         there = set(extant)
         last_goals = {segment: goal for segment, goal in self.trim.goals.items() if segment in there}
@@ -92,13 +92,13 @@ class Ledger:
 
 
 Column = tuple[str, str | None]
-"""A segment's name, and its incarnation if the cut says it."""
+"""A segment's name, and its incarnation if the cut names it."""
 
 
 def format_ledger(ledger: Ledger) -> bytes:
     """A ledger as JSON.
 
-    Of a cut only what differs from the one before: else each would repeat every segment that no longer changes.
+    A cut is stored as its difference from the cut before it. Otherwise each would repeat every unchanged segment.
     """
     columns = sorted({column for cut in ledger.cuts for column in _columns(cut)}, key=_column_key)
     fields = {
@@ -125,7 +125,7 @@ def _columns(cut: StreamCut) -> dict[Column, int]:
 
 
 def _rows(cuts: Iterable[StreamCut], columns: Sequence[Column]) -> Iterator[list[float]]:
-    """Time, size, then pairs of a column's index and its offset where that is not as in the row before."""
+    """A row for each cut: time, size, and pairs of a column's index and its offset if the row before has another."""
     index = {column: position for position, column in enumerate(columns)}
     before: dict[Column, int] = {}
     for cut in cuts:
@@ -157,7 +157,7 @@ def _cut(offsets: Mapping[Column, int], at: float, size: int) -> StreamCut:
 
 
 def _dense_cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> Iterator[StreamCut]:
-    """Cuts as version 1 wrote them: a row has an offset for every column."""
+    """The inverse of the rows of version 1: each has an offset for every column."""
     for at, size, *offsets in rows:
         pairs = zip(columns, offsets, strict=True)
         yield _cut({(name, incarnation): offset for (name, incarnation), offset in pairs if offset != GONE}, at, size)
@@ -167,12 +167,12 @@ _CUTS_OF = {1: _dense_cuts, LEDGER_VERSION: _cuts}
 
 
 def parse_ledger(data: bytes, name: str) -> Ledger:
-    """The inverse of `format_ledger`; what older releases wrote is read as well.
+    """The inverse of `format_ledger`; also reads version 1.
 
     Raises
     ------
     CorruptHeaderError
-        It is malformed, or written by a newer release.
+        The ledger is malformed, or a newer release wrote it.
     """
     try:
         found: dict[str, Any] = json.loads(data)
@@ -186,4 +186,4 @@ def parse_ledger(data: bytes, name: str) -> Ledger:
             trim=Trim({path: Goal(*goal) for path, goal in found["trim"]["goals"].items()}, found["trim"]["done"]),
         )
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise CorruptHeaderError(f"{name}: what the stream remembers cannot be read: {error!r}") from error
+        raise CorruptHeaderError(f"{name}: the ledger of the stream cannot be read: {error!r}") from error

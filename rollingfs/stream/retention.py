@@ -1,7 +1,7 @@
-"""Retention: how much of a stream is kept, and which of its cuts it is trimmed to. Pure.
+"""Retention: how much of a stream is kept, and to which of its cuts it is trimmed. Pure: no I/O.
 
-After the retention of Pravega's controller: cuts are kept as time goes by, and the stream is trimmed to one of
-them. So retention is exact to a cut, not to a byte: up to what is written between two runs, more is kept.
+As in Pravega's controller, runs keep cuts as time goes by, and trim the stream to one of them. So retention is exact
+to a cut, not to a byte: a stream keeps more than its policy says, by up to what is written between two runs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ EVERY_DEFAULT = "30min"
 BY_SIZE = "size"
 BY_TIME = "time"
 CUTS_KEPT_MAX = 2048
-"""Beyond it every second of the older cuts goes: retention by them gets coarser, never less than `min`."""
+"""Beyond this number every second one of the older cuts is dropped. Retention gets coarser, and `min` still holds."""
 OFFSETS_KEPT_MAX = 2**20
-"""Of all kept cuts together."""
+"""Maximum number of offsets in all kept cuts together."""
 CUTS_KEPT_MIN = 16
 
 
@@ -28,9 +28,9 @@ CUTS_KEPT_MIN = 16
 class RetentionPolicy:
     """How much of a stream a run of retention leaves. Made by `by_size` and `by_time`.
 
-    Without subscribers a run trims to the newest cut that still retains `min`. With subscribers, not beyond the
-    least of the cuts that they published, unless more than `max` is retained: then to the oldest cut that leaves
-    no more than `max`. A cut that would leave less than `min` is never chosen.
+    Without subscribers, a run trims to the newest cut that still retains `min`. With subscribers, it does not trim
+    beyond the least of the cuts that they published, unless that retains more than `max`: then it trims to the oldest
+    cut that leaves no more than `max`. A run never chooses a cut that would leave less than `min`.
     """
 
     by: str
@@ -38,9 +38,9 @@ class RetentionPolicy:
     min: float
     max: float | None
     every: float
-    """A run takes a new cut if the last is at least so many seconds old."""
+    """Minimum age in seconds of the last cut before a run takes a new one."""
     align: bytes | None
-    """Cuts lie behind this delimiter, so that no record is cut in two."""
+    """Delimiter behind which cuts lie, so that they cut no record in two."""
 
     def __init__(
         self, by: str, min: float, max: float | None = None, every: float = 1800.0, align: bytes | None = None
@@ -105,7 +105,7 @@ class RetentionPolicy:
         return cls(BY_TIME, parse_seconds(min), most, parse_seconds(every), align)
 
     def as_fields(self) -> dict[str, Any]:
-        """As it is stored."""
+        """The policy as the ledger stores it."""
         fields: dict[str, Any] = {"by": self.by, "min": self.min, "max": self.max, "every": self.every}
         return fields | ({} if self.align is None else {"align": self.align.decode("latin-1")})
 
@@ -124,17 +124,17 @@ class Extent:
     start: int
     end: int
     incarnations: tuple[str, ...]
-    """What it is known by; offsets of anything else mean nothing here."""
+    """The incarnations by which it is known; offsets of others mean nothing here."""
     sealed: bool = False
 
 
 Extents = Mapping[str, Extent]
 Positions = dict[str, int]
-"""An offset within its extent for every segment of a stream."""
+"""An offset for every segment of a stream, within its extent."""
 
 
 def positions(cut: StreamCut, extents: Extents) -> Positions:
-    """Where a cut lies now: at the start of segments that it does not know, or not by their incarnation."""
+    """Where a cut lies now. It lies at the start of segments whose name or incarnation it does not have."""
     return {name: _position(cut, name, extent) for name, extent in extents.items()}
 
 
@@ -145,17 +145,17 @@ def _position(cut: StreamCut, name: str, extent: Extent) -> int:
 
 
 def least(several: Sequence[Positions]) -> Positions:
-    """What lies before all of them."""
+    """The least position of each segment."""
     return {name: min(one[name] for one in several) for name in several[0]}
 
 
 def most(several: Sequence[Positions]) -> Positions:
-    """What lies before any of them."""
+    """The greatest position of each segment."""
     return {name: max(one[name] for one in several) for name in several[0]}
 
 
 def bytes_left(at: Positions, extents: Extents) -> int:
-    """What is retained after a trim to there."""
+    """The bytes that a trim to these positions leaves."""
     return sum(extent.end - at[name] for name, extent in extents.items())
 
 
@@ -166,14 +166,14 @@ def choose(
     extents: Extents,
     now: float,
 ) -> Positions:
-    """Where one run trims a stream to.
+    """The positions to which one run trims a stream.
 
     Parameters
     ----------
     cuts
-        Those that are kept.
+        The cuts that the stream keeps.
     subscribers
-        What each has published.
+        The cut that each subscriber published.
     now
         Seconds since 1970.
     """
@@ -193,7 +193,7 @@ def choose(
 
 
 def _left(policy: RetentionPolicy, at: float, place: Positions, extents: Extents, now: float) -> float:
-    """What a trim to a kept cut leaves, in the policy's own terms."""
+    """What a trim to a kept cut leaves: bytes, or seconds, as the policy counts."""
     return bytes_left(place, extents) if policy.by == BY_SIZE else now - at
 
 
@@ -213,7 +213,7 @@ def _is_over(
 
 
 def prune(cuts: Iterable[StreamCut], extents: Extents) -> tuple[StreamCut, ...]:
-    """What is worth keeping: the newest cut, and the offsets of others before which there are bytes; not too many."""
+    """The cuts to keep: the newest one, and the offsets of the others before which there are bytes; not too many."""
     ordered = sorted(cuts, key=lambda cut: cut.at)
     kept = [left for cut in ordered[:-1] if (left := _inside(cut, extents))] + ordered[-1:]
     while len(kept) > CUTS_KEPT_MIN and (len(kept) > CUTS_KEPT_MAX or sum(len(cut) for cut in kept) > OFFSETS_KEPT_MAX):
@@ -223,6 +223,6 @@ def prune(cuts: Iterable[StreamCut], extents: Extents) -> tuple[StreamCut, ...]:
 
 
 def _inside(cut: StreamCut, extents: Extents) -> StreamCut:
-    """The part of a cut before which there are still bytes; all else is as if it were not in it."""
+    """The part of a cut before which there are still bytes."""
     kept = [name for name in cut if name in extents and _position(cut, name, extents[name]) > extents[name].start]
     return cut if len(kept) == len(cut) else cut.only(kept)

@@ -1,22 +1,20 @@
-"""Trimming a stream: recorded first, so that whoever comes next finishes what was broken off."""
+"""Trimming a stream. A trim is recorded first, so that the next run finishes one that was broken off."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError
-from rollingfs.folders.listing import RAISE, REPORT, OnError
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
-from rollingfs.read.contents import is_of_entry
 from rollingfs.read.snapshot import View
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim
+from rollingfs.stream.members import Members
 
 logger = logging.getLogger("rollingfs")
 
@@ -31,41 +29,46 @@ class Trimmed:
     waiting: int = 0
     """Bytes that wait for the collection of the folders they lie in."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Segments that were left as they are because they cannot be read, or not be changed; and why, by path."""
+    """Segments that were left as they are because they cannot be read or changed, by path, with the reason."""
+
+    @staticmethod
+    def of(several: Sequence[Trimmed]) -> Trimmed:
+        """Several trims together."""
+        return Trimmed(
+            sum(one.bytes for one in several),
+            tuple(path for one in several for path in one.deleted),
+            sum(one.waiting for one in several),
+            {path: error for one in several for path, error in one.failed.items()},
+        )
 
 
 class Trimmer:
-    """Trims the segments of streams.
+    """Trims the segments of a stream."""
 
-    Parameters
-    ----------
-    on_error
-        Whether to go on with the others after a segment that cannot be read or changed.
-    """
-
-    def __init__(self, client: Client, ledgers: Ledgers, on_error: OnError = REPORT) -> None:
-        self.client = client
+    def __init__(self, members: Members, ledgers: Ledgers) -> None:
+        self.members = members
+        self.client = members.client
         self.ledgers = ledgers
-        self.on_error = on_error
 
     @staticmethod
     def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
-        """What a trim to a cut has to do.
+        """The goals of a trim to a cut.
+
+        Segments that are gone, and other incarnations than those that the cut names, get no goal.
 
         Parameters
         ----------
         views
             The segments, by name.
         cut
-            By name. Of segments that are not there, and of those that only have the name of the one that it means, it
-            says nothing.
+            The cut, by name.
 
         Raises
         ------
         BadOffsetError
             An offset lies beyond the end of its segment.
         ValueError
-            The cut does not say of which incarnation an offset is that would drop bytes.
+            An offset would drop bytes, and the cut does not name the incarnation.
         """
         goals = {}
         for name, offset in cut.items():
@@ -75,14 +78,15 @@ class Trimmer:
             meant = cut.incarnations.get(name)
             if meant is None and _drops(view, offset):
                 raise ValueError(
-                    f"{view.path}: the cut does not say which incarnation of the segment it means, as cuts of older "
-                    "releases do not, so that could be one that was replaced since; nothing was trimmed: take a new cut"
+                    f"{view.path}: the cut does not name the incarnation of the segment, as cuts of older releases do "
+                    "not, and the segment may have been replaced since; nothing was trimmed: take a new cut"
                 )
             if meant not in view.incarnations:
                 continue
             if offset > view.length:
                 raise BadOffsetError(
-                    f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}"
+                    f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}; "
+                    "nothing was trimmed"
                 )
             goals[name] = Goal(offset, view.incarnations[0])
         return goals
@@ -96,10 +100,10 @@ class Trimmer:
             tuple(view.path for view, offset in found if view.header and is_over(view.header, offset)),
         )
 
-    async def finish(self, folder: str, ledger: Ledger) -> Trimmed:
-        """Do what is recorded; nothing, if it is done.
+    async def finish(self, ledger: Ledger) -> Trimmed:
+        """Do the recorded trim, unless it is done.
 
-        It stays recorded for segments that cannot be read or changed now: each run tries them again.
+        It stays recorded while segments cannot be read or changed: each run tries them again.
 
         Raises
         ------
@@ -109,32 +113,31 @@ class Trimmer:
         if ledger.trim.done:
             return Trimmed()
         calls = [
-            partial(self._trim_or_report, f"{folder.rstrip('/')}/{name}", goal)
-            for name, goal in ledger.trim.goals.items()
+            partial(self._trim_or_report, self.members.path_of(name), goal) for name, goal in ledger.trim.goals.items()
         ]
-        result = _sum(await self.client.runtime.gather(calls, self.client.backend.requests_max))
+        result = Trimmed.of(await self.members.listings.gather(calls))
         if result.failed:
             return result
         done = ledger.trim
 
         def finished(found: Ledger) -> Ledger:
-            # another trim may have been recorded meanwhile: then it goes on
+            # if another trim was recorded meanwhile, that one is not done
             return replace(found, trim=Trim(done.goals)) if found.trim == done else found
 
-        await self.ledgers.update(folder, finished)
+        await self.ledgers.update(self.members.path, finished)
         return result
 
     async def _trim_or_report(self, path: str, goal: Goal) -> Trimmed:
         try:
             return await self._trim(path, goal)
         except OSError as error:
-            if self.on_error == RAISE or not is_of_entry(error):
+            if not self.members.is_reported(error):
                 raise
             logger.warning("%s is not trimmed: %s", path, error)
             return Trimmed(failed={path: str(error)})
 
     async def _trim(self, path: str, goal: Goal) -> Trimmed:
-        """Trim one segment, unless it is gone, or another has its name."""
+        """Trim one segment, unless it is gone or replaced."""
         view = await self._view(path)
         if view is None or goal.segment not in view.incarnations:
             return Trimmed()
@@ -162,25 +165,15 @@ class Trimmer:
 
 
 def is_over(header: Header, offset: int) -> bool:
-    """Whether a trim to this offset leaves nothing of a segment that takes no more bytes."""
+    """Whether a segment is sealed, and a trim to this offset leaves nothing of it."""
     return header.sealed and offset >= header.length
 
 
 def _drops(view: View, offset: int) -> bool:
-    """Whether a trim to this offset leaves less than there is."""
+    """Whether a trim to this offset would drop bytes or delete the segment."""
     return offset > view.start or (view.header is not None and is_over(view.header, offset))
 
 
 def _guard(goal: Goal, header: Header | None) -> Guard:
-    """Trimming is the stream's right, whoever writes exclusively: so it acts in the epoch that it finds."""
+    """A guard for a goal, in the epoch that the header has: an exclusive owner does not stop a trim."""
     return Guard(goal.segment, header.epoch if header is not None and header.owner is not None else None)
-
-
-def _sum(found: Iterable[Trimmed]) -> Trimmed:
-    several = list(found)
-    return Trimmed(
-        sum(one.bytes for one in several),
-        tuple(path for one in several for path in one.deleted),
-        sum(one.waiting for one in several),
-        {path: error for one in several for path, error in one.failed.items()},
-    )

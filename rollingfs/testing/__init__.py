@@ -1,7 +1,9 @@
 """The test class that a backend must pass.
 
-Subclass `BackendContract` in a test module, say how the backend and a fresh folder are made, and pytest does the
-rest::
+In: a backend, and ways to read and write its files without it. Out: pytest's verdict on every verb, alone and in races.
+Must not be here: tests of anything above `rollingfs.backend`.
+
+Subclass `BackendContract` in a test module, define how to make the backend and a fresh folder, and run pytest::
 
     class TestMyBackend(BackendContract):
         @pytest.fixture
@@ -31,7 +33,7 @@ __all__ = ["BackendContract", "Factory", "run"]
 
 
 class BackendContract(Reading, Conditions, Writing, Folders):
-    """What rollingfs relies on, verb by verb and in races.
+    """Everything that rollingfs needs of a backend, verb by verb and in races.
 
-    What a subclass must say is in `rollingfs.testing.subject.Subject`.
+    `rollingfs.testing.subject.Subject` has what a subclass must define.
     """

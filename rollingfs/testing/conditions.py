@@ -25,7 +25,7 @@ INCREMENTS_PER_RACER = 15
 
 
 class Conditions(Subject):
-    """A write that names a token takes place only over that version, whoever races."""
+    """A write that names a token replaces only that version, in races too."""
 
     # -- tokens and dates ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.testing.racing import run
 from rollingfs.testing.subject import Subject
 
-LISTING_FILES = 1005  # stores answer a listing in pages of 1,000
+LISTING_FILES = 1005  # stores list in pages of 1,000
 DELETING_THREADS = 4
 
 

@@ -25,7 +25,7 @@ RACE_DEADLINE_S = 120
 SWITCH_S = 1e-6
 
 Racer = Callable[..., Any]
-"""A function of a backend, the racer's number, a barrier of all racers and further arguments."""
+"""A function of a backend, the racer's number, the barrier of all racers, and further arguments."""
 
 Factory = tuple[Callable[..., Backend], tuple[Any, ...]]
 """How another process makes the backend: a picklable callable and its arguments."""
@@ -49,7 +49,7 @@ def race_path(folder: str, number: int) -> str:
 
 
 def race_rounds(backend: Backend, racer: int, barrier: Any, folder: str, rounds: int) -> list[tuple[bool, bool]]:
-    """In each round all create one file, then all replace it with one token; tells which of them were ours."""
+    """In each round all racers create one file, then replace it by one token; returns which of both this racer did."""
     outcomes = []
     for number in range(rounds):
         path = race_path(folder, number)
@@ -72,7 +72,7 @@ def race_rounds(backend: Backend, racer: int, barrier: Any, folder: str, rounds:
 
 
 def race_increments(backend: Backend, racer: int, barrier: Any, path: str, count: int) -> int:
-    """Add 1 to the number in a file until it was acknowledged `count` times."""
+    """Add 1 to the number in a file, until `count` additions were acknowledged."""
     acknowledged = 0
     barrier.wait(RACE_DEADLINE_S)
     while acknowledged < count:
@@ -86,10 +86,10 @@ def race_increments(backend: Backend, racer: int, barrier: Any, path: str, count
 
 
 def race_threads(backend: Backend, racer: Racer, args: tuple[Any, ...]) -> dict[int, Any]:
-    """Run racers in threads that share one backend; what each returned."""
+    """Run racers in threads that share one backend; returns what each returned."""
     barrier = threading.Barrier(RACERS)
     switch_s = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_S)  # else a verb in memory is over before another thread gets its turn
+    sys.setswitchinterval(SWITCH_S)  # otherwise a verb in memory ends before another thread runs
     try:
         with ThreadPoolExecutor(RACERS) as pool:
             results = {number: pool.submit(racer, backend, number, barrier, *args) for number in range(RACERS)}
@@ -99,7 +99,7 @@ def race_threads(backend: Backend, racer: Racer, args: tuple[Any, ...]) -> dict[
 
 
 def race_processes(factory: Factory, racer: Racer, args: tuple[Any, ...]) -> dict[int, Any]:
-    """Run racers in processes, each with a backend of its own; what each returned."""
+    """Run racers in processes, each with its own backend; returns what each returned."""
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(RACERS), context.Queue()
     processes = [
@@ -130,7 +130,7 @@ def _process(factory: Factory, racer: Racer, number: int, barrier: Any, answers:
     make, arguments = factory
     try:
         answers.put((number, racer(make(*arguments), number, barrier, *args), None))
-    except BaseException:  # it is told to the parent, which raises it
+    except BaseException:  # the parent raises it
         barrier.abort()
         answers.put((number, None, traceback.format_exc()))
         raise

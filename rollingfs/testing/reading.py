@@ -1,4 +1,4 @@
-"""Reading: whole files, ranges, and what is not there."""
+"""Reading: whole files, ranges, missing files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ODD_NAMES = [
 
 
 class Reading(Subject):
-    """Reading gives what was written, and says what is missing."""
+    """A read returns what was written, or says that the file is missing."""
 
     @pytest.mark.parametrize("size", [0, 1, 5000, 300_000])
     def test_what_is_written_is_read_whole_and_has_its_size(self, backend: Backend, folder: str, size: int) -> None:

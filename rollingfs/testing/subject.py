@@ -1,4 +1,4 @@
-"""What is tested: a backend, and the ways around it."""
+"""The backend under test, and access to its files without it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ CLOCK_SLACK_S = 600
 
 
 class Subject:
-    """What a subclass of `BackendContract` says of its backend.
+    """What a subclass of `BackendContract` defines.
 
     Attributes
     ----------
     tokens_tell_equal_bytes : bool
-        Whether two writes of equal bytes have different tokens. Not so where a token is a hash of the bytes (S3);
-        headers get by with that, since no two of them are ever equal.
+        Whether two writes of equal bytes have different tokens. False where a token is a hash of the bytes (S3). That
+        is enough for headers, because no two headers are equal.
     claims_atomicity : bool
-        Whether the backend may be written by several processes. False: races are not run.
+        Whether several processes may write by the backend. If not, races are not run.
     """
 
     tokens_tell_equal_bytes = True
@@ -38,20 +38,20 @@ class Subject:
         raise NotImplementedError("a subclass of BackendContract has a fixture `folder`")
 
     def raw_read(self, path: str) -> bytes:
-        """Read a file around the backend."""
+        """Read a file without the backend."""
         raise NotImplementedError("a subclass of BackendContract has a method `raw_read`")
 
     def raw_write(self, path: str, data: bytes) -> None:
-        """Write a plain file around the backend, its folder made if need be."""
+        """Write a plain file, and its folder if it is missing, without the backend."""
         raise NotImplementedError("a subclass of BackendContract has a method `raw_write`")
 
     def raw_write_many(self, paths: Sequence[str], data: bytes) -> None:
-        """Write many files around the backend."""
+        """Write many files without the backend."""
         for path in paths:
             self.raw_write(path, data)
 
     def spawn_arguments(self) -> Factory | None:
-        """Make a backend of this store in another process: a picklable callable and its arguments.
+        """How another process makes a backend of this store: a picklable callable and its arguments.
 
         None if the store lives in one process.
         """

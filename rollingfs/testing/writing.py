@@ -10,12 +10,12 @@ from rollingfs.testing.racing import run
 from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
 
 UPLOAD_PIECE_BYTES = 1024 * 1024
-UPLOAD_PIECES = 11  # two parts and a rest, where parts are of 5 MiB
+UPLOAD_PIECES = 11  # two parts of 5 MiB and a rest
 UNFINISHED_BYTES = 17 * 1024 * 1024  # more than an adapter keeps in memory before it begins
 
 
 class Writing(Subject):
-    """A new file is there as a whole, or not at all."""
+    """A new file appears whole or not at all."""
 
     def test_write_takes_buffers_of_every_kind(self, backend: Backend, folder: str) -> None:
         run(backend, backend.write(f"{folder}/new/file", [b"ab", bytearray(b"cd"), b"", memoryview(b"xefx")[1:3]]))
@@ -26,7 +26,7 @@ class Writing(Subject):
         upload = run(backend, backend.open_write(path))
         piece = bytearray(UPLOAD_PIECE_BYTES)
         for number in range(UPLOAD_PIECES):
-            piece[:] = bytes([number]) * UPLOAD_PIECE_BYTES  # the caller may use his buffer again
+            piece[:] = bytes([number]) * UPLOAD_PIECE_BYTES  # the caller may reuse its buffer
             run(backend, upload.write(piece))
         run(backend, upload.write(b"end"))
         run(backend, upload.finish())
@@ -66,7 +66,7 @@ class Writing(Subject):
             assert list(run(backend, backend.list_uploads(folder, "here"))) == listed
             assert list(run(backend, backend.list_uploads(folder, "her"))) == []
             assert listed[0].began < run(backend, backend.now(folder)) + CLOCK_SLACK_S
-            for _ in range(2):  # one that is gone is no error
+            for _ in range(2):  # to abort it again is no error
                 run(backend, backend.abort_upload(listed[0]))
             assert list(run(backend, backend.list_uploads(folder))) == []
             with pytest.raises(OSError, match="here"):

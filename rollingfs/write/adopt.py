@@ -1,8 +1,18 @@
 """Plain files that become segments: a header over a copy of their bytes, or nothing left of them.
 
-Who adopts copies the file after a tombstone is there, and commits over this tombstone and no other. Who deletes looks
-at the header once the file is gone, and replaces a tombstone that is there. So either finds the other: an adoption
-whose tombstone came after that look finds no file to copy, and one whose tombstone came before it meets another.
+An adoption:
+
+1. It creates a tombstone, unless one is there: the *claim*.
+2. It copies the file into a chunk.
+3. It replaces the claim, and no other header.
+
+A deletion of a plain file:
+
+1. It deletes the file.
+2. It looks at the header, and replaces a tombstone that is there.
+
+So either finds the other. If the claim came after the look of the deletion, the adoption finds no file to copy. If it
+came before, the adoption finds another header in its place.
 """
 
 from __future__ import annotations
@@ -14,8 +24,8 @@ from dataclasses import replace
 from rollingfs.backend.contract import FileInfo
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.committer import Committer
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.loop import Committer
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms, shadow
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, RollingError
@@ -26,16 +36,16 @@ from rollingfs.read.snapshot import Lookup, View
 from rollingfs.runtime.clock import Moment
 
 ADOPTIONS_MAX = 8
-"""How often a file that others keep changing is tried again."""
+"""Maximum tries with a file that other programs keep changing."""
 
 
 def _is_meant(path: str, plain: FileInfo, incarnation: str | None) -> bool:
-    """Whether a plain file is the one of this incarnation; with None, any is."""
+    """Whether a plain file is that of this incarnation; None means any."""
     return incarnation in (None, *View(path, None, plain.token, plain).incarnations)
 
 
 def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
-    """What tells the commits to a path apart, also where its header was collected in between."""
+    """A value that differs between any two commits to a path, also if its header was collected in between."""
     return header.version, header.commits
 
 
@@ -44,15 +54,16 @@ class Adoption:
 
     def __init__(self, committer: Committer, lookup: Lookup, policy: RollingPolicy) -> None:
         self.committer = committer
+        self.store = committer.store
         self.lookup = lookup
         self.policy = policy
 
     def new(self, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
-        """The header of a new incarnation, over whatever is there."""
-        return transitions.create(base, str(uuid.uuid4()), policy, self.committer.now_ms(), shadow(plain))
+        """The header of a new incarnation, over what is there."""
+        return transitions.create(base, str(uuid.uuid4()), policy, self.store.now_ms(), shadow(plain))
 
     async def adopt(self, path: str, incarnation: str | None = None) -> bool:
-        """Give a plain file a header: copy it into a chunk, on condition that it is what was seen.
+        """Give a plain file a header, on condition that nobody changes the file meanwhile.
 
         Parameters
         ----------
@@ -65,7 +76,7 @@ class Adoption:
             False if there is no plain file.
         """
         for _ in range(ADOPTIONS_MAX):
-            loaded = await self.committer.headers.load(path)
+            loaded = await self.store.headers.load(path)
             if loaded.live:
                 return True
             plain = await self.lookup.plain(path, loaded)
@@ -73,7 +84,7 @@ class Adoption:
                 return False
             claim = await self._claimed(path)
             if is_shadowed(claim, plain):
-                continue  # by a header that came since
+                continue  # a header that came since hides it
             try:
                 await self._adopt(path, plain, claim)
             except ConflictError:
@@ -93,7 +104,7 @@ class Adoption:
 
     async def _adopt(self, path: str, plain: FileInfo, claim: Header) -> None:
         stored = await self._copied(path, plain)
-        uploads = Uploads(self.committer.chunks, path, [stored] if stored else [])
+        uploads = Uploads(self.store.chunks, path, [stored] if stored else [])
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.live:
@@ -104,7 +115,7 @@ class Adoption:
             header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
             if stored is None:
                 return header
-            renewed = await attempt.young(self.committer.chunks, stored)
+            renewed = await attempt.young(stored)
             return replace(header, entries=(renewed.chunk(path, 0),))
 
         await uploads.settle(self.committer.commit(path, step, fresh=True, uploads=[uploads]))
@@ -114,8 +125,8 @@ class Adoption:
         if not plain.size:
             await self._check_unchanged(path, plain)
             return None
-        await self.committer.abilities(path)
-        began = Moment.now(self.committer.clock)
+        await self.store.abilities(path)
+        began = Moment.now(self.store.clock)
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}"
         try:
             await self._copy(path, plain, target)
@@ -127,24 +138,24 @@ class Adoption:
         return Stored(target, plain.size, None, modified_ms(plain), began)
 
     async def _copy(self, path: str, plain: FileInfo, target: str) -> None:
-        backend = self.committer.backend
+        backend = self.store.backend
         if backend.can_copy:
             await backend.copy(path, target, plain.token)
         else:
-            await self.committer.chunks.copy_through(path, target)
+            await self.store.chunks.copy_through(path, target)
         try:
-            # the copy's condition is the token alone: a file of the same bytes that came since is another
+            # the store compares the token alone, and a file of the same bytes that came since is another file
             await self._check_unchanged(path, plain)
         except (ConflictError, FileNotFoundError):
             await backend.delete([target])
             raise
 
     async def _check_unchanged(self, path: str, plain: FileInfo) -> None:
-        if shadow(await self.committer.backend.stat(path)) != shadow(plain):
+        if shadow(await self.store.backend.stat(path)) != shadow(plain):
             raise ConflictError(f"{path} changed while it was copied")
 
     async def remove(self, path: str, incarnation: str | None = None) -> bool:
-        """Delete a plain file, on condition that it is what was seen, where the store can.
+        """Delete a plain file, on condition that it still is what was seen, where the store has conditional deletes.
 
         Parameters
         ----------
@@ -156,32 +167,32 @@ class Adoption:
         bool
             False if there is none, or none of this incarnation, or a segment has taken its place.
         """
-        backend = self.committer.backend
+        backend = self.store.backend
         for _ in range(ADOPTIONS_MAX):
-            loaded = await self.committer.headers.load(path)
+            loaded = await self.store.headers.load(path)
             plain = None if loaded.live else await self.lookup.plain(path, loaded)
             if plain is None:
-                await self.committer.headers.secure(path)  # whoever deleted it may not have flushed that
+                await self.store.headers.secure(path)  # the client that deleted it may not have flushed that
                 return False
             if not _is_meant(path, plain, incarnation):
                 return False
-            if not (await self.committer.abilities(path)).delete_if or plain.token is None:
+            if not (await self.store.abilities(path)).delete_if or plain.token is None:
                 await backend.delete([path])
-            elif incarnation is not None and not await delete_shadowed(self.committer, path, shadow(plain)):
+            elif incarnation is not None and not await delete_shadowed(self.store, path, shadow(plain)):
                 continue  # another has been written meanwhile, perhaps of the same bytes
             elif incarnation is None and not await backend.delete_if(path, plain.token):
                 continue  # another has been written meanwhile
-            # who adopted it before it went has its bytes: then it is a segment that is to be deleted
+            # if it was adopted before it went, a segment has its bytes, which is then to be deleted
             return await self._void_claims(path)
         raise ConflictError(f"{path}: the plain file changes too often to be deleted; it is still there")
 
     async def _void_claims(self, path: str) -> bool:
-        """Replace a tombstone over which somebody may be about to adopt; false if there is a segment by now."""
+        """Replace a tombstone that may be the claim of an adoption; False if there is a segment by now."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return base.header if base.header is not None and base.header.deleted else None
 
-        if (await self.committer.headers.load(path)).header is None:
+        if (await self.store.headers.load(path)).header is None:
             return True
         now = (await self.committer.commit(path, step, fresh=True)).header
         return now is None or now.deleted

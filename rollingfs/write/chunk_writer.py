@@ -1,4 +1,4 @@
-"""Streams of bytes into chunk files: rolled at `max_bytes`, in bounded memory, not committed."""
+"""Writes a stream of bytes into chunk files of `max_bytes` each, in bounded memory; commits nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rollingfs.runtime.clock import Clock, Moment
 from rollingfs.runtime.concurrency import drive
 
 FINISHING_MAX = 8
-"""How many full chunks may be on their way to the store while the next one is written."""
+"""Maximum full chunks on their way to the store while the next one is written."""
 FINISHING_BYTES_MAX = 64 * 1024 * 1024
 COPY_BYTES = 4 * 1024 * 1024
 
@@ -26,13 +26,13 @@ COPY_BYTES = 4 * 1024 * 1024
 class ChunkWriter:
     """Writes a stream into new chunk files of one segment, each at most `max_bytes` long.
 
-    Nothing is committed: `finish` returns what was stored, `abort` removes it. Full chunks are finished while the
-    next is written: in tasks over an async backend, in a thread each where the backend says that it `finishes_aside`.
+    Nothing is committed: `finish` returns what was stored, `abort` removes it. A full chunk is finished while the next
+    one is written: in a task over an async backend, in a thread where the backend says that it `finishes_aside`.
 
     Parameters
     ----------
     start
-        Segment offset that the first byte is expected to have; it only goes into the chunks' names.
+        The offset in the segment that the first byte is expected to have; only the names of the chunks have it.
     staged
         Write under names that only collection may delete, dated by the store's clock.
     """
@@ -71,14 +71,14 @@ class ChunkWriter:
                 await self._roll()
 
     async def finish(self) -> tuple[Stored, ...]:
-        """Make everything durable; returns the chunks in order."""
+        """Make everything durable and return the chunks in order."""
         if self._open is not None:
             await self._roll()
         await self._settle(0, 0)
         return tuple(chunk.stored(self.clock) for chunk in self._full)
 
     async def abort(self) -> None:
-        """Remove what was written: nobody has been told of it."""
+        """Remove what was written, of which nobody has been told."""
         for _, finishing in self._finishing:
             finishing.cancel()
         for _, finishing in self._finishing:
@@ -91,11 +91,11 @@ class ChunkWriter:
             if not chunk.is_finished:
                 await chunk.upload.abort()
         if files:
-            # also those whose upload failed or was cancelled: their bytes may have arrived
+            # with those whose upload failed or was cancelled: their bytes may have arrived
             await self.backend.delete([chunk.path for chunk in files])
 
     async def abort_open(self) -> None:
-        """Give up the chunk being written, and no more: it takes no lock, so garbage collection may do it."""
+        """Give up the chunk being written, and no other; this takes no lock, so that garbage collection may do it."""
         if self._open is not None:
             await self._open.upload.abort()
             self._open = None
@@ -122,7 +122,7 @@ class ChunkWriter:
         await self._settle(FINISHING_MAX, FINISHING_BYTES_MAX)
 
     async def _settle(self, count_max: int, bytes_max: int) -> None:
-        """Wait, oldest first, until no more than so many chunks, and bytes, are being finished."""
+        """Wait, oldest first, until no more than this many chunks and bytes are being finished."""
         while len(self._finishing) > count_max or sum(chunk.size for chunk, _ in self._finishing) > bytes_max:
             await self._finishing[0][1].wait()
             self._finishing.popleft()
@@ -158,7 +158,7 @@ class _OpenChunk:
         at_ms = round(self.began.wall_s * 1000)
         stored_at = self.stored_at
         if stored_at is not None:
-            stored_at -= self.began.set_back_s(clock)  # else a receipt would look younger than its file
+            stored_at -= self.began.set_back_s(clock)  # otherwise a receipt would look younger than its file
         return Stored(self.path, self.size, self._crc, at_ms, self.began, self.staged, stored_at)
 
 
@@ -166,13 +166,13 @@ class _Finishing(Protocol):
     """A chunk on its way to the store, beside its writer."""
 
     async def wait(self) -> None:
-        """Wait for the end of it, and raise what it raised."""
+        """Wait for its end, and raise what it raised."""
 
     def cancel(self) -> None:
-        """Stop it where that can be done."""
+        """Stop it if that is possible."""
 
     async def over(self) -> None:
-        """Wait for the end of it, whatever came of it."""
+        """Wait for its end, whatever came of it."""
 
 
 class _Task:
@@ -186,7 +186,7 @@ class _Task:
         self._task.cancel()
 
     async def over(self) -> None:
-        await asyncio.gather(self._task, return_exceptions=True)  # its error is why we abort
+        await asyncio.gather(self._task, return_exceptions=True)  # its error is the reason for the abort
 
 
 class _Thread:
@@ -197,14 +197,14 @@ class _Thread:
     def _run(self, chunk: _OpenChunk) -> None:
         try:
             self._done.set_result(drive(chunk.finish()))
-        except BaseException as error:  # noqa: BLE001 - it is the writer's, raised there
+        except BaseException as error:  # noqa: BLE001 - the writer raises it
             self._done.set_exception(error)
 
     async def wait(self) -> None:
         self._done.result()
 
     def cancel(self) -> None:
-        """Nothing: a flush cannot be broken off."""
+        """Do nothing: a flush cannot be broken off."""
 
     async def over(self) -> None:
         concurrent.futures.wait([self._done])

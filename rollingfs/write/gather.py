@@ -1,33 +1,36 @@
-"""Appends: those that wait for the same segment are gathered into one commit."""
+"""Appends: several that wait for the same segment are gathered into one commit.
+
+The first thread that gets the segment's slot leads: it commits for all that wait.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt, Committed, Slot
+from rollingfs.commit.attempt import Attempt, Change, Committed
 from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.fairness import Slot
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.loop import Committer
+from rollingfs.commit.recovery import Merges
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
-from rollingfs.format import placement, transitions
-from rollingfs.format.header import Chunk, Entry, Header, Page
-from rollingfs.format.placement import Item, Spill
+from rollingfs.format import transitions
+from rollingfs.format.header import Header
+from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Guard
+from rollingfs.write.grow import as_items, grow, size_of
 
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
 LINGER_SHARE = 0.4
-"""Of a commit's time: so long is waited for those who have just been answered, and may append again."""
+"""The share of a commit's time that a leader waits for callers who were just answered and may append again."""
 LINGER_STEP_SHARE = 0.05
-"""Of that time: how often it is looked whether they are there."""
-UPLOADS_MAX = 8
-"""How many chunks of one commit are written at once."""
+"""The share of that time after which the leader looks whether they are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Written:
     offset: int
     """Where its data begins."""
     header: Header
-    """What its commit made; what it met if there was nothing to do."""
+    """The header that its commit made, or met if there was nothing to do."""
 
 
 Outcome = Written | Exception
@@ -45,17 +48,17 @@ Outcome = Written | Exception
 
 @dataclass(eq=False)
 class Append:
-    """One caller's append: it waits in the queue, or a group has it, or its outcome is known."""
+    """One caller's append. It waits in the queue, or a group has it, or its outcome is known."""
 
     data: Sequence[bytes | Stored]
     guard: Guard = field(default_factory=Guard)
     attrs: Mapping[str, str | None] = field(default_factory=dict)
     uploads: Uploads | None = None
-    """The chunk files among its data that were uploaded for it."""
+    """The chunk files among its data that were uploaded for this append."""
     deadline_s: float = 0.0
-    """When it gives up, by the monotonic clock."""
+    """When the append gives up, by the monotonic clock."""
     group: _Group | None = None
-    """The newest that has taken it out of the queue."""
+    """The newest group that has taken it out of the queue."""
 
     @property
     def inline_size(self) -> int:
@@ -63,7 +66,7 @@ class Append:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came of it; None as long as nobody knows."""
+        """What came of it; None while nobody knows."""
         outcomes = self.group.outcomes if self.group is not None else None
         return outcomes.get(self) if outcomes is not None else None
 
@@ -83,12 +86,14 @@ class Append:
 
 
 class Appender:
-    """Gathers appends; whoever gets a segment's slot commits for all that wait."""
+    """Gathers appends, one queue for each segment."""
 
-    def __init__(self, committer: Committer) -> None:
-        self.committer = committer
+    def __init__(self, merges: Merges) -> None:
+        self._merges = merges
+        self._loop = merges.loop
+        self._runtime = merges.store.runtime
         self._queues: dict[str, deque[Append]] = {}
-        # as all locks here that no slot is held around: garbage collection within may log, and a handler append
+        # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
         self._lock = threading.RLock()
 
     def after_fork(self) -> None:
@@ -106,11 +111,11 @@ class Appender:
         RollingError, FileNotFoundError
             Its guard, or the segment's state, forbids it; nothing was written.
         """
-        append.deadline_s = self.committer.deadline_s()
-        return await self.committer.runtime.shield(self._lead(path, append))
+        append.deadline_s = self._loop.deadline_s()
+        return await self._runtime.shield(self._lead(path, append))
 
     async def _lead(self, path: str, append: Append) -> Written:
-        slot = self.committer.slot(path)
+        slot = self._loop.slots.of(path)
         try:
             with self._lock:
                 self._queues.setdefault(path, deque()).append(append)
@@ -124,10 +129,10 @@ class Appender:
         try:
             await slot.lock.run(partial(self._commit_group, path, slot, append))
         except transitions.MergeFoundError as found:
-            await self.committer.resolve_merge(path, found)
+            await self._merges.resolve(path, found.header)
 
     def _leave(self, path: str, append: Append, error: BaseException) -> Written:
-        """What is known of an append whose caller breaks off; it is taken out of the queue.
+        """What is known of an append whose caller breaks off; takes it out of the queue.
 
         Raises
         ------
@@ -150,29 +155,28 @@ class Appender:
         raise _unknown(path, error) from error
 
     async def _linger(self, path: str, slot: Slot) -> None:
-        """Wait for as many appends as there were last time: else threads split into two groups that take turns."""
+        """Wait for as many appends as there were last time; otherwise threads split into two groups that take turns."""
         linger_s = slot.turns.commit_s * LINGER_SHARE
         until_s = time.monotonic() + linger_s
         while self._waiting(path) < slot.turns.together and time.monotonic() < until_s:
-            await self.committer.runtime.sleep(linger_s * LINGER_STEP_SHARE)
+            await self._runtime.sleep(linger_s * LINGER_STEP_SHARE)
 
     def _waiting(self, path: str) -> int:
         with self._lock:
             return len(self._queues.get(path, ()))
 
     async def _commit_group(self, path: str, slot: Slot, leader: Append) -> None:
-        """Commit for all that wait, unless another leader has done it for this one meanwhile."""
+        """Commit for all that wait, unless another leader has committed the leader's append meanwhile."""
         self._recover(path, leader)
         if leader.outcome is not None:
             return
         await self._linger(path, slot)
-        group = _Group(self.committer, path, leader)
+        group = _Group(path, leader)
         committed: Committed | None = None
         try:
             self._take(path, group)
-            committed = await self.committer.commit_held(
-                path, slot, group.step, fresh=group.is_large, deadline_s=leader.deadline_s, uploads=group.uploads
-            )
+            change = Change(path, group.step, leader.deadline_s, group.is_large, group.uploads)
+            committed = await self._loop.commit_held(slot, change)
             self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
             self._finish(path, group, {})
@@ -188,8 +192,8 @@ class Appender:
     def _take(self, path: str, group: _Group) -> None:
         """Move appends from the queue into a group.
 
-        A leader may die between any two statements here and in `_finish`. So an append whose outcome is known may be
-        left in the queue, and one that has none may be missing: its own thread puts that right (`_recover`).
+        A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
+        stay in the queue, and one without an outcome may be missing: its own thread puts that right (`_recover`).
         """
         size = 0
         with self._lock:
@@ -207,7 +211,7 @@ class Appender:
                 self._queues.pop(path, None)
 
     def _finish(self, path: str, group: _Group, outcomes: Mapping[Append, Outcome]) -> None:
-        """Publish what came of a group, all at once; who has no outcome waits again, before those who came later."""
+        """Publish what came of a group, all at once; appends without an outcome wait again, at the front."""
         with self._lock:
             group.outcomes = outcomes
             waiting = [one for one in group.members if one.group is group and one not in outcomes]
@@ -217,7 +221,7 @@ class Appender:
                 queue.extendleft(one for one in reversed(waiting) if one not in there)
 
     def _recover(self, path: str, append: Append) -> None:
-        """Put an append right whose last leader broke off halfway: who holds the slot knows that nobody is at work."""
+        """Put an append right whose last leader broke off halfway; the caller holds the slot: no leader is at work."""
         group = append.group
         if group is not None and group.outcomes is None:
             self._finish(path, group, group.failed(_unknown(path, None)) if group.is_open else {})
@@ -232,7 +236,7 @@ def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
 
 
 def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:
-    """What Ctrl-C is told of an append."""
+    """What the error after Ctrl-C says of an append."""
     if isinstance(outcome, Written):
         return "committed"
     if is_waiting or (outcome is not None and not isinstance(outcome, AppendOutcomeUnknown)):
@@ -248,11 +252,10 @@ class _Group:
     members : list
         In the order of their bytes.
     outcomes : mapping or None
-        None while its leader is at work. Whoever is not in it waits again.
+        None while its leader is at work. An append that is not in it waits again.
     """
 
-    def __init__(self, committer: Committer, path: str, leader: Append) -> None:
-        self.committer = committer
+    def __init__(self, path: str, leader: Append) -> None:
         self.path = path
         self.leader = leader
         self.members: list[Append] = []
@@ -266,8 +269,8 @@ class _Group:
     def is_large(self) -> bool:
         """Whether chunk files were uploaded for it.
 
-        Then it begins with the header as it is after that, so that a refusal finds them named by no attempt, and
-        they can be deleted; beside an upload the request is cheap.
+        Then its commit begins with the header as it is after the upload. If this header forbids the append, no attempt
+        has named the files, and they can be deleted. Beside an upload the request is cheap.
         """
         return any(isinstance(item, Stored) for append in self.members for item in append.data)
 
@@ -289,14 +292,14 @@ class _Group:
         return {append: Written(offset, header) for append, offset in self._offsets.items() if header is not None}
 
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
-        """The outcomes of a commit that did not take place, or of which that is not known.
+        """The outcomes of a commit that did not take place, or of which nobody knows whether it did.
 
-        A refusal because of others in the group is none: it counted with bytes and attributes that were not committed.
+        A refusal because of others in the group is no outcome: it counted bytes and attributes that were not committed.
         """
         refused = {append: why for append, why in self._refused.items() if append not in self._refused_behind}
         waiting = set(self._refused_behind)
         if isinstance(error, CommitTimeoutError):
-            # nothing was written, and the time of those who came later is not over
+            # nothing was written, and those that came later have time left
             now_s = time.monotonic()
             waiting |= {append for append in self.members if append.deadline_s > now_s}
             waiting.discard(self.leader)
@@ -310,16 +313,16 @@ class _Group:
         return {append: error for append in self.members if append not in waiting} | refused
 
     async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
-        """The header with all appends of the group that it allows; the others are refused, if it is fresh."""
+        """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
         header = base.header
         items: list[Item] = []
         self._attempt = attempt
         self._offsets, self._refused, self._refused_behind = {}, {}, set()
         for append in self.members:
-            offset = (header.length if header else 0) + sum(_size(item) for item in items)
+            offset = (header.length if header else 0) + sum(map(size_of, items))
             try:
                 admitted = self._admit(header, append, offset)
-                added = await as_items(self.committer, self.path, append.data, attempt)
+                added = await as_items(append.data, attempt)
             except transitions.MergeFoundError:
                 raise
             except (RollingError, FileNotFoundError, ValueError) as error:
@@ -336,105 +339,9 @@ class _Group:
             return None
         if not items and header is base.header:
             return None
-        return await grow(self.committer, self.path, header, items, attempt)
+        return await grow(header, items, attempt)
 
     def _admit(self, header: Header | None, append: Append, offset: int) -> Header:
         found = transitions.check(header, append.guard, self.path, length=offset)
         transitions.check_open(found, self.path)
         return transitions.with_attrs(found, append.attrs, self.path)
-
-
-def _size(item: Item) -> int:
-    return len(item) if isinstance(item, bytes) else item.length
-
-
-async def as_items(committer: Committer, path: str, data: Sequence[bytes | Stored], attempt: Attempt) -> list[Item]:
-    """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
-    items: list[Item] = []
-    store_now = None
-    if any(isinstance(item, Stored) and item.staged for item in data):
-        store_now = await committer.backend.now(path)
-    for item in data:
-        if isinstance(item, bytes):
-            items += [item] if item else []
-        else:
-            items.append((await attempt.young(committer.chunks, item, store_now)).chunk(path, 0))
-    return items
-
-
-async def grow(
-    committer: Committer, path: str, header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False
-) -> Header:
-    """Put items behind a header's content, writing as chunks what does not stay inline.
-
-    With `joint`, several small pieces between entries share a file, so that a concat of many sources with
-    inline tails costs no request for each.
-    """
-    now_ms = committer.now_ms()
-    policy = header.policy
-    aged = policy.max_age is not None and bool(header.tail) and now_ms - header.tail_at_ms > policy.max_age * 1000
-    placed, tail = placement.arrange(header.tail, items, policy, spill_all=aged)
-    spills = [item.data for item in placed if isinstance(item, Spill)]
-    if joint and len(spills) > 1:
-        pieces = iter(await _joint(committer, path, spills, policy.max_bytes, attempt))
-        shared = [next(pieces) if isinstance(item, Spill) else item for item in placed]
-        return transitions.extend(header, placement.place(shared, header.tail_start), tail, now_ms)
-    written = iter(await _each(committer, path, header, placed, attempt))
-    entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
-    return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
-
-
-async def _each(
-    committer: Committer, path: str, header: Header, placed: Sequence[Spill | Entry], attempt: Attempt
-) -> list[Chunk]:
-    """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
-    seen: Counter[bytes] = Counter()
-    start = header.tail_start
-    calls: list[Callable[[], Awaitable[Chunk | None]]] = []
-    for item in placed:
-        if isinstance(item, Spill):
-            seen[item.data] += 1
-            calls.append(partial(_written, committer, path, item.data, seen[item.data], start, attempt))
-        start += len(item.data) if isinstance(item, Spill) else item.length
-    if placed and not any(isinstance(item, Page) for item in placed):
-        calls.append(partial(committer.pages.fold_ahead, path, header.entries, len(placed), attempt.pages))
-    written = await committer.runtime.gather(calls, UPLOADS_MAX)
-    return [chunk for chunk in written if chunk is not None]
-
-
-async def _joint(
-    committer: Committer, path: str, spills: Sequence[bytes], size_max: int, attempt: Attempt
-) -> list[Chunk]:
-    """Write pieces into as few files as `size_max` allows; one entry for each piece, to be placed."""
-    entries: list[Chunk] = []
-    groups: list[list[bytes]] = [[]]
-    for data in spills:
-        if groups[-1] and sum(map(len, groups[-1])) + len(data) > size_max:
-            groups.append([])
-        groups[-1].append(data)
-    for nth, group in enumerate(groups):
-        data = b"".join(group)
-        stored = attempt.written.get((data, -nth - 1))
-        if stored is None:
-            stored = await committer.chunks.write_shared(path, data)
-        else:
-            stored = await committer.chunks.young(stored, None)
-        whole, offset = attempt.keep((data, -nth - 1), stored).chunk(path, 0), 0
-        for piece in group:
-            entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
-            offset += len(piece)
-    return entries
-
-
-async def _written(committer: Committer, path: str, data: bytes, nth: int, start: int, attempt: Attempt) -> Chunk:
-    """Write bytes as a chunk, once for all attempts of a commit (but again when they have grown too old).
-
-    Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
-    truncation of one would delete the other's bytes.
-    """
-    stored = attempt.written.get((data, nth))
-    if stored is None:
-        stored = await committer.chunks.write(path, data, start)
-    else:
-        stored = await committer.chunks.young(stored, None)
-    return attempt.keep((data, nth), stored).chunk(path, start)

@@ -1,4 +1,4 @@
-"""What a caller hands over to be written: few bytes stay in memory, many become chunk files."""
+"""Takes the data that a caller hands over: few bytes stay in memory, many become chunk files at once."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from rollingfs.backend.contract import Backend, frozen
-from rollingfs.commit.chunk_files import Chunks, Staged, Stored
+from rollingfs.backend.contract import frozen
+from rollingfs.commit.chunk_files import Staged, Stored
+from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import TELLING, not_committed
 from rollingfs.policy import RollingPolicy
 from rollingfs.write.chunk_writer import ChunkWriter
 
 SMALL_BYTES_MAX = 1024 * 1024
-"""So much of one operation stays in memory; beyond it, bytes go into chunk files as they come."""
+"""Maximum bytes of one operation that stay in memory; more go into chunk files as they come."""
 PIECE_BYTES = 4 * 1024 * 1024
-"""So much is read from a file, or gathered from an iterable, at a time."""
+"""Bytes that are read from a file, or gathered from an iterable, at a time."""
 
 _NATIVE_FORMATS = frozenset("bBc?hHiIlLqQnNefdP")
-"""Formats that `memoryview.cast` knows: no foreign byte order, no records."""
+"""Formats that `memoryview.cast` accepts: no foreign byte order, no records."""
 
 Data = Any
 """Bytes-like, a binary file object, a receipt, or an iterable of bytes-like and receipts."""
@@ -29,17 +30,10 @@ Data = Any
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where chunk files are to go: rolled as this policy says, named after this offset."""
+    """How chunk files are to be written: rolled as this policy says, named after this offset."""
 
     policy: RollingPolicy
     start: int = 0
-
-
-class Store(Protocol):
-    """What an intake needs: a `Client` or a `Committer`."""
-
-    backend: Backend
-    chunks: Chunks
 
 
 class Intake:
@@ -50,14 +44,14 @@ class Intake:
     path
         The segment.
     destination
-        Asked once, before the first chunk file is written: it may refuse by raising.
+        Called once, before the first chunk file is written; it may refuse by raising.
     staged
         Write everything into chunk files, under the names of staged chunks.
 
     Attributes
     ----------
     uploads : Uploads
-        The chunk files that are whole and not committed.
+        The chunk files that are complete and not committed.
     """
 
     def __init__(
@@ -89,12 +83,12 @@ class Intake:
         return self._writer is not None
 
     async def take(self, data: Data) -> None:
-        """Take all of some data; if that fails, what was uploaded is removed.
+        """Take data, all of it; if that fails, what was uploaded is removed.
 
         Raises
         ------
         TypeError
-            It is text, or nothing that could be written.
+            It is text, or of a type that cannot be written.
         ValueError
             A receipt is for another segment, or comes twice.
         """
@@ -179,7 +173,7 @@ class Intake:
             self._writer = None
 
     async def flush(self) -> None:
-        """Make durable what was taken so far."""
+        """Make durable what was taken."""
         try:
             await self._end_run()
         except BaseException as error:
@@ -187,7 +181,7 @@ class Intake:
             raise
 
     async def finish(self) -> Sequence[bytes | Stored]:
-        """Make everything durable and hand it on; the intake is empty then and may go on."""
+        """Make everything durable and hand it on; the intake is empty then, and may take more."""
         await self.flush()
         items, self._items = self._items, []
         self._receipts.clear()
@@ -202,12 +196,12 @@ class Intake:
         await self.uploads.delete()
 
     async def abort_open(self) -> None:
-        """Give up the chunk being written, taking no lock: for garbage collection."""
+        """Give up the chunk being written; this takes no lock, so that garbage collection may do it."""
         if self._writer is not None:
             await self._writer.abort_open()
 
     async def _give_up(self, error: BaseException) -> None:
-        """Remove what was uploaded; raise what to say of the error, where that is more than it says itself."""
+        """Remove what was uploaded; raise another error in the place of one that does not say what is true now."""
         try:
             await self.abort()
         except OSError as second:
@@ -238,9 +232,9 @@ def as_bytes(data: Data) -> memoryview | None:
 
 
 def is_small(data: Data) -> bool:
-    """Whether data stays in memory, so that to take it waits for nothing."""
+    """Whether data stays in memory, so that taking it waits for nothing."""
     if isinstance(data, str):
-        return True  # to be refused at once
+        return True  # it will be refused at once
     view = as_bytes(data)
     return view is not None and len(view) <= SMALL_BYTES_MAX
 
@@ -285,7 +279,7 @@ def _checked(data: Iterable[Any]) -> Iterator[memoryview | Staged | Stored]:
 
 
 def _batches(source: Iterator[memoryview | Staged | Stored]) -> Iterator[list[memoryview] | Staged | Stored]:
-    """Pieces gathered up to `PIECE_BYTES`, so that small ones do not cost a thread's hop each."""
+    """Pieces gathered up to `PIECE_BYTES`, so that not every small one costs a hop to a thread."""
     batch: list[memoryview] = []
     size = 0
     for piece in source:
@@ -295,7 +289,7 @@ def _batches(source: Iterator[memoryview | Staged | Stored]) -> Iterator[list[me
             batch, size = [], 0
             yield piece
             continue
-        # a copy of what the caller may reuse before the batch is full
+        # the caller may reuse a buffer before the batch is full, so it is copied
         batch.append(piece if isinstance(piece.obj, bytes) else memoryview(bytes(piece)))
         size += len(piece)
         if size >= PIECE_BYTES:

@@ -11,20 +11,22 @@ from typing import Any, TypeVar
 from rollingfs.backend.contract import FileInfo
 from rollingfs.commit.attempt import Attempt, Committed, Step
 from rollingfs.commit.chunk_files import Staged, Stored
+from rollingfs.commit.committer import Committer
+from rollingfs.commit.drop_files import finish_drops, mapped_files
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.loop import Committer
 from rollingfs.commit.shadowing import delete_shadowed, let_pass, shadow
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import AttributeMismatchError, BadOffsetError, ConflictError, if_interrupted
+from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import drop_all, with_hints
-from rollingfs.format.header import Header, Page, Phase
+from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.snapshot import Lookup
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
-from rollingfs.write.gather import Append, Appender, Written, as_items, grow
+from rollingfs.write.gather import Append, Appender, Written
+from rollingfs.write.grow import as_items, grow
 from rollingfs.write.ingest import Data, Destination, Intake, new_receipt
 
 logger = logging.getLogger("rollingfs")
@@ -32,7 +34,7 @@ logger = logging.getLogger("rollingfs")
 T = TypeVar("T")
 
 Check = Callable[[Header | None, FileInfo | None], None]
-"""Refuses, before an upload, what is there: a segment's header, or a plain file."""
+"""Raises, before an upload, if the operation cannot succeed on what is there: a segment's header, or a plain file."""
 
 
 class Segments:
@@ -40,7 +42,8 @@ class Segments:
 
     def __init__(self, committer: Committer, lookup: Lookup, contents: Contents, policy: RollingPolicy) -> None:
         self.committer = committer
-        self.appender = Appender(committer)
+        self.store = committer.store
+        self.appender = Appender(committer.merges)
         self.adoption = Adoption(committer, lookup, policy)
         self.lookup = lookup
         self.contents = contents
@@ -66,9 +69,9 @@ class Segments:
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.header is not None and base.header.phase is Phase.MERGING:
-                raise transitions.MergeFoundError(path, base.header)  # it may be gone already, into its target
+                raise transitions.MergeFoundError(path, base.header)  # the target may have its content already
             if base.live or await self.contents.room(path, base) is not None:
-                raise _exists(path)
+                raise transitions.exists(path)
             return self.adoption.new(base.header, policy or self.policy)
 
         return _header(await self.committer.commit(path, step))
@@ -120,28 +123,28 @@ class Segments:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             plain = None if base.live else await self.contents.room(path, base)
             if create_only and (base.live or plain is not None):
-                raise _exists(path)
+                raise transitions.exists(path)
             if base.live:
                 policy = transitions.check(base.header, guard, path).policy
             else:
                 if guard.segment is not None:
                     raise transitions.missing(path)
-                _check_absent(guard, path)
+                transitions.check_absent(guard, path)
                 policy = self.policy
             header = self.adoption.new(base.header, policy, plain)
             if base.header is not None:
-                hints = await self.committer.pages.hints(path, base.header.entries)
-                header = with_hints(header, hints, self.committer.now_ms())
-            items = await as_items(self.committer, path, data, attempt)
-            return transitions.with_attrs(await grow(self.committer, path, header, items, attempt), attrs, path)
+                hints = await self.store.pages.hints(path, base.header.entries)
+                header = with_hints(header, hints, self.store.now_ms())
+            items = await as_items(data, attempt)
+            return transitions.with_attrs(await grow(header, items, attempt), attrs, path)
 
         is_large = any(isinstance(item, Stored) for item in data)
         header = _header(await self.committer.commit(path, step, fresh=is_large, uploads=[uploads]))
         try:
             with if_interrupted(path, "committed"):
-                await self.committer.finish_drops(path, header)
+                await finish_drops(self.committer.loop, path, header)
         except OSError as error:
-            # the new content is there; the lines stay in the header until somebody finishes them
+            # the new content is there; the drop lines stay in the header until their work is done
             logger.info("%s: replaced, but not all of the old chunks could be deleted yet: %s", path, error)
         return header
 
@@ -156,9 +159,9 @@ class Segments:
             An exclusive owner holds it.
         """
         guard = guard or Guard()
-        loaded = await self.committer.headers.load(path)
+        loaded = await self.store.headers.load(path)
         if not loaded.live and (guard.segment is None or guard.is_plain):
-            with if_interrupted(path, "unknown"):  # the file may be gone, and a segment in its place
+            with if_interrupted(path, "unknown"):  # the file may be gone, or a segment may have taken its place
                 is_removed = await self.adoption.remove(path, guard.segment)
             if is_removed:
                 return
@@ -169,45 +172,39 @@ class Segments:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard, path)
             plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
-            own[:] = await self._own_files(path, found)
+            own[:] = await mapped_files(self.store.pages, path, found)
             grave = transitions.tombstone(found)
-            drops = drop_all(found, self.committer.now_ms())
-            hints = await self.committer.pages.hints(path, found.entries)
+            drops = drop_all(found, self.store.now_ms())
+            hints = await self.store.pages.hints(path, found.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-            await let_pass(self.committer, path, grave.adopted)
-            return with_hints(grave, hints, self.committer.now_ms())
+            await let_pass(self.store, path, grave.adopted)
+            return with_hints(grave, hints, self.store.now_ms())
 
         header = _header(await self.committer.commit(path, step))
         with if_interrupted(path, "committed"):
-            await self.committer.backend.delete([names.resolve(path, file) for file in own])
-            await self.committer.finish_drops(path, header)
-            await delete_shadowed(self.committer, path, header.adopted)
-
-    async def _own_files(self, path: str, header: Header) -> list[str]:
-        """All files that a delete removes at once: own chunks that were not staged, own pages last."""
-        chunks = await self.committer.pages.unfold(path, header.entries)
-        files = [chunk.file for chunk in chunks if "/" not in chunk.file and not names.is_staged(chunk.file)]
-        return files + [entry.file for entry in header.entries if isinstance(entry, Page) and "/" not in entry.file]
+            await self.store.backend.delete(own)
+            await finish_drops(self.committer.loop, path, header)
+            await delete_shadowed(self.store, path, header.adopted)
 
     async def _finish_delete(self, path: str, header: Header) -> bool:
-        """Delete what a tombstone still names; whether there was any of it."""
+        """Delete the files that a tombstone still names; returns whether there were any."""
         named = {names.resolve(path, drop.file) for drop in header.drops if not drop.is_hint}
         if not named:
             return False
         try:
-            listing = await self.committer.backend.list(names.chunks_folder(path))
+            listing = await self.store.backend.list(names.chunks_folder(path))
         except FileNotFoundError:
             return False
         if not any(entry.path in named for entry in listing.entries):
             return False
-        await self.committer.headers.load_durable(path)  # whoever broke off may not have flushed its tombstone
-        await self.committer.finish_drops(path, header)
+        await self.store.headers.load_durable(path)  # the client that broke off may not have flushed its tombstone
+        await finish_drops(self.committer.loop, path, header)
         return True
 
     # -- content -------------------------------------------------------------------------------------------
 
     def addition(self, path: str, guard: Guard | None = None, *, create: bool = False) -> Intake:
-        """An intake for data to be appended; it refuses before it uploads what could not be committed now."""
+        """An intake for data to be appended; before it uploads, it refuses what could not be committed now."""
 
         def check(header: Header | None, plain: FileInfo | None) -> None:
             if header is not None:
@@ -215,25 +212,25 @@ class Segments:
             elif plain is None:
                 if not create:
                     raise transitions.missing(path)
-                _check_absent(guard or Guard(), path)
+                transitions.check_absent(guard or Guard(), path)
 
-        return Intake(self.committer, path, partial(self._destination, path, check))
+        return Intake(self.store, path, partial(self._destination, path, check))
 
     def replacement(self, path: str, guard: Guard | None = None, *, create_only: bool = False) -> Intake:
-        """An intake for data to replace all that is there; it refuses as `addition` does."""
+        """An intake for data that replaces the content; it refuses as `addition` does."""
 
         def check(header: Header | None, plain: FileInfo | None) -> None:
             if create_only and (header is not None or plain is not None):
-                raise _exists(path)
+                raise transitions.exists(path)
             if header is not None:
                 transitions.check(header, guard or Guard(), path)
 
-        return Intake(self.committer, path, partial(self._destination, path, check))
+        return Intake(self.store, path, partial(self._destination, path, check))
 
     async def _destination(self, path: str, check: Check | None) -> Destination:
-        """Where large data goes: as the segment's own policy says, or else this client's."""
-        await self.committer.abilities(path)
-        loaded = await self.committer.headers.load(path)
+        """How large data is written: by the segment's own policy, or that of this client if there is no segment."""
+        await self.store.abilities(path)
+        loaded = await self.store.headers.load(path)
         header = loaded.header if loaded.live else None
         if check is not None and (header is None or header.phase is not Phase.MERGING):
             check(header, None if loaded.live else await self.contents.room(path, loaded))
@@ -245,10 +242,10 @@ class Segments:
         Returns
         -------
         Staged
-            The receipt, for `append` or `overwrite`. What is never committed goes by collection.
+            The receipt, for `append` or `overwrite`. Collection deletes what is never committed.
         """
         names.check_segment_name(path)
-        intake = Intake(self.committer, path, partial(self._destination, path, None), staged=True)
+        intake = Intake(self.store, path, partial(self._destination, path, None), staged=True)
         await intake.take(data)
         return new_receipt(path, await intake.finish())
 
@@ -323,8 +320,8 @@ class Segments:
         raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
 
     async def _settled(self, uploads: Uploads, call: Coroutine[Any, Any, T]) -> T:
-        # not to be cancelled: uploads may be deleted only after the last attempt that could name them
-        return await self.committer.runtime.shield(uploads.settle(call))
+        # not to be cancelled: an upload may be deleted only after the last attempt that could name it
+        return await self.store.runtime.shield(uploads.settle(call))
 
     async def _taken(self, data: Data | Intake, intake: Intake) -> Intake:
         if isinstance(data, Intake):
@@ -353,19 +350,18 @@ class Segments:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard or Guard(), path)
             pages = {
-                page: await self.committer.pages.chunks(path, page)
-                for page in transitions.pages_to_truncate(found, offset)
+                page: await self.store.pages.chunks(path, page) for page in transitions.pages_to_truncate(found, offset)
             }
-            changed = transitions.truncate(found, offset, self.committer.now_ms(), pages, path)
+            changed = transitions.truncate(found, offset, self.store.now_ms(), pages, path)
             return None if changed is found else changed
 
         header = _header(await self._commit(path, step, guard))
         with if_interrupted(path, "committed"):
-            await self.committer.finish_drops(path, header)
+            await finish_drops(self.committer.loop, path, header)
         return header.waiting_bytes
 
     async def acquire(self, path: str, owner: str, guard: Guard | None = None) -> Header:
-        """Take the segment exclusively, from whoever holds it; the header's epoch is the new handle's."""
+        """Take the segment exclusively, also from another owner; the header's epoch is that of the new handle."""
         if not owner:
             raise ValueError(f"{path}: an owner needs a name")
 
@@ -398,19 +394,3 @@ class Segments:
 def _header(committed: Committed) -> Header:
     assert committed.header is not None
     return committed.header
-
-
-def _exists(path: str) -> FileExistsError:
-    return FileExistsError(17, "A segment or a file is there already; nothing was written", path)
-
-
-def _check_absent(guard: Guard, path: str) -> None:
-    if guard.expected_offset:
-        raise BadOffsetError(
-            f"{path} is not there, but its length was expected to be {guard.expected_offset}; nothing was written"
-        )
-    for key, expected in guard.expected_attrs.items():
-        if expected is not None:
-            raise AttributeMismatchError(
-                f"{path} is not there, but attribute {key!r} was expected to be {expected!r}; nothing was written"
-            )

@@ -1,4 +1,4 @@
-"""Whether a folder exists, found out page by page: the same answer however its entries fall into pages."""
+"""Whether a folder exists, page by page: the answer is the same wherever the pages end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER = "/folder"
 ALIVE = ("plain", "live", "replaced")
 DEAD = ("tombstone", "shadowed", "orphans", "ledger")
 FILES = ("log", "log ", "log!", "log#", "log$", "log$a", "log$i", "log-b", "logs")
-"""Some come between a file and its header: "log", "log#", "log$chunks", "log$header"."""
+"""Names of which some sort between a file and its header: "log", "log#", "log$chunks", "log$header"."""
 
 
 class Paged(BackendWrapper):
@@ -43,7 +43,7 @@ class Paged(BackendWrapper):
 
 
 def _put(backend: MemoryBackend, path: str, state: str) -> None:
-    """Let something lie at a path."""
+    """Put something at a path."""
     client = Client(backend)
     if state in ("plain", "shadowed", "replaced"):
         drive(backend.write(path, [b"data"]))
@@ -56,9 +56,9 @@ def _put(backend: MemoryBackend, path: str, state: str) -> None:
     if state in ("tombstone", "shadowed", "replaced"):
         plain = backend.fs.store.get(path)
         if plain is not None:
-            drive(client.segments.append(path, b"more"))  # adopts it, so that the tombstone names it
+            drive(client.segments.append(path, b"more"))  # this adopts the file, so that the tombstone names it
         drive(client.segments.delete(path))
-        if state == "shadowed":  # as if it could not be deleted
+        if state == "shadowed":  # as if the plain file could not be deleted
             backend.fs.store[path] = plain
         elif state == "replaced":
             drive(backend.write(path, [b"other"]))
@@ -91,6 +91,6 @@ def test_no_more_pages_are_asked_for_than_it_takes() -> None:
     backend = private_memory()
     for number in range(9):
         _put(backend, f"{FOLDER}/{number}", "live" if number == 4 else "tombstone")
-    paged = Paged(backend, 4)  # a header and a chunk folder each
+    paged = Paged(backend, 4)  # each has a header and a chunk folder
     assert drive(Listings(Client(paged)).is_folder(FOLDER))
     assert paged.pages == 3

@@ -1,4 +1,4 @@
-"""The generic backend: the contract, over a disk, a memory and an async filesystem that promise nothing."""
+"""The generic backend: the contract, over filesystems that promise nothing: a disk, a memory, an async one."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_without_a_single_writer_it_reads_and_does_not_write() -> None:
 
 
 class CoarseFileSystem(MemoryFileSystem):
-    """A filesystem whose dates are those of a whole day: nothing but the bytes tells two contents apart."""
+    """A filesystem whose dates are whole days: only the bytes tell two contents apart."""
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
         return {**super().info(path, **options), "created": datetime.datetime(2026, 11, 20)}
@@ -231,7 +231,7 @@ def test_an_odd_name_deletes_no_other_file(tmp_path: Path) -> None:
 
 
 class BrokenOff(LocalFileSystem):
-    """A filesystem whose next write is broken off in the middle, or after so many moves refuses to move."""
+    """A filesystem that fails in the middle of its next write, or refuses to move after a number of moves."""
 
     cachable = False
     breaks = False
@@ -270,7 +270,7 @@ def test_a_header_is_never_open_for_writing_under_its_own_name(tmp_path: Path) -
     header, fs = f"{tmp_path}/x$header", BrokenOff()
     backend = GenericBackend(fs, single_writer=True)
     token = run(backend, backend.create(header, b"old"))
-    with open(header, "rb") as reader:  # it goes on with the file that it has opened
+    with open(header, "rb") as reader:  # the reader keeps the file that it has opened
         run(backend, backend.replace(header, b"newer", token))
         assert reader.read() == b"old"
     assert [entry.path for entry in run(backend, backend.list(f"{tmp_path}/x$chunks")).entries] == []
@@ -292,7 +292,7 @@ def test_a_server_that_cannot_move_is_written_in_place_unless_it_could_before(
         return
     token = run(backend, backend.replace(header, b"new", token))
     assert Path(header).read_bytes() == b"new"
-    assert len(caplog.records) == 1  # said once
+    assert len(caplog.records) == 1  # one warning only
     assert "overwritten" in caplog.text
     assert os.listdir(tmp_path / "x$chunks") == []
 

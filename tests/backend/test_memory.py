@@ -1,4 +1,4 @@
-"""The memory backend: the contract, and the store that it shares with fsspec."""
+"""The memory backend: the contract, and the store that the backend shares with fsspec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe: it believes what it sees, refuses what would lose data, and leaves nothing behind."""
+"""The probe: it believes what it sees, refuses a store that would lose data, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fs() -> MemoryFileSystem:
 
 
 class Liar(BackendWrapper):
-    """A store that does something else than it says, in one verb."""
+    """A store of which one verb does not do what it says."""
 
     def __init__(self, fs: MemoryFileSystem, lie: str) -> None:
         super().__init__(MemoryBackend(fs))
@@ -51,7 +51,7 @@ class Liar(BackendWrapper):
             return False
         result = await super().call(verb, *args)
         if self.lie == f"the answer of {verb} is lost" and verb not in self.lost:
-            # the client sends it again, and is refused because of what it wrote itself
+            # the client repeats the request, and the store refuses because of the first
             self.lost.add(verb)
             return await super().call(verb, *args)
         return result

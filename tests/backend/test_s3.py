@@ -1,4 +1,4 @@
-"""The S3 backend beyond the contract: what goes over the wire, lost answers, options, the user's own filesystem."""
+"""The S3 backend beyond the contract: the requests, lost answers, options, the user's own filesystem."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
 from rollingfs.backend.contract import Part
-from rollingfs.backend.s3 import backend as s3_module
 from rollingfs.backend.s3 import client as s3_client
-from rollingfs.backend.s3 import deletes
+from rollingfs.backend.s3 import deletes, server_copy
 from rollingfs.backend.s3 import upload as s3_upload
 from rollingfs.backend.s3.backend import S3Backend
 from rollingfs.backend.s3.client import S3Client
@@ -64,7 +63,7 @@ def proxy(s3_options: dict[str, Any]) -> Iterator[Proxy]:
 
 @pytest.fixture
 def wired(s3_options: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> S3Backend:
-    """A backend behind `proxy`, which does not wait before it tries again."""
+    """A backend behind `proxy` that does not wait before it tries again."""
     monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
     return S3Backend(S3FileSystem(**(s3_options | {"endpoint_url": proxy.url})))
 
@@ -243,7 +242,7 @@ def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
     process.start()
     process.join(REQUEST_S_MAX)
     assert process.exitcode == 0
-    run(backends[0], backends[0].create(path + "2", b"after"))  # a conditional write is sent once: it would time out
+    run(backends[0], backends[0].create(path + "2", b"after"))  # sent once: a dead connection would time out
 
 
 # -- lost answers and refusals -------------------------------------------------------------------------------
@@ -435,7 +434,7 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
     async def slow(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
         if verb not in ("complete_multipart_upload", "put_object"):
             return await call(client, verb, **arguments)
-        arrived.append(verb)  # at the store, which goes on whatever becomes of the caller
+        arrived.append(verb)  # at the store, which goes on although the caller was cancelled
         return await asyncio.shield(asyncio.ensure_future(late(client, verb, **arguments)))
 
     async def upload() -> None:
@@ -510,7 +509,7 @@ def test_a_copy_beyond_the_limit_is_done_in_parts(
     data = os.urandom(11 * MIB)
     run(wired, wired.write(f"{bucket}/source", [data]))
     token = run(wired, wired.stat(f"{bucket}/source")).token
-    monkeypatch.setattr(s3_module, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
+    monkeypatch.setattr(server_copy, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
     monkeypatch.setattr(s3_upload, "COPY_PART_BYTES_MAX", 6 * MIB)
     proxy.fail((400, "InvalidRequest"), method="PUT")
     with count_requests(wired) as counts:

@@ -1,4 +1,4 @@
-"""Whether there is a folder on S3: one short listing, however much is in it."""
+"""Whether a folder exists on S3: one short listing, however much the folder holds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _connect(options: dict[str, Any], url: str) -> Any:
 
 @pytest.fixture
 def fs(moto: dict[str, Any], way: Proxy) -> Any:
-    """Has seen nothing yet."""
+    """A client that has seen nothing yet."""
     return _connect(moto, way.url)
 
 
@@ -71,7 +71,7 @@ def plain(moto: dict[str, Any]) -> Any:
 
 
 def _listings(proxy: Proxy) -> list[int]:
-    """How many keys each listing asked for."""
+    """The number of keys that each listing asked for."""
     queries = [parse_qs(urlsplit(seen.path).query) for seen in proxy.seen]
     return [int(query.get("max-keys", ["1000"])[0]) for query in queries if "list-type" in query]
 
@@ -90,7 +90,7 @@ def test_whether_a_folder_is_there_takes_one_listing_of_a_few_keys(fs, plain, fo
     elif content == "folders":
         plain._backend.fs.pipe({f"{folder}/{number}/file": b"x" for number in range(count)})
     else:
-        for number in range(count // 2):  # a header and a chunk folder each
+        for number in range(count // 2):  # each has a header and a chunk folder
             plain.create(f"{folder}/{number}", policy=CHUNKS)
             plain.append(f"{folder}/{number}", b"data")
     assert ask(fs, folder)

@@ -1,4 +1,4 @@
-"""The wrapper: it is as good as what it wraps, and sees everything."""
+"""The wrapper keeps the contract of its inner backend, and sees every verb."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Recorder(BackendWrapper):
 
 
 class TestWrappedBackend(BackendContract):
-    claims_atomicity = False  # raced where it is made
+    claims_atomicity = False  # the races are in the tests of the inner backend
 
     @pytest.fixture
     def backend(self) -> Backend:
@@ -95,7 +95,7 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Recorder) 
     run(recorder, upload.finish())
     run(recorder, upload.abort())
     verbs = {name for name, member in vars(Backend).items() if inspect.iscoroutinefunction(member)}
-    verbs.remove("read_into")  # it is made of `read_range`, which the hook sees
+    verbs.remove("read_into")  # it calls `read_range`, which the hook sees
     assert {verb for verb, _ in recorder.calls} == verbs | {"upload.write", "upload.finish", "upload.abort"}
     assert recorder.calls[-3:] == [(f"upload.{verb}", "/uploaded") for verb in ("write", "finish", "abort")]
 

@@ -18,7 +18,7 @@ import pytest
 
 from rollingfs.cli import output
 from rollingfs.cli.errors import ReaderGone
-from rollingfs.cli.reading import PEEK_BYTES
+from rollingfs.cli.read import PEEK_BYTES
 from tests.support.cli import COMMAND, EXPECT_S_MAX, Run, done, environment
 from tests.support.servers import new_bucket
 

@@ -3,46 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import fsspec
 import pytest
 
-from rollingfs import StreamCut, cli
-from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.stores import nest, parse_options, split
-from tests.support.cli import COMMAND, Run, done, environment
-
-SMALL = ("--option", "max_bytes=1000", "--option", "inline_bytes=100")
-
-
-@pytest.fixture
-def store():
-    return fsspec.filesystem("rolling", target_protocol="file", header_cache_s=0)
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> str:
-    """A folder of two segments of 2,050 bytes: two chunks, and 50 bytes inline."""
-    folder = f"{tmp_path}/stream"
-    for name in ("a", "b"):
-        done("append", f"{folder}/{name}", *SMALL, stdin=b"%s lines\n" % name.encode() * 250)
-        done("append", f"{folder}/{name}", stdin=b"%s lines\n" % name.encode() * 6 + b"\n\n")
-    return folder
-
-
-def failed(*words: object, code: int = 1) -> str:
-    """Run a command that must fail; returns its one line on standard error."""
-    found = Run(*words)
-    assert found.code == code
-    assert found.out == b""
-    assert found.err.startswith("rollingfs: ")
-    assert found.err.count("\n") == 1
-    return found.err
-
+from rollingfs import StreamCut
+from tests.support.cli import Run, done, failed
 
 # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -347,109 +315,3 @@ def test_append_over_a_folder_says_what_is_in_it(stream):
     said = failed("append", stream)
     assert "It is a folder that holds a, b;" in said
     assert stream in said
-
-
-# -- what all have in common -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("s3://bucket/x", ("s3", "s3://bucket/x")),
-        ("rolling::s3://bucket/x", ("s3", "s3://bucket/x")),
-        ("rolling+s3://bucket/x", ("s3", "s3://bucket/x")),
-        ("file:///data/x", ("file", "file:///data/x")),
-        ("/data/a::b", ("file", "/data/a::b")),
-        ("/data/folder/", ("file", "/data/folder/")),
-        ("rolling::/data/x", ("file", "/data/x")),
-    ],
-)
-def test_paths_name_their_store(text, expected):
-    assert split(text) == expected
-
-
-def test_a_path_without_a_scheme_is_a_local_one(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    assert split("x/../log") == ("file", f"{tmp_path}/log")
-    done("append", "log", stdin=b"here")
-    assert (tmp_path / "log$header").exists()
-
-
-@pytest.mark.parametrize("text", ["", "rolling://bucket/x", "simplecache::s3://bucket/x", "nosuch://x"])
-def test_paths_that_name_no_store_are_wrong_usage(text):
-    failed("info", text, code=2)
-
-
-def test_options_are_json_or_text_and_stand_over_the_environment():
-    environ = {
-        "ROLLINGFS_OPTION_KEY": "a",
-        "ROLLINGFS_OPTION_CLIENT_KWARGS__VERIFY": "false",
-        "ROLLINGFS_REQUIRE": "all",
-    }
-    texts = ["key=b=c", "client_kwargs.timeout=3", 'secret="7"', "name=0x"]
-    assert nest((one.names, one) for one in parse_options(texts, environ)) == {
-        "key": "b=c",
-        "client_kwargs": {"verify": False, "timeout": 3},
-        "secret": "7",
-        "name": "0x",
-    }
-    for wrong in (["key"], ["=1"], ["a=1", "a.b=2"]):
-        with pytest.raises(WrongUsage):
-            nest((one.names, one) for one in parse_options(wrong, {}))
-
-
-def test_options_reach_rolling_from_the_command_the_environment_and_fsspecs_config(tmp_path, monkeypatch):
-    def max_bytes(name, *words):
-        done("append", tmp_path / name, *words, stdin=b"x" * 30)
-        return fsspec.filesystem("rolling", target_protocol="file").segment(f"{tmp_path}/{name}").policy.max_bytes
-
-    monkeypatch.setitem(fsspec.config.conf, "rolling", {"max_bytes": 11})
-    assert max_bytes("by-config") == 11
-    monkeypatch.setenv("ROLLINGFS_OPTION_MAX_BYTES", "12")
-    assert max_bytes("by-environment") == 12
-    assert max_bytes("by-option", "--option", "max_bytes=13") == 13
-
-
-def test_errors_are_one_line_and_debug_adds_the_traceback(tmp_path):
-    assert failed("info", tmp_path / "nothing") == f"rollingfs: {tmp_path}/nothing: No such segment or file\n"
-    found = Run("info", tmp_path / "nothing", "--debug")
-    assert found.code == 1
-    assert "Traceback" in found.err
-    assert Run("truncate", tmp_path / "nothing", "many").code == 2
-    assert Run("nosuch").code == 2
-    assert "max_bytes" in failed("append", tmp_path / "x", "--option", "max_bytes=0")
-
-
-def test_the_shell_completes_commands():
-    words = environment(_ROLLINGFS_COMPLETE="complete_bash", COMP_WORDS="rollingfs con", COMP_CWORD="1")
-    found = subprocess.run(COMMAND, env=words, capture_output=True, check=True)
-    assert found.stdout.split() == [b"concat", b"consolidate"]
-
-
-def test_the_library_imports_nothing_of_the_command_line():
-    script = "import sys, rollingfs.fs.filesystem, rollingfs.cli; print(sorted({'typer', 'rich'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, check=True)
-    assert found.stdout == b"[]\n"
-
-
-def test_a_missing_extra_is_named_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "NEEDED", ("json", "surely_not_installed"))
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code == 1
-    assert capsys.readouterr().err == (
-        "rollingfs: the command line needs surely_not_installed: pip install 'rollingfs[cli]'\n"
-    )
-
-
-def test_json_comes_as_one_value_a_line_from_every_command(stream):
-    a, b = f"{stream}/a", f"{stream}/b"
-    cut = done("cut", stream).text
-    for words in (
-        ["ls", stream], ["info", a], ["map", a], ["cat", a], ["head", a], ["tail", a], ["truncate", a, 1],
-        ["cut", stream], ["trim", stream, cut], ["retain", stream, "--by-time", "1d"], ["consolidate", a],
-        ["collect", a], ["verify", a], ["seal", b], ["concat", a, b], ["mv", a, b], ["append", b], ["rm", b],
-    ):  # fmt: skip
-        if words[0] == "trim":
-            words = ["trim", stream, json.dumps({**json.loads(cut), "segments": {b: 5}})]
-        assert len(done(*words, "--json", stdin=b"").lines) == 1, words

@@ -1,4 +1,4 @@
-"""Turns among writers: who waits, and for how long at most."""
+"""Turns among writers: who waits, and for how long at most; slots of one client, and what it remembers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import time
 
 import pytest
 
+from rollingfs import RollingPolicy
+from rollingfs.client import Client
+from rollingfs.commit import fairness
 from rollingfs.commit.fairness import ASKED_S_MAX, RIVAL_VERSIONS, Turns
 from rollingfs.format.header import Commit, Header
+from rollingfs.runtime.concurrency import drive
+from tests.support.hooks import private_memory
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 
@@ -100,3 +105,19 @@ def test_who_loses_waits_for_those_before_it_or_else_a_moment_that_grows(turns: 
     pauses = [turns.pause_s(first, losses) for losses in (1, 2, 3)]
     assert pauses == sorted(pauses)
     assert 0 < pauses[0] < pauses[2] < 0.02
+
+
+# -- slots -----------------------------------------------------------------------------------------------------
+
+
+def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fairness, "REMEMBERED_MAX", 3)
+    client = Client(private_memory(), RollingPolicy(max_bytes=10, inline_bytes=0))
+    for number in range(10):
+        drive(client.segments.create(f"/folder/{number}"))
+        drive(client.segments.append(f"/folder/{number}", b"x" * 30))
+        drive(client.segments.delete(f"/folder/{number}"))
+    assert len(client.committer.slots._slots) == 3
+    drive(client.segments.create("/folder/9"))
+    drive(client.segments.create("/folder/0"))
+    assert drive(client.segments.append("/folder/0", b"again")) == 0

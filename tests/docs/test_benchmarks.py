@@ -16,20 +16,20 @@ require_module("pyarrow")
 require_module("s3fs")
 require_module("rich")
 
+from benchmarks.case import Case, Goal, Sample, Skip, figure, ratio
+from benchmarks.cases import ALL
 from benchmarks.content import TILE_BYTES, check, content
 from benchmarks.fabricate import page_counts
-from benchmarks.run import GONE, run
-from benchmarks.work import Goal, Sample, Skip, Work, figure, ratio
-from benchmarks.works import ALL
+from benchmarks.runner import GONE, run
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS
 
 REPOSITORY = Path(__file__).parents[2]
-WORKS = ["P1", "P1b", "P2", "P2b", "P3", "P4", "P5", "P6", "P7", "P8", "P12", "P11"]
+CASES = ["P1", "P1b", "P2", "P2b", "P3", "P4", "P5", "P6", "P7", "P8", "P12", "P11"]
 
 
-def test_every_work_of_the_issue_is_there_with_a_goal():
-    assert [work.id for work in ALL if work.id.startswith("P")] == WORKS
-    assert all(work.goals for work in ALL)
+def test_every_case_of_the_issue_is_there_with_a_goal():
+    assert [case.id for case in ALL if case.id.startswith("P")] == CASES
+    assert all(case.goals for case in ALL)
 
 
 def test_content_is_found_wrong_wherever_one_byte_is():
@@ -50,9 +50,9 @@ def test_content_that_is_misplaced_by_a_whole_number_of_mebibytes_is_found_wrong
 
 def test_goals_are_judged_by_medians_and_not_at_all_where_a_contestant_is_missing():
     from benchmarks.report import judge
-    from benchmarks.run import Outcome
+    from benchmarks.runner import Outcome
 
-    nothing = Work(
+    nothing = Case(
         "X",
         "x",
         {},
@@ -87,10 +87,10 @@ def dies(job):
     os._exit(3)
 
 
-def test_all_rounds_of_a_hosted_work_run_in_the_process_of_its_host():
+def test_all_rounds_of_a_hosted_case_run_in_the_process_of_its_host():
     contestants = {"one": notes_where_it_ran, "fails": fails, "skips": leaves_out, "other": notes_where_it_ran}
     said: list[str] = []
-    [outcome] = run([Work("X", "x", contestants, host=hosting, needs_rig=False)], 3, True, said.append)
+    [outcome] = run([Case("X", "x", contestants, host=hosting, needs_servers=False)], 3, True, said.append)
     assert {name: len(samples) for name, samples in outcome.samples.items()} == {"one": 3, "other": 3}
     assert all(sample.extra["in_host"] for samples in outcome.samples.values() for sample in samples)
     assert "it cannot be done" in outcome.failed["fails"]
@@ -99,14 +99,14 @@ def test_all_rounds_of_a_hosted_work_run_in_the_process_of_its_host():
 
 
 def test_a_host_that_dies_fails_what_comes_after_and_nothing_waits():
-    [outcome] = run([Work("X", "x", {"one": dies, "two": fails}, host=hosting, needs_rig=False)], 2, True, print)
+    [outcome] = run([Case("X", "x", {"one": dies, "two": fails}, host=hosting, needs_servers=False)], 2, True, print)
     assert outcome.samples == {}
     assert set(outcome.failed) == {"one", "two"}
     assert GONE in outcome.failed["one"]
 
 
 def test_a_host_that_cannot_begin_says_why_for_every_contestant():
-    [outcome] = run([Work("X", "x", {"one": fails, "two": fails}, host=fails, needs_rig=False)], 2, True, print)
+    [outcome] = run([Case("X", "x", {"one": fails, "two": fails}, host=fails, needs_servers=False)], 2, True, print)
     assert all("it cannot be done" in why for why in outcome.failed.values())
     assert set(outcome.failed) == {"one", "two"}
 
@@ -127,11 +127,11 @@ def _run(folder, *arguments):
 
 def _each_was_measured(found, ids):
     assert list(found["works"]) == ids
-    for work in ALL:
-        if work.id in ids:
-            rounds = found["works"][work.id]["rounds"]
-            skipped = found["works"][work.id]["skipped"]
-            assert {*rounds, *skipped} == {*work.contestants}
+    for case in ALL:
+        if case.id in ids:
+            rounds = found["works"][case.id]["rounds"]
+            skipped = found["works"][case.id]["skipped"]
+            assert {*rounds, *skipped} == {*case.contestants}
             assert not any(name.startswith("rollingfs") for name in skipped)
 
 
@@ -142,7 +142,7 @@ def test_a_quick_run_on_the_local_disk_writes_a_table_and_its_figures(tmp_path):
     assert found["works"]["P11"]["medians"]["rollingfs append"]["unit_s"] > 0
 
 
-def test_an_unknown_work_is_refused(tmp_path):
+def test_an_unknown_case_is_refused(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--only", "P99", "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
@@ -156,6 +156,6 @@ def test_an_unknown_work_is_refused(tmp_path):
 @pytest.mark.timeout(900)
 def test_a_quick_run_measures_every_contestant_and_compares_every_byte(tmp_path):
     found, _ = _run(tmp_path)
-    _each_was_measured(found, [work.id for work in ALL])
+    _each_was_measured(found, [case.id for case in ALL])
     appended = found["works"]["P1"]["medians"]["rollingfs append"]
     assert appended["requests"] <= 1.02

@@ -107,17 +107,17 @@ def test_tables_show_each_contestant_each_goal_and_who_was_left_out(met: bool | 
     assert "obstore" not in text
 
 
-def test_works_that_are_not_run_again_keep_what_was_found(tmp_path: Path) -> None:
+def test_cases_that_are_not_run_again_keep_their_results(tmp_path: Path) -> None:
+    from benchmarks.cases import ALL
     from benchmarks.report import save
-    from benchmarks.run import Outcome
-    from benchmarks.works import ALL
+    from benchmarks.runner import Outcome
 
-    first, second = (Outcome(work) for work in ALL[:2])
+    first, second = (Outcome(case) for case in ALL[:2])
     first.failed["ours"] = "before"
     save([first, second], 3, False, tmp_path)
-    again = Outcome(first.work)
+    again = Outcome(first.case)
     save([again], 5, False, tmp_path)
-    works = json.loads((tmp_path / "latest.json").read_text(encoding="utf-8"))["works"]
-    assert [*works] == [first.work.id, second.work.id]
-    assert [work["rounds_run"] for work in works.values()] == [5, 3]
-    assert works[first.work.id]["failed"] == {}
+    cases = json.loads((tmp_path / "latest.json").read_text(encoding="utf-8"))["works"]
+    assert [*cases] == [first.case.id, second.case.id]
+    assert [case["rounds_run"] for case in cases.values()] == [5, 3]
+    assert cases[first.case.id]["failed"] == {}

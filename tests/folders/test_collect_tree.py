@@ -105,7 +105,7 @@ def test_an_abandoned_concat_is_resolved(world):
     async def crash(*args):
         raise GoneError
 
-    mover.client.concats._commit_target = crash
+    mover.client.concats.moves.commit_target = crash
     with pytest.raises(GoneError):
         drive(mover.client.concats.concat("/tree/target", ["/tree/source"]))
     assert world.header("/tree/source").phase is Phase.MERGING
@@ -151,8 +151,7 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     drive(world.client.segments.delete(world.create("/tree/removed", [b"r"])))
     world.append("/tree/plain", b"more")
     world.backend.shift_s = GRACE_S + 60
-    dying = World(world.backend, SMALL, world.clock)
-    dying.client.backend = dying.client.committer.backend = Undeleting(world.backend)
+    dying = World(Undeleting(world.backend), SMALL, world.clock)
     dying.truncate(path, 100)
     expected |= {names.resolve(path, drop.file): DROPPED for drop in world.header(path).drops}
     assert collect(world, dry_run=True).reasons == expected

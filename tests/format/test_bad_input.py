@@ -1,4 +1,4 @@
-"""Headers and pages that cannot be believed: each has its own clear error, and everything stays as it was."""
+"""Malformed headers and pages: each raises its own clear error, and nothing on the backend changes."""
 
 import dataclasses
 import uuid
@@ -96,7 +96,7 @@ def uuid_of(path):
 def test_an_empty_header_file_is_no_segment_and_create_succeeds_over_it(client):
     header = names.header_path(client.path)
     drive(client.backend.replace(header, b"", drive(client.backend.read(header)).token))
-    client.headers.forget()  # the interrupted create is another client's, and was never anything else
+    client.headers.forget()  # the interrupted create is another client's
     for operation in ("append", "seal", "truncate", "delete", "read"):
         with pytest.raises(FileNotFoundError):
             drive(OPERATIONS[operation](client))
@@ -138,7 +138,7 @@ def page_of(*lines):
         (PAGE.replace(b"Chunk 5 5 g", b"Chunk 5 6 g"), "checksum"),
         (PAGE.replace(b"rollingfs-index 1", b"rollingfs-index 2"), "too new"),
         (format_text(Header(str(uuid.UUID(int=7)), 1)), "begins with 'rollingfs 1'"),
-        (page_of(), "not as many chunks"),
+        (page_of(), "does not have as many chunks"),
         (page_of(f"Chunk 1 5 f {AT}"), "do not cover"),
         (page_of(f"Chunk 0 5 f {AT}", f"Chunk 6 5 g {AT}"), "gap or overlap"),
         (page_of(f"Chunk 0 5 f {AT}", f"Chunk 4 5 g {AT}"), "gap or overlap"),
@@ -155,11 +155,11 @@ def test_an_index_page_that_is_malformed_is_refused_with_its_reason(data, why):
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (dataclasses.replace(LINE, crc32c=LINE.crc32c ^ 1), "size or the checksum that the header says"),
-        (dataclasses.replace(LINE, size=LINE.size + 1), "size or the checksum that the header says"),
-        (dataclasses.replace(LINE, count=3), "not as many chunks as the header says"),
-        (dataclasses.replace(LINE, length=11), "do not cover what the header says"),
-        (dataclasses.replace(LINE, offset=1), "do not cover what the header says"),
+        (dataclasses.replace(LINE, crc32c=LINE.crc32c ^ 1), "size and the checksum that the header says"),
+        (dataclasses.replace(LINE, size=LINE.size + 1), "size and the checksum that the header says"),
+        (dataclasses.replace(LINE, count=3), "does not have as many chunks as the header says"),
+        (dataclasses.replace(LINE, length=11), "do not cover the range that the header says"),
+        (dataclasses.replace(LINE, offset=1), "do not cover the range that the header says"),
     ],
 )
 def test_an_index_page_that_is_not_the_one_the_header_means_is_refused(line, why):

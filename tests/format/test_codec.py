@@ -1,4 +1,4 @@
-"""The header's text form: round trip, every damage found, every limit kept."""
+"""The header's text form: the round trip works, every damage is found, every limit holds."""
 
 import dataclasses
 import uuid
@@ -34,7 +34,7 @@ def with_line(line):
 
 
 def parsed_or_none(data):
-    """What a damaged file is taken for; None if it is rejected."""
+    """The header that a reader takes a damaged file for; None if the reader rejects it."""
     try:
         found = parse_header(data, "x")
     except CorruptHeaderError:
@@ -210,9 +210,9 @@ def test_any_bytes_in_the_place_of_a_line_raise_nothing_but_corrupt_header(heade
         ("Merged 7 x", "no uuid"),
         (f"Inline 0 0 crc32c=00000000 {AT}", "do not go together"),
         ("Adopted token", "1 words where 2 belong"),
-        ("", "begins with no word"),
-        (" attr a b", "begins with no word"),
-        ("1 2", "begins with no word"),
+        ("", "does not begin with a word"),
+        (" attr a b", "does not begin with a word"),
+        ("1 2", "does not begin with a word"),
     ],
 )
 def test_a_malformed_line_is_refused_with_its_reason(line, why):

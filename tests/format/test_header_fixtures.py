@@ -1,4 +1,4 @@
-"""Headers and index pages that release 1 of the format wrote: they are read for ever.
+"""Headers and index pages of release 1 of the format: every later release must read them.
 
 The files under ``fixtures/headers/v1`` were written once. NEVER regenerate or change one: a release that no longer
 reads them is wrong, not they. A new kind of line gets new files. What each file says is described below by hand,
@@ -201,7 +201,7 @@ FLAWED = {
 
 
 def write_missing_fixtures() -> None:
-    """Write the file of each description that has none yet; how the files came to be. It changes none."""
+    """Write the files of descriptions that have none yet. This made the files; it changes no existing file."""
     for name, header in HEADERS.items():
         _write_once(FOLDER / f"{name}.header", format_header(header))
     for name, chunks in PAGES.items():

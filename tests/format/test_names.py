@@ -1,4 +1,4 @@
-"""Names on the backend: every legal one works, every reference leads back, none leads astray."""
+"""Names on the backend: every legal name works, and every reference leads back to its file and to no other."""
 
 import posixpath
 
@@ -57,7 +57,7 @@ def test_every_file_in_a_chunk_folder_can_be_referred_to_from_every_segment(root
 @given(ROOTS, PATHS, PATHS, PATHS, references())
 def test_a_tree_that_is_moved_whole_keeps_its_references(root, old, new, segment, reference):
     if reference.startswith("../"):
-        return  # it may leave the tree
+        return  # such a reference may leave the tree
     before = names.resolve(f"{root}{old}/{segment}", reference)
     after = names.resolve(f"{root}{new}/{segment}", reference)
     assert before.removeprefix(root + old) == after.removeprefix(root + new)

@@ -1,4 +1,4 @@
-"""Where bytes and chunks go: nothing lost, no limit broken, whatever the number and the length of names."""
+"""The place of bytes and chunks: nothing is lost, no limit broken, whatever the number and the length of names."""
 
 import dataclasses
 import itertools
@@ -107,7 +107,7 @@ def maps(draw, start_max=20, length_max=6):
 
 
 def bytes_of(entries):
-    """For every segment offset: which byte of which file."""
+    """The file and its byte for every segment offset."""
     return {
         entry.start + index: (entry.file, entry.offset + index) for entry in entries for index in range(entry.length)
     }
@@ -178,7 +178,7 @@ def test_a_read_of_a_page_of_4096_chunks_finds_the_one_it_needs():
 
 
 class Growing:
-    """A header whose map grows; folds as `Pages.fold` does, but keeps of each page only its line."""
+    """A header whose map grows. It folds like `Pages.fold`, but keeps only the line of each page."""
 
     def __init__(self, segment="s", **fields):
         self.header = Header(str(uuid.UUID(int=1)), 2**40, commits=full_commits(2**40), **fields)
@@ -228,7 +228,7 @@ class Growing:
         )
 
     def clear_drops(self):
-        """What every commit does with the files that the one before it dropped."""
+        """Forget the files that the commit before dropped, as every commit does."""
         self.header = dataclasses.replace(self.header, drops=tuple(drop for drop in self.header.drops if drop.is_hint))
 
 
@@ -257,7 +257,7 @@ def test_the_32nd_small_page_makes_them_one_of_4096():
 
 
 def long_reference(length, number):
-    """Like one of another segment far away: of about `length` bytes, and all different."""
+    """References like those into another segment far away: about `length` bytes long, and all different."""
     return f"../{'n' * (length - 60)}{number:07d}$chunks/00000000000000000000-0123456789ab"
 
 
@@ -291,7 +291,7 @@ def test_a_million_chunks_fit_a_header_of_64_kib(attrs):
 def test_a_million_chunks_with_long_names_fit_a_header_of_64_kib(length):
     growing = Growing()
     for number in range(10**6 // 4096):
-        # a concat of a segment far away: its large page and what it had loose
+        # a concat of a segment far away: its large page and its loose chunks
         page = Page(0, CHUNK_BYTES * 4096, long_reference(length, number), 4096, 1, 500_000, 0, 4096)
         growing.add(page, *[chunk(0, CHUNK_BYTES, long_reference(length, number)) for _ in range(5)])
         growing.clear_drops()

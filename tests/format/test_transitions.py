@@ -16,12 +16,11 @@ from rollingfs.errors import (
     SegmentNotSealedError,
     SegmentSealedError,
 )
-from rollingfs.format import names, placement, transitions
-from rollingfs.format.codec import format_header, format_text, parse_header
-from rollingfs.format.drops import clear_drops, drop_all, merge_drops, shed_drops
+from rollingfs.format import merging, names, placement, transitions
+from rollingfs.format.codec import format_header, parse_header
+from rollingfs.format.drops import clear_drops, drop_all, merge_drops
 from rollingfs.format.header import (
     COMMITS_MAX,
-    DROPS_MAX,
     Adopted,
     Chunk,
     Commit,
@@ -33,7 +32,7 @@ from rollingfs.format.header import (
     Phase,
 )
 from rollingfs.format.placement import Spill
-from rollingfs.format.transitions import Guard, MarksFullError, MergeFoundError, Verdict, judge, stamp
+from rollingfs.format.transitions import Guard, MarksFullError, MergeFoundError, stamp
 from rollingfs.policy import RollingPolicy
 from tests.support.strategies import WORDS, full_commits, headers
 
@@ -41,111 +40,6 @@ SEGMENT = str(uuid.UUID(int=7))
 TXN = str(uuid.UUID(int=8))
 EMPTY = Header(SEGMENT, 1)
 NOW_MS = 1_795_168_800_000
-
-
-# -- judge: every course of events of a small world ----------------------------------------------------------
-#
-# Writer "me" sends one attempt, conditioned on the header that is there at the beginning. It lands at any moment,
-# or never; before and after it others commit, each time replacing what is there. Two commit lines fit a header,
-# so that mine is soon evicted. After every event the verdict is held against what really happened.
-
-ME, NUMBER = "me", 5
-OTHERS = ("a", "b", "c")
-EVENTS_MAX = 5
-
-
-def other_commit(header, writer, number):
-    """What another writer makes of the header: a change, a deletion, or a new incarnation."""
-    wanted = header or EMPTY
-    if number % 3 == 1 and header is not None and not header.deleted:
-        wanted = transitions.tombstone(header)
-    elif number % 3 == 2:
-        wanted = transitions.create(header, str(uuid.UUID(int=number)), RollingPolicy(), NOW_MS)
-    return stamp(wanted, header, writer, number, NOW_MS)
-
-
-def bases():
-    """Headers that an attempt may be conditioned on: none, new, and with commit lines of mine and of others."""
-    yield None
-    yield EMPTY
-    yield dataclasses.replace(EMPTY, version=9, commits=(Commit(ME, NUMBER - 1, 9),))
-    yield dataclasses.replace(EMPTY, version=9, commits=(Commit("a", 1, 8), Commit("b", 1, 9)), evicted=7)
-    yield dataclasses.replace(EMPTY, version=9, commits=(Commit(ME, NUMBER - 1, 8), Commit("b", 1, 9)), evicted=6)
-
-
-def courses():
-    """All orders of events: which other commits (or where my attempt lands, at most once)."""
-    for count in range(EVENTS_MAX + 1):
-        for others in itertools.product(OTHERS, repeat=count):
-            for landing in [None, *range(count + 1)]:
-                yield [*others[:landing], ME, *others[landing:]] if landing is not None else list(others)
-
-
-def test_judge_never_says_what_is_not_so_in_any_course_of_events(monkeypatch):
-    monkeypatch.setattr(transitions, "COMMITS_MAX", 2)
-    seen = dict.fromkeys(Verdict, 0)
-    for base, course in itertools.product(bases(), courses()):
-        current, took_place, since = base, False, set()
-        numbers = itertools.count(100)
-        for writer in course:
-            if writer != ME:
-                current = other_commit(current, writer, next(numbers))
-                since.add(writer)
-            elif current is base:  # the condition holds: the attempt takes place
-                current, took_place = stamp(base or EMPTY, base, ME, NUMBER, NOW_MS), True
-                since = set()
-        verdict = judge(base, current is base, current, ME, NUMBER)
-        seen[verdict] += 1
-        if verdict is Verdict.MINE:
-            assert took_place, course
-        elif verdict is Verdict.NOT_MINE:
-            assert not took_place, course
-            assert current is not base  # and versions never repeat: it cannot take place any more
-        elif verdict is Verdict.SAME:
-            assert current is base
-            assert not took_place
-        else:
-            # only a line that may have been evicted is a reason not to know
-            assert len(since) >= 1
-            assert current.evicted > (base.version if base else 0)
-    assert all(seen.values()), seen
-
-
-def test_judge_knows_all_of_a_course_in_which_nothing_was_evicted():
-    # 64 lines: a few commits evict none that was made after the base
-    for base, course in itertools.product(bases(), courses()):
-        current, took_place = base, False
-        numbers = itertools.count(100)
-        for writer in course:
-            if writer != ME:
-                current = other_commit(current, writer, next(numbers))
-            elif current is base:
-                current, took_place = stamp(base or EMPTY, base, ME, NUMBER, NOW_MS), True
-        verdict = judge(base, current is base, current, ME, NUMBER)
-        assert verdict is not Verdict.UNKNOWN
-        assert (verdict is Verdict.MINE) == took_place
-
-
-@pytest.mark.parametrize(
-    ("current", "why"),
-    [
-        (None, "the header is gone"),
-        (dataclasses.replace(EMPTY, version=11, commits=(Commit(ME, NUMBER + 1, 11),)), "a higher number of mine"),
-        (dataclasses.replace(EMPTY, version=99, evicted=11), "a line newer than the base was evicted"),
-        (dataclasses.replace(EMPTY, version=10), "the version did not grow: another header of the same number"),
-        (dataclasses.replace(EMPTY, version=1), "it was removed and made again from nothing"),
-    ],
-)
-def test_judge_says_unknown_where_nothing_can_be_known(current, why):
-    base = dataclasses.replace(EMPTY, version=10)
-    assert judge(base, False, current, ME, NUMBER) is Verdict.UNKNOWN, why
-
-
-@pytest.mark.parametrize("evicted", [0, 9, 10])
-def test_judge_is_sure_if_what_was_evicted_is_no_newer_than_the_base(evicted):
-    base = dataclasses.replace(EMPTY, version=10)
-    current = dataclasses.replace(EMPTY, version=99, evicted=evicted, commits=(Commit(ME, NUMBER - 1, 9),))
-    assert judge(base, False, current, ME, NUMBER) is Verdict.NOT_MINE
 
 
 # -- stamp ---------------------------------------------------------------------------------------------------
@@ -210,17 +104,17 @@ def test_nothing_and_a_tombstone_are_not_found(header):
 
 def test_a_merging_source_asks_for_its_mark_to_be_resolved_first():
     merge = Merge(TXN, "t", SEGMENT, Phase.SEALED, NOW_MS)
-    merging = transitions.mark_merging(transitions.seal(EMPTY), merge)
-    assert merging.sealed
+    marked = merging.mark_merging(transitions.seal(EMPTY), merge)
+    assert marked.sealed
     with pytest.raises(MergeFoundError):
-        transitions.check(merging, Guard(), "s")
-    assert transitions.unmark(merging) == transitions.seal(EMPTY)
+        transitions.check(marked, Guard(), "s")
+    assert merging.unmark(marked) == transitions.seal(EMPTY)
 
 
 def test_only_a_sealed_source_is_merged_by_concat_and_an_open_one_by_rename():
     with pytest.raises(SegmentNotSealedError):
-        transitions.check_source(EMPTY, "s", sealed=True)
-    assert transitions.check_source(EMPTY, "s", sealed=False) is EMPTY
+        merging.check_source(EMPTY, "s", sealed=True)
+    assert merging.check_source(EMPTY, "s", sealed=False) is EMPTY
     with pytest.raises(SegmentSealedError, match="sealed at length 0"):
         transitions.check_open(transitions.seal(EMPTY), "s")
 
@@ -233,9 +127,9 @@ def test_marks_are_settled_one_by_one_and_keep_a_header_from_disappearing(header
                 transition(header)
     marks = [*header.merges, *header.aborts]
     for mark in marks:
-        header = transitions.settle(header, [mark])
+        header = merging.settle(header, [mark])
         assert mark not in [*header.merges, *header.aborts]
-    assert transitions.settle(header, [Mark(TXN, "of another")]) == header
+    assert merging.settle(header, [Mark(TXN, "of another")]) == header
     grave = transitions.tombstone(header)
     assert grave.deleted
     grave.check()
@@ -283,51 +177,6 @@ def test_an_attribute_that_is_none_goes_and_the_others_keep_their_order():
     assert transitions.with_attrs(found, {"x": None}) is found
     full = transitions.with_attrs(EMPTY, {f"k{index}": "" for index in range(64)})
     assert len(transitions.with_attrs(full, {"k0": None, "new": "x"}).attrs) == 64
-
-
-# -- drops ---------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 3), max_size=200))
-def test_drop_lines_keep_one_hint_a_folder_pages_first_and_the_limit(kinds):
-    new = [
-        [
-            Drop(f"f{index}", 1),
-            Drop(f"index-{index}", 1, 0, 5, True),
-            Drop("../a$chunks/", 1, size=10),
-            Drop("./", 1, size=1),
-        ][kind]
-        for index, kind in enumerate(kinds)
-    ]
-    merged = merge_drops(new[:50], new[50:])
-    assert len(merged) <= DROPS_MAX
-    assert {drop.file: drop.size for drop in merged if drop.is_hint} == {
-        file: sum(drop.size for drop in new if drop.file == file)
-        for file in {drop.file for drop in new if drop.is_hint}
-    }
-    pages = [drop for drop in new if drop.is_page]
-    assert [drop for drop in merged if drop.is_page] == pages[: DROPS_MAX - sum(drop.is_hint for drop in merged)]
-    if len({drop.file for drop in new}) <= DROPS_MAX:
-        assert {drop.file for drop in merged} == {drop.file for drop in new}
-
-
-def test_drop_lines_with_long_names_give_way_to_the_map_and_hints_go_last():
-    hints = [Drop(f"../{'n' * 900}{index}$chunks/", 1, size=9) for index in range(60)]
-    files = [Drop(f"{index:020d}-0123456789ab", 1) for index in range(60)]
-    header = dataclasses.replace(EMPTY, drops=merge_drops(files, hints))
-    assert header.drops == (*hints, *files)
-    for over in (1, 1000, 5000, 30_000):
-        shed = shed_drops(header, over)
-        assert len(format_text(header)) - len(format_text(shed)) >= over
-        assert shed.drops == header.drops[: len(shed.drops)]
-
-
-def test_drops_that_are_done_are_cleared_and_the_others_stay():
-    first, second = Drop("f", 1), Drop("g", 1)
-    header = dataclasses.replace(EMPTY, drops=(first, second))
-    assert clear_drops(header, [first]).drops == (second,)
-    assert shed_drops(header, 1).drops == (first,)
-    assert shed_drops(header, 10**6).drops == ()
 
 
 @pytest.mark.parametrize("offset", [-1, 11])
@@ -387,7 +236,7 @@ class Life(RuleBasedStateMachine):
         self._finish_drops(path)
 
     def _finish_drops(self, path):
-        """As `Committer.finish_drops`: own files only, what a page lists before the page."""
+        """As `finish_drops`: own files only, what a page lists before the page."""
         header = self.headers[path]
         due = [drop for drop in header.drops if not drop.is_hint]
         for drop in sorted(due, key=lambda found: found.whole):
@@ -476,7 +325,7 @@ class Life(RuleBasedStateMachine):
         merged = self.headers[source]
         items = [*placement.transplant(merged.entries, merged.start, source, target), merged.tail]
         self._commit(target, self._folded(target, self._extend(target, self.headers[target], items), loose_max))
-        self._commit(source, transitions.bury(merged, TXN))
+        self._commit(source, merging.bury(merged, TXN))
         start, content = self.contents[target]
         self.contents[target] = (start, content + self.contents[source][1])
         self._make_again(source)

@@ -1,4 +1,4 @@
-"""The filesystem as fsspec's users see it, over memory, the local disk and S3."""
+"""The filesystem as users of fsspec see it, over memory, the local disk and S3."""
 
 import asyncio
 import errno
@@ -76,7 +76,7 @@ def memory():
 
 @pytest.fixture
 def s3(moto, moto_bucket):
-    """An instance of its own, whose caches are empty."""
+    """An instance that shares nothing: its caches are empty."""
     return Place(RollingFileSystem("s3", moto, skip_instance_cache=True), f"{moto_bucket}/{uuid.uuid4().hex}")
 
 
@@ -256,7 +256,7 @@ def test_a_removed_folder_comes_back_with_what_is_written_in_it_and_stays(place)
         assert fs.ls(folder) == []
 
 
-def test_mkdir_over_anything_is_an_error_and_makedirs_may_be_told_not_to_mind(place):
+def test_mkdir_refuses_what_exists_and_makedirs_accepts_a_folder_with_exist_ok(place):
     fs, root = place.fs, place.root
     fs.pipe_file(f"{root}/folder/segment", b"x")
     for path in (f"{root}/folder", f"{root}/folder/segment", place.plain("plain", b"x")):
@@ -284,7 +284,7 @@ def test_mkdir_and_rmdir_make_and_remove_a_bucket(s3):
     assert not s3.fs.exists(bucket)
 
 
-def test_rmdir_of_a_folder_in_which_something_is(place):
+def test_rmdir_refuses_a_folder_that_is_not_empty(place):
     place.fs.pipe_file(f"{place.root}/folder/x", b"x")
     with pytest.raises(OSError, match="not empty") as caught:
         place.fs.rmdir(f"{place.root}/folder")
@@ -576,7 +576,7 @@ def test_a_transaction_commits_all_or_nothing(place, tmp_path):
     assert fs.cat_file(f"{root}/piped") == b"piped"
 
 
-def test_what_cannot_be_is_not_implemented(memory):
+def test_an_impossible_verb_is_not_implemented(memory):
     memory.fs.pipe_file(f"{memory.root}/x", b"")
     with pytest.raises(NotImplementedError):
         memory.fs.sign(f"{memory.root}/x")
@@ -815,7 +815,7 @@ def test_a_backend_that_is_given_has_its_own_concurrency():
         RollingFileSystem(backend=MemoryBackend(), max_concurrency=8, skip_instance_cache=True)
 
 
-# -- what only makes -------------------------------------------------------------------------------------------
+# -- verbs that only create ------------------------------------------------------------------------------------
 
 STATES = {
     "open": lambda place, path: place.fs.pipe_file(path, b"there"),
@@ -855,7 +855,7 @@ MAKERS = {
 @pytest.mark.parametrize("size", ["small", "big"])
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("maker", MAKERS)
-def test_what_only_makes_refuses_over_whatever_is_there_and_leaves_it(place, maker, state, size, tmp_path_factory):
+def test_a_verb_that_only_creates_refuses_to_replace_what_is_there(place, maker, state, size, tmp_path_factory):
     path = f"{place.root}/x"
     STATES[state](place, path)
     before = place.fs.cat_file(path), place.fs.info(path)
@@ -865,7 +865,7 @@ def test_what_only_makes_refuses_over_whatever_is_there_and_leaves_it(place, mak
     assert (place.fs.cat_file(path), place.fs.info(path)) == before
 
 
-def test_what_only_makes_makes_where_nothing_is(place):
+def test_a_verb_that_only_creates_creates_where_nothing_is(place):
     for number, write in enumerate((b"new", BIG)):
         path = f"{place.root}/{number}"
         place.fs.pipe_file(path, write, mode="create")
@@ -873,7 +873,7 @@ def test_what_only_makes_makes_where_nothing_is(place):
 
 
 @pytest.mark.parametrize("mode", ["creat", "append", "", None])
-def test_a_mode_that_is_none_is_refused_and_replaces_nothing(place, mode, tmp_path_factory):
+def test_an_unknown_mode_is_refused_and_replaces_nothing(place, mode, tmp_path_factory):
     path = f"{place.root}/x"
     place.fs.pipe_file(path, b"there")
     source = tmp_path_factory.mktemp("disk") / "source"

@@ -1,4 +1,4 @@
-"""From URLs and options to a filesystem, and the errors of those that are wrong."""
+"""From URLs and options to a filesystem, and the errors about wrong ones."""
 
 import importlib.util
 import multiprocessing
@@ -151,7 +151,7 @@ def test_an_unknown_option_says_which_and_what_there_is_and_keeps_its_value_secr
     ],
     ids=["as target_options", "under its name", "by itself", "deeper"],
 )
-def test_an_option_that_the_store_does_not_have_is_an_error_before_anything_is_asked(options):
+def test_an_option_that_the_store_does_not_have_is_an_error_before_any_request(options):
     _needs_s3fs()
     with pytest.raises(TypeError, match=r"s3 has no option|has an option 'anom'") as caught:
         RollingFileSystem("s3", skip_instance_cache=True, **options)
@@ -167,7 +167,7 @@ def test_a_disk_swallows_no_option(protocol):
 
 
 @pytest.mark.parametrize("url", ["rolling::s3://{}/x", "rolling+s3://{}/x"])
-def test_options_of_the_one_store_that_can_be_meant_may_stand_by_themselves(url, moto):
+def test_options_need_no_name_if_only_one_store_can_be_meant(url, moto):
     url = url.format(new_bucket(moto))
     with fsspec.open(url, "wb", **moto, max_bytes=100) as file:
         file.write(b"data")
@@ -178,7 +178,7 @@ def test_options_of_the_one_store_that_can_be_meant_may_stand_by_themselves(url,
     assert fsspec.url_to_fs(url, anon=True)[0]._backend.fs.anon
 
 
-def test_what_stands_under_the_stores_name_counts_before_what_stands_by_itself():
+def test_an_option_under_the_name_of_the_store_replaces_one_by_itself():
     _needs_s3fs()
     fs = RollingFileSystem("s3", key="flat", secret="flat", s3={"key": "nested"}, skip_instance_cache=True)
     assert (fs._backend.fs.key, fs._backend.fs.secret) == ("nested", "flat")
@@ -200,7 +200,7 @@ def test_in_a_longer_chain_an_option_must_name_its_store(tmp_path):
 
 
 def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(moto, tmp_path, monkeypatch):
-    """It asks again with ``anon=True``, whatever the store: the second error is the one that people see."""
+    """Pandas asks again with ``anon=True``, for any store; people see the second error."""
     pd = pytest.importorskip("pandas")
     bucket = new_bucket(moto)
     where = {"endpoint_url": moto["endpoint_url"]}
@@ -326,7 +326,7 @@ def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
     fs.pipe_file(f"{tmp_path}/x", b"data")
     other = pickle.loads(pickle.dumps(fs))
     assert other is not fs
-    assert other._client.committer.writer.id != fs._client.committer.writer.id
+    assert other._client.committer.slots.writer.id != fs._client.committer.slots.writer.id
     assert other._client.segments.policy.max_bytes == 100
     assert other.cat_file(f"{tmp_path}/x") == b"data"
 
@@ -334,7 +334,7 @@ def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
 def _append(fs, path, count):
     for _ in range(count):
         fs.append(path, b"0123456789")
-    return fs._client.committer.writer.id
+    return fs._client.committer.slots.writer.id
 
 
 def test_spawned_processes_are_writers_of_their_own(tmp_path):
@@ -343,5 +343,5 @@ def test_spawned_processes_are_writers_of_their_own(tmp_path):
     fs.create(path)
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         writers = list(pool.map(_append, [fs] * 4, [path] * 4, [5] * 4))
-    assert fs._client.committer.writer.id not in writers
+    assert fs._client.committer.slots.writer.id not in writers
     assert fs.cat_file(path) == b"0123456789" * 20

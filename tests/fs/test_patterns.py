@@ -1,4 +1,4 @@
-"""Names that look like patterns: what is there under such a name is meant; only without it, the pattern is."""
+"""Names that look like patterns: such a path is a name if something has that name, and a pattern otherwise."""
 
 import asyncio
 import uuid
@@ -106,7 +106,7 @@ def test_a_folder_with_a_name_like_a_pattern_goes_as_a_whole(site, tmp_path):
     assert found(fs, root) == {"run1": b"stays"}
 
 
-def test_what_has_no_such_name_is_a_pattern_as_ever(site, tmp_path):
+def test_a_path_that_is_no_name_is_a_pattern(site, tmp_path):
     fs, root = site
     for name in ("a1", "a2", "b"):
         fs.pipe_file(f"{root}/{name}", name.encode())

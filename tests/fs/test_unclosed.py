@@ -1,4 +1,4 @@
-"""Files for writing that nobody closes: nothing is committed, and it is said how much is lost."""
+"""Files for writing that nobody closes: nothing is committed, and a warning says how much is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lost_in(caught: list[warnings.WarningMessage]) -> list[str]:
 
 
 def drop(file: Any) -> None:
-    """Let go of the last reference to a file that the caller has put in a list."""
+    """Drop the last reference to a file, which a list holds."""
     file.clear()
     gc.collect()
 
@@ -88,7 +88,7 @@ def test_a_file_with_nothing_to_lose_says_nothing(fs, tmp_path, mode):
     assert lost_in(caught) == []
 
 
-def test_what_close_has_refused_is_not_said_twice(fs, tmp_path):
+def test_a_loss_that_close_has_reported_is_not_reported_again(fs, tmp_path):
     fs.pipe_file(f"{tmp_path}/x", b"")
     held = [fs.open(f"{tmp_path}/x", "ab")]
     held[0].write(b"refused")
@@ -152,7 +152,7 @@ def test_a_compressed_stream_is_not_committed_in_its_middle(fs, tmp_path):
 
 
 def end_of(tmp_path: Path, body: str, *options: str) -> str:
-    """What a program that ends well says on standard error."""
+    """The standard error of a program that ends well."""
     lines = [
         "import atexit, logging, os, sys, fsspec, rollingfs",
         f"path = {str(tmp_path / 'app.log')!r}",

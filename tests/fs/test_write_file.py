@@ -1,4 +1,4 @@
-"""The file object for writing: what is committed when, what is not, in bounded memory."""
+"""The file object for writing: what it commits, when, and in how much memory."""
 
 import gc
 import gzip
@@ -28,7 +28,7 @@ LARGE = bytes(range(256)) * 8
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Limits of bytes, so that a test of streams needs no megabytes."""
+    """Small limits, so that a test of streams needs no megabytes."""
     monkeypatch.setattr(ingest, "PIECE_BYTES", 200)
     monkeypatch.setattr(write_file, "PIECE_BYTES", 200)
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 300)
@@ -123,7 +123,7 @@ def test_xb_fails_at_open_if_something_is_there(site, kind):
 
 
 @pytest.mark.parametrize("kind", ["segment", "plain file"])
-def test_xb_fails_at_close_if_something_has_come_to_be_there_and_leaves_nothing(site, data, kind):
+def test_xb_fails_at_close_if_something_was_created_meanwhile_and_leaves_nothing(site, data, kind):
     file = site.open("xb")
     file.write(data)
     if kind == "segment":
@@ -232,7 +232,7 @@ def test_a_name_that_no_segment_can_have_is_refused_at_open(site, path, mode):
 
 
 @pytest.mark.parametrize(("mode", "options"), [("rb", {}), ("rb+", {}), ("wb", {"owner": "me"})])
-def test_a_mode_that_cannot_be_is_refused(site, mode, options):
+def test_an_unknown_mode_is_refused(site, mode, options):
     with pytest.raises(ValueError, match="mode"):
         site.open(mode, **options)
 
@@ -324,7 +324,7 @@ def test_a_file_closed_while_another_exception_is_handled_is_committed(site):
 
 
 def drop(held):
-    """Let go of the last reference to what a list holds."""
+    """Drop the last reference to what a list holds."""
     held.clear()
     gc.collect()
 
@@ -442,7 +442,7 @@ def test_attributes_come_with_the_first_commit(site):
 
 
 class Below:
-    """As much of a filesystem as a transaction needs."""
+    """The part of a filesystem that a transaction needs."""
 
     _intrans = False
     _transaction = None
@@ -532,7 +532,7 @@ def test_old_chunks_that_cannot_be_deleted_do_not_make_an_overwrite_fail(hooked)
 
 
 class Held(Hooked):
-    """Knows how many bytes were written to the file and not yet to the store."""
+    """Counts the bytes that were written to the file, and not yet to the store."""
 
     held = held_max = 0
 

@@ -304,7 +304,7 @@ def test_a_file_replaced_while_it_is_opened_is_opened_as_it_is_then(disk, monkey
 
 def test_a_listing_that_knows_no_tokens_is_read_if_the_file_is_as_it_was_listed(disk):
     client = disk.fs._client
-    scan = disk.fs._bridge.run(disk.fs._verbs.listings.scan(os.path.dirname(disk.path)))
+    scan = disk.fs._bridge.run(disk.fs._queries.listings.scan(os.path.dirname(disk.path)))
     view = scan.views[disk.path]
     assert view.token is None
     assert disk.fs._bridge.run(client.fetcher.read(view, 5, 700)) == OLD[5:700]
@@ -346,15 +346,15 @@ def test_on_s3_a_whole_read_begins_again_from_what_is_there(on_s3, size, monkeyp
     fs, other, path = on_s3
     old, new = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
     other.pipe_file(path, old)
-    view = fs._bridge.run(fs._verbs.view(path))
+    view = fs._bridge.run(fs._queries.view(path))
     other.pipe_file(path, new)
     looks = []
 
     async def stale(asked: str) -> Any:
         looks.append(asked)
-        return view if len(looks) == 1 else await type(fs._verbs).view(fs._verbs, asked)
+        return view if len(looks) == 1 else await type(fs._queries).view(fs._queries, asked)
 
-    monkeypatch.setattr(fs._verbs, "view", stale)
+    monkeypatch.setattr(fs._queries, "view", stale)
     assert fs.cat_file(path) == new
     assert len(looks) == 2
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
 from tests.support import spark as world
@@ -41,6 +42,12 @@ def source(spark: Any) -> Any:
 
     spark.dataSource.register(RollingDataSource)
     return spark
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    """The filesystem over the local disk, as another program uses it."""
+    return RollingFileSystem("file", sync=False, header_cache_s=0)
 
 
 @pytest.fixture

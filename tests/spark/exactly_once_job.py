@@ -21,7 +21,7 @@ KILLED_WITHIN_S = 120
 
 
 class PausingDataSource(RollingDataSource):
-    """The data source, whose driver can be stopped where it hurts most."""
+    """The data source; its driver can be stopped between the tasks of a batch and the commit."""
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
         folder = FOLDER

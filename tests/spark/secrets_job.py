@@ -1,4 +1,4 @@
-"""What the test of secrets runs: all that a user can do with storage options, and all that Spark shows of it.
+"""The job of the test of secrets: every use of storage options, and all that Spark shows of it.
 
 ``secrets_job.py FOLDER BUCKET``. In FOLDER: ``storage.json``, the options of the store. In BUCKET: segments ``in`` and
 ``sealed``. All that explains a query is printed; Spark writes its event log to ``FOLDER/events``.

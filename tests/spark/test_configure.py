@@ -1,4 +1,4 @@
-"""What `configure` tells the builder of a Spark session."""
+"""The settings that `configure` gives to the builder of a Spark session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ S3A = "spark.hadoop.fs.s3a."
 
 
 class Builder:
-    """As `SparkSession.Builder`, for what `configure` does with it."""
+    """The part of `SparkSession.Builder` that `configure` uses."""
 
     def __init__(self, **options: str) -> None:
         self._options = {key.replace("__", "."): value for key, value in options.items()}

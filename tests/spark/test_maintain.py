@@ -1,4 +1,4 @@
-"""Maintenance of many segments: one row each, whatever becomes of it."""
+"""Maintenance of many segments: each gives a row, also if it fails."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_ctrl_c_during_a_spark_job_cancels_the_job(fs, tmp_path):
     cancelled = threading.Event()
 
     class Context:
-        """As `SparkContext`, of a cluster that works until it is stopped."""
+        """A `SparkContext` whose cluster works until the job is cancelled."""
 
         defaultParallelism = 1  # noqa: N815 - Spark's name
 

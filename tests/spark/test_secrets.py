@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,6 @@ require_module("pyspark")
 pytestmark = [pytest.mark.slow, pytest.mark.s3]
 
 JOB = Path(__file__).with_name("secrets_job.py")
-ROOT = Path(__file__).parents[2]
 JOB_S_MAX = 240
 LOG_ALL = """
 rootLogger.level = info
@@ -51,8 +49,7 @@ def test_no_secret_is_in_plans_progress_logs_event_log_or_checkpoint(tmp_path, m
     (tmp_path / "events").mkdir()
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "log4j2.properties").write_text(LOG_ALL)
-    known = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-    known["SPARK_CONF_DIR"] = str(tmp_path / "conf")
+    known = world.environment(SPARK_CONF_DIR=str(tmp_path / "conf"))
     command = [sys.executable, str(JOB), str(tmp_path), bucket]
     done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=JOB_S_MAX)
     assert done.returncode == 0, done.stderr[-5000:]

@@ -1,4 +1,4 @@
-"""Batch reads and writes through ``format("rolling")`` give the rows, and take them, as Spark's own formats do."""
+"""Batch reads and writes of ``format("rolling")`` give and take the same rows as Spark's own formats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from rollingfs.policy import RollingPolicy
 from tests.support.servers import require_module
-from tests.support.spark import Place
+from tests.support.spark import Place, Task, arrow_stream, parquet_file
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -35,7 +35,7 @@ def registered(source: Any) -> None:
 
 
 def options_of(place: Place) -> dict[str, str]:
-    """What `read` and `write` need to know beside the URL."""
+    """The options that a read or write needs besides the URL."""
     options = getattr(place.client.backend, "fs", None)
     storage = options.storage_options if options is not None else {}
     known = {key: storage[key] for key in ("endpoint_url", "key", "secret") if key in storage}
@@ -154,11 +154,7 @@ def test_json_that_is_odd_gives_the_rows_of_spark_itself(disk, tmp_path):
 def test_arrow_streams_of_several_appends_are_pruned_and_cast_by_the_schema(place):
     def stream(start: int) -> bytes:
         batch = pa.record_batch({"n": list(range(start, start + 100)), "s": [f"s{n}" for n in range(100)]})
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch.slice(0, 50))
-            writer.write_batch(batch.slice(50))
-        return sink.getvalue()
+        return arrow_stream(batch.slice(0, 50), batch.slice(50))
 
     place.segment("a", stream(0) + stream(100), RollingPolicy(max_bytes=1000, inline_bytes=300), piece=777)
     found = load(place, "a", format="arrow", partitionBytes=1500)
@@ -170,11 +166,10 @@ def test_arrow_streams_of_several_appends_are_pruned_and_cast_by_the_schema(plac
 
 def test_parquet_in_a_segment_is_read_by_its_row_groups(place, tmp_path):
     table = pa.table({"n": list(range(1000)), "s": [f"s{n % 7}" for n in range(1000)]})
-    sink = io.BytesIO()
-    pq.write_table(table, sink, row_group_size=100)
-    place.segment("p", sink.getvalue(), RollingPolicy(max_bytes=1000, inline_bytes=300), piece=3000)
+    data = parquet_file(table, row_group_size=100)
+    place.segment("p", data, RollingPolicy(max_bytes=1000, inline_bytes=300), piece=3000)
     found = load(place, "p", format="parquet", partitionBytes=2000)
-    assert rows(found) == rows(place.spark.read.parquet(plain_twin(tmp_path, sink.getvalue())))
+    assert rows(found) == rows(place.spark.read.parquet(plain_twin(tmp_path, data)))
     assert [row["s"] for row in rows(load(place, "p", "s string", format="parquet"))] == table["s"].to_pylist()
 
 
@@ -193,8 +188,8 @@ def test_a_segment_that_was_replaced_after_planning_is_an_error_and_no_mixture(d
     disk.segment("r", b"old\n" * 100)
     frame = load(disk, "r")
     assert frame.count() == 100  # planned once
+    from rollingfs.spark.source.batch_reader import RollingReader
     from rollingfs.spark.source.options import parse_options
-    from rollingfs.spark.source.read import RollingReader
 
     reader = RollingReader(parse_options({"path": f"{disk.path}/r"}), frame.schema)
     [partition] = reader.partitions()
@@ -273,7 +268,7 @@ def test_parquet_with_columns_in_another_order_and_added_ones_is_one_file_for_sp
         assert sorted(map(str, rows(found))) == sorted(map(str, expected))
         assert found.filter("day is null").count() == 100
         assert found.filter("id >= 90 and added[0] = id").count() == 10
-    with refused("column 's' is .*, but .*string there; nothing was written"):
+    with refused("column 's' is .*, but .*string in the file; nothing was written"):
         save(frame.selectExpr("id", "id s", "o"), place, "wide", format="parquet")
 
 
@@ -282,7 +277,7 @@ def test_a_folder_of_segments_is_no_target_and_stays_readable(place):
         place.segment(f"d/{name}", b"a row\n")
     frame = place.spark.createDataFrame([("x",)], "value string")
     for mode in ("append", "overwrite"):
-        with refused(r"a segment of its name would hide what is in it \(a, b, c\); nothing was written"):
+        with refused(r"a folder that holds a, b, c; a segment of this name would hide them. Nothing was written"):
             save(frame, place, "d", mode)
     assert load(place, "d").count() == 3
 
@@ -319,25 +314,17 @@ def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_sta
     assert not Path(f"{disk.path}/unmade$header").exists()
 
 
-def test_an_abort_after_a_commit_that_took_place_deletes_nothing(disk, caplog, monkeypatch):
-    from pyspark import TaskContext
+def test_an_abort_after_a_commit_that_took_place_deletes_nothing(disk, caplog):
     from pyspark.sql.types import StructType
 
+    from rollingfs.spark.source.batch_writer import RollingWriter
     from rollingfs.spark.source.options import parse_options
-    from rollingfs.spark.source.write import RollingWriter
 
-    class Context:
-        def partitionId(self) -> int:  # noqa: N802 - Spark's name
-            return 0
-
-        def getLocalProperty(self, name: str) -> None:  # noqa: N802 - Spark's name
-            return None
-
-    monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context()))
     schema = StructType().add("value", "string")
     writer = RollingWriter(parse_options({"path": f"{disk.path}/x"}), schema, False)
-    done = writer.write(iter([pa.record_batch({"value": ["a"]})]))
-    lost = writer.write(iter([pa.record_batch({"value": ["b"]})]))
+    with Task().running():
+        done = writer.write(iter([pa.record_batch({"value": ["a"]})]))
+        lost = writer.write(iter([pa.record_batch({"value": ["b"]})]))
     writer.commit([done, None])
     writer.abort([done, None])
     assert disk.content("x") == b"a\n"

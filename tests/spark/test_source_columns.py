@@ -1,4 +1,4 @@
-"""Columns that change from one write to the next: nulls that come later, other orders, columns that are added."""
+"""Columns that change from one write to the next: later nulls, other orders, added columns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.servers import require_module
+from tests.support.spark import parquet_file
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -18,16 +19,10 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from rollingfs.spark.source import footer, ipc, parquet, rows
+from rollingfs.spark.source.batch_reader import RowReader, infer_schema
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.read import RowReader, infer_schema
 
 NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", ArrayType(LongType(), False), False)])
-
-
-def parquet_of(table: pa.Table, **kwargs: Any) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, **kwargs)
-    return sink.getvalue()
 
 
 def footer_of(data: bytes) -> bytes:
@@ -55,7 +50,7 @@ def rows_of(data: bytes) -> list[dict[str, Any]]:
 # -- nulls -------------------------------------------------------------------------------------------------------
 
 
-def test_a_schema_that_is_learnt_of_data_is_nullable_however_deep():
+def test_a_schema_that_is_inferred_is_nullable_however_deep():
     kind = StructType([StructField("s", NOT_NULL, False), StructField("m", MapType(StringType(), LongType(), False))])
     assert rows.spark_schema(rows.arrow_schema(kind)) == kind.toNullable()
 
@@ -104,8 +99,8 @@ def test_a_null_where_a_schema_says_not_null_is_refused_by_its_column(kind, valu
 
 
 def test_json_with_a_null_where_the_users_schema_says_not_null_is_refused_by_its_column(tmp_path):
+    from rollingfs.spark.source.batch_reader import RollingReader
     from rollingfs.spark.source.options import parse_options
-    from rollingfs.spark.source.read import RollingReader
 
     path = tmp_path / "j"
     path.write_bytes(b'{"n": 1}\n{}\n')
@@ -137,7 +132,7 @@ def test_parquet_rows_come_in_the_files_order_and_with_its_nulls():
         ]
     )
     first = {"n": 1, "s": {"y": 2, "x": "a"}, "l": [3], "m": [("k", 4)]}
-    data = parquet_of(pa.Table.from_pylist([first], schema))
+    data = parquet_file(pa.Table.from_pylist([first], schema))
     spark = StructType(
         [
             StructField("m", MapType(StringType(), LongType())),
@@ -158,7 +153,7 @@ def test_parquet_rows_come_in_the_files_order_and_with_its_nulls():
 
 @pytest.mark.parametrize("options", [{}, {"row_group_size": 2, "write_page_index": True}])
 def test_a_column_that_is_added_is_null_in_the_rows_that_were_there(options):
-    data = parquet_of(pa.table({"n": [1, 2, 3], "s": ["a", None, "c"]}), **options)
+    data = parquet_file(pa.table({"n": [1, 2, 3], "s": ["a", None, "c"]}), **options)
     batch = pa.RecordBatch.from_pylist(
         [{"new": {"x": [1]}, "s": "d", "n": 4, "t": "z"}],
         pa.schema(
@@ -201,7 +196,7 @@ def test_a_column_added_to_a_pandas_file_is_seen_by_pandas():
 def test_what_a_writer_keeps_beside_the_columns_stays_but_for_what_would_hide_added_ones():
     spark = b"org.apache.spark.sql.parquet.row.metadata"
     table = pa.table({"n": [1]}).replace_schema_metadata({b"mine": b"x", spark: b"a struct of n"})
-    data = grown(parquet_of(table), pa.record_batch({"n": [2], "new": ["y"]}))
+    data = grown(parquet_file(table), pa.record_batch({"n": [2], "new": ["y"]}))
     kept = pq.read_metadata(io.BytesIO(data)).metadata
     assert kept[b"mine"] == b"x"
     assert spark not in kept
@@ -212,7 +207,7 @@ def test_what_a_writer_keeps_beside_the_columns_stays_but_for_what_would_hide_ad
 
 def test_a_file_without_rows_gets_the_columns_that_come():
     for table in (pa.table({"n": pa.array([], pa.int64())}), None):
-        data = parquet.empty(pa.schema([("n", pa.int64())])) if table is None else parquet_of(table)
+        data = parquet.empty(pa.schema([("n", pa.int64())])) if table is None else parquet_file(table)
         assert rows_of(grown(data, pa.record_batch({"n": [1], "s": ["x"]}))) == [{"n": 1, "s": "x"}]
 
 
@@ -228,12 +223,14 @@ def test_a_file_without_rows_gets_the_columns_that_come():
     ],
 )
 def test_a_column_that_parquet_cannot_take_is_named(kind, message):
-    data = parquet_of(pa.table({"n": [1], "s": ["a"]}))
+    data = parquet_file(pa.table({"n": [1], "s": ["a"]}))
     with pytest.raises(footer.MalformedFooterError, match=message):
         parquet.aligned(footer_of(data), rows.arrow_schema(kind))
 
 
 def test_parts_whose_columns_were_not_taken_over_are_refused_by_the_column_that_differs():
-    one, other = parquet_of(pa.table({"n": [1], "s": ["a"]})), parquet_of(pa.table({"s": ["a"], "n": [1]}))
-    with pytest.raises(footer.MalformedFooterError, match="not those of what is there already: 's', there 'n'"):
+    one, other = parquet_file(pa.table({"n": [1], "s": ["a"]})), parquet_file(pa.table({"s": ["a"], "n": [1]}))
+    with pytest.raises(
+        footer.MalformedFooterError, match="not those of the file: they have 's' where the file has 'n'"
+    ):
         parquet.tail([footer.Part(footer_of(one), 0), footer.Part(footer_of(other), len(one))])

@@ -1,8 +1,7 @@
-"""One corrupt segment among others: it fails the read that meets it, or is skipped and named. No session of Spark."""
+"""A corrupt segment among others fails the read that meets it, or is skipped and named. Without a session of Spark."""
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,20 +11,20 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support.servers import require_module
+from tests.support.spark import arrow_stream, first_column, given, parquet_file
 
 require_module("pyarrow")
 require_module("pyspark")
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.spark.source import places, records, stream
+from rollingfs.spark.source import lines, places, stream_reader
+from rollingfs.spark.source.batch_reader import RollingReader, infer_schema
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.read import RollingReader, infer_schema
-from rollingfs.spark.source.stream import RollingStreamReader
+from rollingfs.spark.source.stream_reader import RollingStreamReader
 
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
 SCHEMA = StructType().add("value", "string")
@@ -34,14 +33,9 @@ ALL = ReadAllAvailable()
 
 
 @pytest.fixture
-def fs() -> RollingFileSystem:
-    return RollingFileSystem("file", sync=False, header_cache_s=0)
-
-
-@pytest.fixture
 def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
-    """Three segments and a plain file; the header of the second is damaged. A deleted one, and one that is hidden."""
-    for name in ("a", "b", "in/c", "gone", "a/hidden"):
+    """Three segments and a plain file; the header of `b` is damaged. A deleted segment, and two that others hide."""
+    for name in ("a", "b", "in/c", "gone", "a/hidden", "b/hidden"):
         fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())
     fs.rm(f"{tmp_path}/f/gone")
     (tmp_path / "f" / "plain").write_bytes(b"plain\n")
@@ -49,16 +43,13 @@ def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
     return tmp_path / "f"
 
 
-def options_of(path: Any, cache_s: float = 0, **options: Any) -> Any:
-    storage = json.dumps({"rolling": {"header_cache_s": cache_s}})
-    return parse_options({"path": str(path), "storage_options": storage, **options})
+def options_of(path: Any, **options: Any) -> Any:
+    return parse_options(given(path, **options))
 
 
 def read(path: Any, schema: StructType = SCHEMA, **options: Any) -> list[Any]:
     reader = RollingReader(options_of(path, **options), schema)
-    return [
-        value for part in reader.partitions() for batch in reader.read(part) for value in batch.column(0).to_pylist()
-    ]
+    return first_column(reader, reader.partitions())
 
 
 # -- headers -----------------------------------------------------------------------------------------------------
@@ -79,16 +70,10 @@ def test_a_segment_with_a_corrupt_header_is_skipped_and_named_with_their_number(
     assert record.getMessage().startswith(f"1 of {len(rows) + 1} segments cannot be read: {folder}/b (")
 
 
-def test_columns_are_learnt_of_what_is_not_corrupt(fs, tmp_path):
-    def arrow(name: str) -> bytes:
-        sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, (batch := pa.record_batch({name: [1]})).schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue()
-
+def test_columns_are_inferred_from_segments_that_are_not_corrupt(fs, tmp_path):
     for name in ("a", "b", "c"):
         fs.create(f"{tmp_path}/f/{name}", CHUNKS)
-        fs.append(f"{tmp_path}/f/{name}", arrow(name) if name != "a" else arrow(name) * 9)
+        fs.append(f"{tmp_path}/f/{name}", arrow_stream(pa.record_batch({name: [1]})) * (9 if name == "a" else 1))
     Path(f"{tmp_path}/f/a$header").write_bytes(b"rubbish")
     damage(tmp_path / "f" / "b")
     with pytest.raises(CorruptHeaderError):
@@ -98,7 +83,7 @@ def test_columns_are_learnt_of_what_is_not_corrupt(fs, tmp_path):
         infer_schema(options_of(tmp_path / "f" / "b", format="json"))
 
 
-def test_what_is_to_be_done_with_corrupt_segments_is_fail_or_skip():
+def test_the_option_for_corrupt_segments_is_fail_or_skip():
     with pytest.raises(ValueError, match="option onCorrupt is 'ignore': it must be one of fail, skip"):
         options_of("/x", onCorrupt="ignore")
 
@@ -114,15 +99,9 @@ def damage(path: Path, nth: int = 0) -> None:
 
 def content(kind: str) -> bytes:
     if kind == "parquet":
-        sink = io.BytesIO()
-        pq.write_table(pa.table({"n": list(range(500))}), sink, row_group_size=50)
-        return sink.getvalue()
+        return parquet_file(pa.table({"n": list(range(500))}), row_group_size=50)
     if kind == "arrow":
-        sink = io.BytesIO()
-        batch = pa.record_batch({"n": list(range(500))})
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue()
+        return arrow_stream(pa.record_batch({"n": list(range(500))}))
     return b"".join(b'{"n": %d}\n' % n for n in range(500))
 
 
@@ -143,16 +122,18 @@ def test_corrupt_bytes_are_skipped_before_any_of_their_rows_is_given_out(fs, tmp
 
 
 def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_error(fs, tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "LOCAL_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
     path = tmp_path / "s"
     fs.create(str(path), CHUNKS)
     fs.append(str(path), content("json"))
     damage(path, 3)
-    with pytest.raises(CorruptChunkError, match=r"/s: bytes 0 to \d+ cannot be skipped: rows of them were read before"):
+    with pytest.raises(
+        CorruptChunkError, match=r"/s: bytes 0 to \d+ cannot be skipped: some of their rows were given out before"
+    ):
         read(path, onCorrupt="skip")
 
 
-def test_a_header_that_is_damaged_between_the_plan_and_the_task_is_treated_likewise(fs, tmp_path, caplog):
+def test_a_header_that_is_damaged_between_the_plan_and_the_task_fails_the_task_or_is_skipped(fs, tmp_path, caplog):
     for option in ("fail", "skip"):
         path = tmp_path / option
         fs.overwrite(str(path), b"a\n")
@@ -176,8 +157,7 @@ def streamed(path: Any, **options: Any) -> RollingStreamReader:
 
 def step(source: RollingStreamReader, start: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
     end = json.loads(json.dumps(source.latestOffset(json.loads(json.dumps(start)), ALL)))
-    parts = source.partitions(start, end)
-    return [value for part in parts for batch in source.read(part) for value in batch.column(0).to_pylist()], end
+    return first_column(source, source.partitions(start, end)), end
 
 
 def test_a_stream_leaves_a_segment_alone_while_its_header_is_corrupt_and_goes_on_where_it_was(fs, tmp_path, caplog):
@@ -219,13 +199,13 @@ def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_thos
     assert f"{tmp_path}/f/a: bytes 0 to {len(content('json')) + 6} are skipped" in caplog.text
 
 
-def test_an_idle_stream_looks_at_the_store_as_seldom_as_headers_are_believed(fs, tmp_path, monkeypatch):
+def test_an_idle_stream_looks_at_the_store_once_while_a_cached_header_is_valid(fs, tmp_path, monkeypatch):
     """Spark asks every 10 ms where there is no trigger: 683 requests in 10 s for one idle segment."""
     path = str(tmp_path / "s")
     fs.overwrite(path, b"one\ntwo\n")
     clock, looks = SimpleNamespace(now=100.0), []
     find = places.find
-    monkeypatch.setattr(stream, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(places, "find", lambda *args: looks.append(args) or find(*args))
     source = streamed(path, cache_s=1)
     start = source.initialOffset()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,6 @@ require_module("pyspark")
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
@@ -29,11 +26,7 @@ print([row[0] for row in builder.getOrCreate().read.format("rolling").load(sys.a
 def test_a_session_reads_segments_with_nothing_registered(tmp_path):
     world.require_java()
     (tmp_path / "data").write_bytes(b"found\n")
-    (tmp_path / "top").mkdir()
-    module = ROOT / "rollingfs" / "spark" / "source" / "pyspark_rollingfs.py"
-    (tmp_path / "top" / module.name).write_bytes(module.read_bytes())
-    path = os.pathsep.join([str(tmp_path / "top"), str(ROOT)])
-    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    environment = world.environment(world.installed(tmp_path / "top"))
     command = [sys.executable, "-c", SCRIPT, f"file://{tmp_path}/data"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=world.JVM_S_MAX * 2)
     assert done.stdout.strip() == "['found']", done.stderr

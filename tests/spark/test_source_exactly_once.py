@@ -25,7 +25,6 @@ require_module("pyspark")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 JOB = Path(__file__).with_name("exactly_once_job.py")
-ROOT = Path(__file__).parents[2]
 SEED = 20261121
 KILLS = ["pause", "any", "any", "pause", "any", "any", "pause", "any"]
 """Three of them between the end of a batch's tasks and the commit of the header."""
@@ -76,10 +75,9 @@ class Job:
         return self.fs.segment(self.source).start
 
     def run(self, mode: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, str(JOB), str(self.folder), mode]
         with (self.folder / "log").open("ab") as log:
-            return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(command, env=world.environment(), stdout=log, stderr=log, start_new_session=True)
 
     def written(self) -> int:
         """Bytes in the target."""

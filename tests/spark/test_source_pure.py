@@ -13,22 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.servers import require_module
+from tests.support.spark import arrow_stream, parquet_file
 
 require_module("pyarrow")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.spark.source import footer, ipc, jsonlines, parquet, partitions, progress, records, text
+from rollingfs.spark.source import footer, ipc, jsonlines, lines, offsets, parquet, partitions, text
+from rollingfs.spark.source.offsets import Mark
 from rollingfs.spark.source.options import Place, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.progress import Mark
 
 SHIFT = 1000
 """Where the bytes begin: nothing may rely on offset 0."""
 
 
-def reader_of(data: bytes, shift: int = SHIFT) -> records.Read:
+def reader_of(data: bytes, shift: int = SHIFT) -> lines.Read:
     def read(start: int, end: int) -> bytes:
         assert shift <= start <= end <= shift + len(data)
         return data[start - shift : end - shift]
@@ -132,8 +133,8 @@ def test_a_budget_is_shared_so_that_none_starves_and_nothing_is_left_while_someb
 # -- lines -------------------------------------------------------------------------------------------------------
 
 
-def lines_in(data: bytes) -> records.Lines:
-    return records.normalized(data, len(data))
+def lines_in(data: bytes) -> lines.Lines:
+    return lines.normalized(data, len(data))
 
 
 def lines_of(data: bytes) -> list[bytes]:
@@ -150,11 +151,11 @@ def lines_of(data: bytes) -> list[bytes]:
 )
 def test_each_line_is_read_once_by_the_range_that_holds_its_first_byte(data, size, block, look):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "LOOK_BYTES", look)
+        patch.setattr(lines, "LOOK_BYTES", look)
         read, extent = reader_of(data), extent_of(data)
         found = []
         for one in partitions.split(extent, size):
-            for part in records.blocks(read, extent.start, one.start, one.end, extent.end, block):
+            for part in lines.blocks(read, extent.start, one.start, one.end, extent.end, block):
                 assert bytes(part)
                 found += lines_of(bytes(part))
                 assert b"\r" not in bytes(part)
@@ -164,11 +165,11 @@ def test_each_line_is_read_once_by_the_range_that_holds_its_first_byte(data, siz
 @given(st.binary(max_size=60).map(lambda data: data.replace(b"\xff", b"\n")), st.integers(1, 7))
 def test_ends_of_lines_are_found_from_both_sides(data, look):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "LOOK_BYTES", look)
+        patch.setattr(lines, "LOOK_BYTES", look)
         read, end = reader_of(data), SHIFT + len(data)
-        assert records.last_line_end(read, SHIFT, end) == SHIFT + data.rfind(b"\n") + 1
+        assert lines.last_line_end(read, SHIFT, end) == SHIFT + data.rfind(b"\n") + 1
         first = data.find(b"\n")
-        assert records.next_line_end(read, SHIFT, end) == (SHIFT + first + 1 if first >= 0 else None)
+        assert lines.next_line_end(read, SHIFT, end) == (SHIFT + first + 1 if first >= 0 else None)
 
 
 def test_text_keeps_empty_lines_and_bytes_that_are_not_utf8():
@@ -296,13 +297,8 @@ def test_rows_are_written_as_json_lines_without_nulls_and_read_back_the_same():
 # -- Arrow streams -----------------------------------------------------------------------------------------------
 
 
-def stream_of(*values: list[int]) -> bytes:
-    sink = io.BytesIO()
-    batches = [pa.record_batch({"n": value}) for value in values]
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue()
+def stream_of(*values: Any) -> bytes:
+    return arrow_stream(*[pa.record_batch({"n": value}) for value in values])
 
 
 BATCHES = st.lists(st.lists(st.integers(0, 9), max_size=200), min_size=1, max_size=5)
@@ -340,11 +336,7 @@ def test_a_large_stream_is_cut_between_its_batches():
 
 def test_a_stream_with_dictionaries_stays_in_one_piece():
     column = pa.array(["a", "b"] * 1000).dictionary_encode()
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, pa.schema([("s", column.type)])) as writer:
-        for _ in range(5):
-            writer.write_batch(pa.record_batch([column], ["s"]))
-    data = sink.getvalue()
+    data = arrow_stream(*[pa.record_batch([column], ["s"])] * 5)
     [one] = ipc.cut(reader_of(data), extent_of(data), 1000)
     assert sum(batch.num_rows for batch in ipc.batches(reader_of(data), one)) == 10_000
 
@@ -397,12 +389,6 @@ def test_rows_become_one_stream_and_none_become_nothing():
 # -- Parquet -----------------------------------------------------------------------------------------------------
 
 
-def parquet_of(table: pa.Table, **kwargs: Any) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(table, sink, **kwargs)
-    return sink.getvalue()
-
-
 def joined(files: list[bytes]) -> bytes:
     parts, shift = [], 0
     for data in files:
@@ -414,15 +400,15 @@ def joined(files: list[bytes]) -> bytes:
 @pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"use_dictionary": False, "row_group_size": 7}])
 def test_parquet_files_joined_by_a_new_footer_are_one_file_for_every_reader(options):
     tables = [pa.table({"n": list(range(k, k + 50)), "s": [None, "x"] * 25}) for k in (0, 100, 200)]
-    data = joined([parquet_of(table, **options) for table in tables])
+    data = joined([parquet_file(table, **options) for table in tables])
     assert pq.read_table(io.BytesIO(data)) == pa.concat_tables(tables)
-    again = joined([data, parquet_of(tables[0], **options)])
+    again = joined([data, parquet_file(tables[0], **options)])
     assert pq.read_table(io.BytesIO(again)) == pa.concat_tables([*tables, tables[0]])
     assert pq.read_table(io.BytesIO(again), filters=[("n", ">", 240)]).num_rows == 9
 
 
 def test_every_offset_of_a_row_group_moves_with_it():
-    data = parquet_of(pa.table({"n": list(range(50))}), write_page_index=True)
+    data = parquet_file(pa.table({"n": list(range(50))}), write_page_index=True)
     raw = parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
     shift = len(data)
     table = footer.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
@@ -433,13 +419,13 @@ def test_every_offset_of_a_row_group_moves_with_it():
 
 
 def test_a_footer_taken_apart_and_put_together_is_the_same():
-    data = parquet_of(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True)
+    data = parquet_file(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True)
     raw = parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
     assert footer.Encoder().struct(footer.Decoder(raw).struct()) == raw
 
 
 def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
-    one, other = parquet_of(pa.table({"n": [1]})), parquet_of(pa.table({"m": [1]}))
+    one, other = parquet_file(pa.table({"n": [1]})), parquet_file(pa.table({"m": [1]}))
     with pytest.raises(footer.MalformedFooterError, match="columns"):
         joined([one, other])
     with pytest.raises(footer.MalformedFooterError, match="does not end"):
@@ -452,7 +438,7 @@ def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
 @given(st.integers(1, 4000))
 def test_each_row_group_is_read_by_the_range_that_holds_its_first_byte(size):
     table = pa.table({"n": list(range(100))})
-    data = joined([parquet_of(table, row_group_size=30), parquet_of(table, row_group_size=100)])
+    data = joined([parquet_file(table, row_group_size=30), parquet_file(table, row_group_size=100)])
     found = []
     for one in partitions.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
         found += [n for batch in parquet.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()]
@@ -476,9 +462,9 @@ def test_the_parquet_encoder_gives_a_file_and_its_footer():
 def test_offsets_survive_json_and_a_batch_is_a_function_of_its_two_offsets():
     start = {"a": Mark("i", 10), "b": Mark("j", 5), "gone": Mark("k", 7)}
     end = {"a": Mark("i", 30), "b": Mark("j", 9, 8), "new": Mark("l", 4, 2, sealed=True), "idle": Mark("m", 3, 3)}
-    again = progress.parse(json.loads(json.dumps(progress.format_offset(end))))
+    again = offsets.parse(json.loads(json.dumps(offsets.format_offset(end))))
     assert again == end
-    assert progress.extents(start, again) == [
+    assert offsets.extents(start, again) == [
         Extent("a", "i", 10, 30),
         Extent("b", "j", 8, 9),
         Extent("new", "l", 2, 4),

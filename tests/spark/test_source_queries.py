@@ -71,7 +71,7 @@ def test_a_query_into_a_sealed_target_fails_before_it_stages_and_one_over_a_fold
         run(source, disk, "s", "out", tmp_path / "check")
     assert not list(Path(f"{disk.path}/out$chunks").glob("stage-*"))
     disk.segment("folder/in", lines(0, 1), SMALL)
-    with pytest.raises(Exception, match="would hide what is in it"):
+    with pytest.raises(Exception, match="would hide them"):
         run(source, disk, "s", "folder", tmp_path / "check2")
 
 

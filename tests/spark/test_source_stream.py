@@ -1,8 +1,7 @@
-"""The streaming source by itself, without a Spark session: offsets, limits, truncation. And the sink's commits."""
+"""The streaming source and the commits of the sink, without a Spark session: offsets, limits, truncation."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import time
@@ -14,30 +13,25 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support.servers import require_module
+from tests.support.spark import Task, arrow_stream, first_column, given
 
 require_module("pyarrow")
 require_module("pyspark")
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 from pyspark.sql.types import StructType
 
 from rollingfs.errors import AppendOutcomeUnknown
+from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.read import RollingReader
-from rollingfs.spark.source.sink import RollingStreamWriter
-from rollingfs.spark.source.stream import DataLossError, RollingStreamReader
+from rollingfs.spark.source.stream_reader import DataLossError, RollingStreamReader
+from rollingfs.spark.source.stream_writer import RollingStreamWriter
 
 SMALL = RollingPolicy(max_bytes=40, inline_bytes=10)
 ALL = ReadAllAvailable()
 YESTERDAY_S = time.time() - 24 * 3600
 SCHEMA = StructType().add("value", "string")
-
-
-@pytest.fixture
-def fs() -> RollingFileSystem:
-    return RollingFileSystem("file", sync=False, header_cache_s=0)
 
 
 def made(fs: RollingFileSystem, path: Path, data: bytes = b"") -> str:
@@ -47,19 +41,13 @@ def made(fs: RollingFileSystem, path: Path, data: bytes = b"") -> str:
 
 
 def reader(path: Any, schema: StructType = SCHEMA, **options: Any) -> RollingStreamReader:
-    given = {"path": str(path), "storage_options": '{"rolling": {"header_cache_s": 0}}', **options}
-    return RollingStreamReader(parse_options(given), schema)
+    return RollingStreamReader(parse_options(given(path, **options)), schema)
 
 
 def between(source: RollingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     """The rows of a batch; both offsets went through the checkpoint."""
     again = [json.loads(json.dumps(offset)) for offset in (start, end)]
-    return [
-        value
-        for part in source.partitions(*again)
-        for batch in source.read(part)
-        for value in batch.column(0).to_pylist()
-    ]
+    return first_column(source, source.partitions(*again))
 
 
 def step(
@@ -164,7 +152,7 @@ def test_a_head_truncated_past_the_checkpoint_is_an_error_or_a_logged_skip(fs, t
     assert lenient.latestOffset(after, ALL) is after
 
 
-def test_a_truncation_between_planning_and_the_task_is_treated_likewise(fs, tmp_path, caplog):
+def test_a_head_truncated_between_the_plan_and_the_task_is_an_error_or_a_logged_skip(fs, tmp_path, caplog):
     path = made(fs, tmp_path / "s", b"one\ntwo\n")
     for option in ("true", "false"):
         source = reader(path, failOnDataLoss=option)
@@ -176,7 +164,7 @@ def test_a_truncation_between_planning_and_the_task_is_treated_likewise(fs, tmp_
             with pytest.raises(OSError, match="truncated since"):
                 list(source.read(part))
         else:
-            assert [row for batch in source.read(part) for row in batch.column(0).to_pylist()] == ["more"]
+            assert first_column(source, [part]) == ["more"]
             assert "going on without" in caplog.text
 
 
@@ -247,7 +235,7 @@ def test_a_batch_that_was_planned_goes_on_when_its_file_is_adopted(fs, tmp_path)
     batch = RollingReader(reader(path).options, SCHEMA)
     parts = batch.partitions()
     fs.seal(path)
-    assert [value for part in parts for rows in batch.read(part) for value in rows.column(0).to_pylist()] == ["plain"]
+    assert first_column(batch, parts) == ["plain"]
 
 
 def test_a_file_that_others_put_where_an_adopted_one_was_is_not_taken_for_the_old_one(fs, tmp_path):
@@ -269,11 +257,7 @@ def adoptable(tmp_path: Path) -> str:
 
 def test_arrow_streams_are_taken_whole(fs, tmp_path):
     def stream(value: str) -> bytes:
-        sink = io.BytesIO()
-        batch = pa.record_batch({"value": [value]})
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return sink.getvalue()
+        return arrow_stream(pa.record_batch({"value": [value]}))
 
     path = made(fs, tmp_path / "a", stream("1") + stream("2") + stream("3")[:-30])
     source = reader(path, format="arrow")
@@ -294,41 +278,20 @@ def test_formats_without_records_are_refused_as_streams(tmp_path):
 # -- the sink ----------------------------------------------------------------------------------------------------
 
 
-class Context:
-    """What Spark tells a task."""
-
-    def __init__(self, partition: int, query: str) -> None:
-        self._partition = partition
-        self._query = query
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return self._partition
-
-    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
-        return self._query if name == "sql.streaming.queryId" else None
-
-
-@pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Any:
+def stage(writer: RollingStreamWriter, *values: str, query: str = "q") -> list[Any]:
     """Run the tasks of a batch: a value for each partition."""
-
-    def run(writer: RollingStreamWriter, *values: str, query: str = "q") -> list[Any]:
-        receipts = []
-        for nth, value in enumerate(values):
-            context = Context(nth, query)
-            monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls, context=context: context))
+    receipts = []
+    for nth, value in enumerate(values):
+        with Task(nth, query).running():
             receipts.append(writer.write(iter([pa.record_batch({"value": [value]})])))
-        return receipts
-
-    return run
+    return receipts
 
 
 def sink(path: Any, overwrite: bool = False, **options: Any) -> RollingStreamWriter:
-    given = {"path": str(path), "storage_options": '{"rolling": {"header_cache_s": 0}}', **options}
-    return RollingStreamWriter(parse_options(given), SCHEMA, overwrite)
+    return RollingStreamWriter(parse_options(given(path, **options)), SCHEMA, overwrite)
 
 
-def test_a_batch_is_committed_once_in_the_order_of_partitions_whoever_commits_it_again(fs, tmp_path, stage):
+def test_a_batch_is_committed_once_in_the_order_of_partitions_whoever_commits_it_again(fs, tmp_path):
     path = tmp_path / "t"
     receipts = stage(sink(path), "a", "b")
     sink(path).commit(receipts[::-1], 0)
@@ -342,7 +305,7 @@ def test_a_batch_is_committed_once_in_the_order_of_partitions_whoever_commits_it
     assert fs.segment(str(path)).attrs == {"spark/q": "1", "spark/r": "0"}
 
 
-def test_twins_that_commit_at_the_same_moment_commit_once(fs, tmp_path, stage, monkeypatch):
+def test_twins_that_commit_at_the_same_moment_commit_once(fs, tmp_path, monkeypatch):
     path = tmp_path / "t"
     sink(path).commit(stage(sink(path), "a"), 0)
     slow, fast = sink(path), sink(path)
@@ -361,9 +324,9 @@ def test_twins_that_commit_at_the_same_moment_commit_once(fs, tmp_path, stage, m
 
 
 @pytest.mark.parametrize("took_place", [True, False])
-def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, stage, monkeypatch, took_place):
+def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, monkeypatch, took_place):
     writer = sink(tmp_path / "t")
-    commit = writer._parts.commit
+    commit = writer._job.commit
     calls = []
 
     def unsure(*args: Any) -> None:
@@ -373,12 +336,12 @@ def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, 
         if len(calls) == 1:
             raise AppendOutcomeUnknown("the answer was lost")
 
-    monkeypatch.setattr(writer._parts, "commit", unsure)
+    monkeypatch.setattr(writer._job, "commit", unsure)
     writer.commit(stage(writer, "a"), 0)
     assert (fs.cat_file(str(tmp_path / "t")), len(calls)) == (b"a\n", 1 if took_place else 2)
 
 
-def test_in_complete_mode_a_batch_takes_the_place_of_all_before(fs, tmp_path, stage):
+def test_in_complete_mode_a_batch_takes_the_place_of_all_before(fs, tmp_path):
     path = tmp_path / "t"
     sink(path, overwrite=True).commit(stage(sink(path), "a"), 0)
     receipts = stage(sink(path), "b")
@@ -387,7 +350,7 @@ def test_in_complete_mode_a_batch_takes_the_place_of_all_before(fs, tmp_path, st
     assert fs.cat_file(str(path)) == b"b\n"
 
 
-def test_parquet_batches_grow_one_file_exactly_once(fs, tmp_path, stage):
+def test_parquet_batches_grow_one_file_exactly_once(fs, tmp_path):
     import pyarrow.parquet as pq
 
     path = tmp_path / "t"
@@ -399,7 +362,7 @@ def test_parquet_batches_grow_one_file_exactly_once(fs, tmp_path, stage):
         assert pq.read_table(file)["value"].to_pylist() == ["a", "b", "c"]
 
 
-def test_tasks_that_name_no_query_are_refused_and_no_tasks_are_nothing(fs, tmp_path, stage):
+def test_tasks_that_name_no_query_are_refused_and_no_tasks_are_nothing(fs, tmp_path):
     writer = sink(tmp_path / "t")
     with pytest.raises(RuntimeError, match="must name one query"):
         writer.commit([*stage(writer, "a", query="q"), *stage(writer, "b", query="r")], 0)

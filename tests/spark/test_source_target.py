@@ -1,4 +1,4 @@
-"""What a write goes to is looked at before any task begins; what fails later, fails with its own cause. No session."""
+"""A write looks at its target before any task begins; a later failure shows its own cause. Without a session."""
 
 from __future__ import annotations
 
@@ -10,54 +10,31 @@ import pytest
 
 from rollingfs import FencedError, RollingFileSystem, SegmentSealedError
 from tests.support.servers import require_module
+from tests.support.spark import Task
 
 require_module("pyarrow")
 require_module("pyspark")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.cloudpickle import dumps
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rollingfs.errors import AppendOutcomeUnknown, CorruptHeaderError
 from rollingfs.format.header import ATTRS_MAX
-from rollingfs.spark.source import commits
+from rollingfs.spark.source import batch_writer
+from rollingfs.spark.source.batch_writer import RollingWriter
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.sink import RollingStreamWriter
-from rollingfs.spark.source.write import RollingWriter
+from rollingfs.spark.source.stream_writer import RollingStreamWriter
 
 SCHEMA = StructType().add("value", "string")
 QUERY = "3f"
 
 
-class Context:
-    """What Spark tells a task."""
-
-    def __init__(self, batch: int | None) -> None:
-        self._known = {"sql.streaming.queryId": QUERY, "streaming.sql.batchId": batch and str(batch)}
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return 0
-
-    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
-        return self._known[name]
-
-
-@pytest.fixture
-def fs() -> RollingFileSystem:
-    return RollingFileSystem("file", sync=False, header_cache_s=0)
-
-
-@pytest.fixture
-def task(monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_task(writer: Any, rows: pa.RecordBatch | None = None, batch: int | None = None) -> Any:
     """Run a task of a writer that Spark has pickled."""
-
-    def run(writer: Any, rows: pa.RecordBatch | None = None, batch: int | None = None) -> Any:
-        monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context(batch)))
+    with Task(query=QUERY, batch=batch).running():
         return pickle.loads(dumps(writer)).write(iter([rows or pa.record_batch({"value": ["a"]})]))
-
-    return run
 
 
 def source(path: Any, **options: Any) -> RollingDataSource:
@@ -66,7 +43,7 @@ def source(path: Any, **options: Any) -> RollingDataSource:
 
 
 def writers(path: Any, schema: StructType = SCHEMA, overwrite: bool = False, **options: Any) -> list[Any]:
-    """How each of the two makes its writer."""
+    """Two calls that make a writer: for a batch, for a stream."""
     return [
         lambda: source(path, **options).writer(schema, overwrite),
         lambda: source(path, **options).streamWriter(schema, overwrite),
@@ -82,19 +59,19 @@ def staged(path: Any) -> list[Path]:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_folder_with_anything_in_it_is_refused_as_a_target_with_what_is_in_it(fs, tmp_path, overwrite):
-    """A segment of its name would hide it all."""
+    """A segment of its name would hide its content."""
     folder = tmp_path / "d"
     for nth in range(3):
         fs.create(f"{folder}/s{nth}")
         fs.append(f"{folder}/s{nth}", b"a row\n")
     for make in writers(folder, overwrite=overwrite):
-        with pytest.raises(IsADirectoryError, match=r"s0, s1, s2\); nothing was written.*/d'$"):
+        with pytest.raises(IsADirectoryError, match=r"holds s0, s1, s2; .*would hide them. Nothing was written.*/d'$"):
             make()
     for nth in range(7):
         (folder / f"plain{nth}").write_bytes(b"x")
     (folder / "s1$header").write_bytes(b"rubbish")
     for make in writers(folder, overwrite=overwrite):
-        with pytest.raises(IsADirectoryError, match=r"and 5 more|damaged segment"):
+        with pytest.raises(IsADirectoryError, match=r"and 7 more"):
             make()
     assert not Path(f"{folder}$header").exists()
     empty = tmp_path / "empty"
@@ -103,30 +80,30 @@ def test_a_folder_with_anything_in_it_is_refused_as_a_target_with_what_is_in_it(
         make()
 
 
-def test_a_sealed_target_is_refused_before_a_task_begins_and_may_be_overwritten(fs, tmp_path, task):
+def test_a_sealed_target_is_refused_before_a_task_begins_and_may_be_overwritten(fs, tmp_path):
     path = tmp_path / "s"
     fs.overwrite(str(path), b"done\n")
     fs.seal(str(path))
     with pytest.raises(SegmentSealedError, match="sealed at length 5"):
         source(path).writer(SCHEMA, False)
-    with pytest.raises(SegmentSealedError, match="lacks this one"):
-        task(source(path).streamWriter(SCHEMA, False), batch=1)
+    with pytest.raises(SegmentSealedError, match="lacks batch 1"):
+        run_task(source(path).streamWriter(SCHEMA, False), batch=1)
     assert not staged(path)
     writer = source(path).writer(SCHEMA, True)
-    writer.commit([task(writer)])
+    writer.commit([run_task(writer)])
     assert fs.cat_file(str(path)) == b"a\n"
 
 
-def test_a_batch_that_is_in_a_sealed_target_may_be_run_again(fs, tmp_path, task):
+def test_a_batch_that_is_in_a_sealed_target_may_be_run_again(fs, tmp_path):
     path = tmp_path / "s"
     writer = source(path).streamWriter(SCHEMA, False)
-    writer.commit([task(writer, batch=5)], 5)
+    writer.commit([run_task(writer, batch=5)], 5)
     fs.seal(str(path))
     again = source(path).streamWriter(SCHEMA, False)
-    again.commit([task(again, batch=5)], 5)
+    again.commit([run_task(again, batch=5)], 5)
     assert fs.cat_file(str(path)) == b"a\n"
     with pytest.raises(SegmentSealedError):
-        task(again, batch=6)
+        run_task(again, batch=6)
 
 
 def test_a_target_that_somebody_holds_or_that_is_damaged_or_has_no_name_is_refused_before_a_task_begins(fs, tmp_path):
@@ -157,7 +134,7 @@ def test_credentials_that_are_refused_are_seen_before_a_task_begins(tmp_path, mo
 
 
 def test_the_writer_that_commits_or_aborts_a_batch_looks_at_nothing_when_it_is_made(fs, tmp_path):
-    """Spark makes it of the pickled data source; what it raised would hide why Spark aborts."""
+    """Spark makes it from the pickled data source; an error of it would hide the error for which Spark aborts."""
     path = tmp_path / "s"
     Path(f"{path}$header").write_bytes(b"rubbish")
     again = pickle.loads(dumps(source(path)))
@@ -167,20 +144,20 @@ def test_the_writer_that_commits_or_aborts_a_batch_looks_at_nothing_when_it_is_m
 # -- the first cause ---------------------------------------------------------------------------------------------
 
 
-def test_an_abort_never_raises_and_says_in_the_log_what_it_could_not_see(fs, tmp_path, task, caplog):
+def test_an_abort_never_raises_and_says_in_the_log_what_it_could_not_see(fs, tmp_path, caplog):
     path = tmp_path / "s"
     batch, stream = (make() for make in writers(path))
-    receipt = task(batch)
+    receipt = run_task(batch)
     Path(f"{path}$header").write_bytes(b"rubbish")
     batch.abort([receipt, None])
     stream.abort([receipt, None], 0)
-    assert caplog.text.count("whether its data was committed cannot be seen") == 2
+    assert caplog.text.count("its data was perhaps committed: the target cannot be read") == 2
     assert "CorruptHeaderError" in caplog.text
 
 
-def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(tmp_path, task, monkeypatch):
+def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(tmp_path, monkeypatch):
     writer: RollingStreamWriter = source(tmp_path / "s").streamWriter(SCHEMA, False)
-    receipt = task(writer, batch=0)
+    receipt = run_task(writer, batch=0)
 
     def unsure(*args: Any) -> None:
         monkeypatch.setattr(writer, "_look", gone)
@@ -189,7 +166,7 @@ def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(tm
     def gone() -> None:
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(writer._parts, "commit", unsure)
+    monkeypatch.setattr(writer._job, "commit", unsure)
     with pytest.raises(AppendOutcomeUnknown, match="the answer was lost") as raised:
         writer.commit([receipt], 0)
     assert isinstance(raised.value.__cause__, ConnectionError)
@@ -200,21 +177,21 @@ def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(tm
 # -- attributes --------------------------------------------------------------------------------------------------
 
 
-def test_a_query_for_which_a_target_has_no_room_is_told_which_attributes_to_drop(fs, tmp_path, task):
+def test_a_query_for_which_a_target_has_no_room_is_told_which_attributes_to_drop(fs, tmp_path):
     path = tmp_path / "s"
     fs.overwrite(str(path), b"", attrs={"mine": "x", **{f"spark/q{nth}": str(nth) for nth in range(ATTRS_MAX - 1)}})
     writer = source(path).streamWriter(SCHEMA, False)
     told = r"no room for attribute spark/3f.*spark/q0 \(batch 0\), spark/q1 .*spark/q7 \(batch 7\) and 55 more"
     with pytest.raises(ValueError, match=told):
-        task(writer, batch=1)
+        run_task(writer, batch=1)
     assert not staged(path)
-    receipt = task(writer)  # of a Spark that names no batch
+    receipt = run_task(writer)  # of a Spark that names no batch
     with pytest.raises(ValueError, match=told):
         writer.commit([receipt], 1)
     assert fs.cat_file(str(path)) == b""
     fs.append(str(path), b"", attrs={"spark/q0": None})
     writer = source(path).streamWriter(SCHEMA, False)
-    writer.commit([task(writer, batch=1)], 1)
+    writer.commit([run_task(writer, batch=1)], 1)
     assert fs.cat_file(str(path)) == b"a\n"
     assert "spark/3f" in fs.segment(str(path)).attrs
 
@@ -228,7 +205,7 @@ def rows_in(fs: RollingFileSystem, path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(fs, tmp_path, task):
+def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(fs, tmp_path):
     path = tmp_path / "p"
     n, s, extra = (
         StructField(name, kind, False) for name, kind in (("n", LongType()), ("s", StringType()), ("x", LongType()))
@@ -240,9 +217,9 @@ def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(fs, 
         batch = pa.record_batch(rows)
         if stream_batch is None:
             writer = there.writer(schema, False)
-            writer.commit([task(writer, batch)])
+            writer.commit([run_task(writer, batch)])
         else:
-            receipt = task(there.streamWriter(schema, False), batch, stream_batch)
+            receipt = run_task(there.streamWriter(schema, False), batch, stream_batch)
             pickle.loads(dumps(there)).streamWriter(schema, False).commit([receipt], stream_batch)
 
     write([n, s], {"n": [1], "s": ["a"]})
@@ -257,43 +234,46 @@ def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(fs, 
         make()
 
 
-def test_a_null_for_a_parquet_column_that_takes_none_is_refused_by_the_task_that_has_it(fs, tmp_path, task):
+def test_a_null_for_a_parquet_column_that_takes_none_is_refused_by_the_task_that_has_it(fs, tmp_path):
     path = tmp_path / "p"
     schema = pa.schema([pa.field("n", pa.int64(), False)])
     with fs.open(str(path), "wb") as file:
         pq.write_table(pa.table({"n": [1]}, schema), file)
     writer = source(path, format="parquet").writer(StructType().add("n", "long"), False)
-    writer.commit([task(writer, pa.record_batch({"n": [2]}))])
+    writer.commit([run_task(writer, pa.record_batch({"n": [2]}))])
     assert rows_in(fs, path) == [{"n": 1}, {"n": 2}]
     with pytest.raises(pa.ArrowInvalid, match="column 'n' has nulls"):
-        task(writer, pa.record_batch({"n": pa.array([None], pa.int64())}))
+        run_task(writer, pa.record_batch({"n": pa.array([None], pa.int64())}))
 
 
-def test_columns_that_come_to_a_parquet_file_during_a_job_are_named_when_the_job_commits(fs, tmp_path, task):
+def test_columns_that_come_to_a_parquet_file_during_a_job_are_named_when_the_job_commits(fs, tmp_path):
     path = tmp_path / "p"
     one, two = (source(path, format="parquet").writer(StructType().add(name, "long"), False) for name in ("n", "m"))
-    mine, others = task(one, pa.record_batch({"n": [1]})), task(two, pa.record_batch({"m": [1]}))
+    mine, others = run_task(one, pa.record_batch({"n": [1]})), run_task(two, pa.record_batch({"m": [1]}))
     two.commit([others])
-    with pytest.raises(ValueError, match=r"/p: these rows cannot be appended.*: 'n', there 'm'; nothing was written"):
+    with pytest.raises(
+        ValueError,
+        match=r"/p: these rows cannot be appended.*: they have 'n' where the file has 'm'; nothing was written",
+    ):
         one.commit([mine])
     assert rows_in(fs, path) == [{"m": 1}]
 
 
-def test_who_lets_a_parquet_file_grow_beside_others_pauses_before_each_new_try(fs, tmp_path, task, monkeypatch):
+def test_a_writer_of_parquet_that_loses_a_race_pauses_before_each_new_try(fs, tmp_path, monkeypatch):
     path = tmp_path / "p"
     slow, fast = (source(path, format="parquet").writer(StructType().add("n", "long"), False) for _ in range(2))
-    mine = task(slow, pa.record_batch({"n": [1]}))
+    mine = run_task(slow, pa.record_batch({"n": [1]}))
     pauses: list[float] = []
-    monkeypatch.setattr(commits.time, "sleep", pauses.append)
-    look, tries = slow._parts.view, iter(range(3))
+    monkeypatch.setattr(batch_writer.time, "sleep", pauses.append)
+    look, tries = slow._job.view, iter(range(3))
 
     def look_then_lose() -> Any:
         seen = look()
         if next(tries, None) is not None:
-            fast.commit([task(fast, pa.record_batch({"n": [0]}))])
+            fast.commit([run_task(fast, pa.record_batch({"n": [0]}))])
         return seen
 
-    monkeypatch.setattr(slow._parts, "view", look_then_lose)
+    monkeypatch.setattr(slow._job, "view", look_then_lose)
     slow.commit([mine])
     assert [row["n"] for row in rows_in(fs, path)] == [0, 0, 0, 1]
     assert len(pauses) == 3

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -20,7 +20,6 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.faults import CLOCK, CRASHES, Crashed, FaultBackend, HashingStore, hurry
 from tests.support.life import CHUNKS, World
@@ -470,46 +469,6 @@ def test_a_ledger_of_an_older_release_is_read_and_what_names_no_incarnation_trim
     stream.unsubscribe("reader")
     stream.retain()
     assert {path: info["size"] for path, info in stream.infos().items()} == {A: 0, B: 0}
-
-
-def test_an_older_release_does_not_take_a_new_ledger_for_its_own() -> None:
-    assert json.loads(format_ledger(Ledger()))["rollingfs-stream"] == 2
-    with pytest.raises(OSError, match="too new"):
-        parse_ledger(b'{"rollingfs-stream": 3}', "x")
-
-
-def ledgers(seed: int) -> Iterator[Ledger]:
-    chance = random.Random(seed)
-    for _ in range(50):
-        known = {name: chance.choice("xyz") for name in "abcd"}
-        cuts = []
-        for at in range(chance.randrange(6)):
-            known |= {chance.choice("abcd"): chance.choice("xyz")}
-            offsets = {name: chance.randrange(3) for name in "abcd" if chance.random() < 0.6}
-            said = {name: known[name] for name in offsets if chance.random() < 0.8}
-            cuts.append(StreamCut(offsets, float(at), at, said))
-        goals = {name: Goal(chance.randrange(9), chance.choice(["x", None])) for name in "ab"}
-        readers = {name: Published(cut, 7.0) for name, cut in zip("rs", cuts, strict=False)}
-        yield Ledger(RetentionPolicy.by_size(1), tuple(cuts), readers, Trim(goals, chance.random() < 0.5))
-
-
-def test_a_ledger_is_read_as_it_was_written() -> None:
-    for ledger in ledgers(1):
-        assert parse_ledger(format_ledger(ledger), "x") == ledger
-
-
-def test_a_ledger_grows_with_what_changes_and_not_with_all_names_ever_used() -> None:
-    """A new segment for each cut, and those before stay as they are: eight times as many are eight times as long."""
-
-    def size(count: int) -> int:
-        offsets: dict[str, int] = {}
-        cuts = []
-        for at in range(count):
-            offsets[f"segment-{at:04d}"] = 100
-            cuts.append(StreamCut(offsets, float(at), 100 * at, dict.fromkeys(offsets, "7b0c2f6e-4d11-4c53-9b0e")))
-        return len(format_ledger(Ledger(cuts=tuple(cuts))))
-
-    assert size(400) < 9 * size(50)
 
 
 def test_names_that_are_gone_leave_the_ledger() -> None:

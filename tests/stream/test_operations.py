@@ -60,11 +60,11 @@ def test_trim_truncates_and_deletes_what_is_sealed_and_wholly_before(world):
 def test_trim_that_goes_backwards_is_refused_and_changes_nothing(world):
     stream = world.stream()
     stream.trim(cut_of(stream, {A: 20, B: 20}))
-    with pytest.raises(BadOffsetError, match="backwards"):
+    with pytest.raises(BadOffsetError, match=r"trimmed to .* already"):
         stream.trim(cut_of(stream, {A: 10, B: 40}))
     assert (world.header(A).start, world.header(B).start) == (20, 20)
     stream.trim(cut_of(stream, {A: 20, C: 5}))
-    with pytest.raises(BadOffsetError, match="backwards"):
+    with pytest.raises(BadOffsetError, match=r"trimmed to .* already"):
         stream.trim(cut_of(stream, {B: 19}))
 
 
@@ -139,7 +139,7 @@ def test_changes_of_two_clients_at_once_are_both_remembered(world):
 
 def test_a_ledger_that_cannot_be_read_is_an_error_and_is_left_as_it_is(world):
     path = world.create(names.ledger_path("/stream"), [b"{}"])
-    with pytest.raises(CorruptHeaderError, match="remembers"):
+    with pytest.raises(CorruptHeaderError, match="the ledger of the stream cannot be read"):
         world.stream().publish("reader", world.stream().cut())
     assert world.content(path) == b"{}"
 

@@ -64,6 +64,16 @@ def done(*words: object, stdin: bytes | None = None) -> Run:
     return found
 
 
+def failed(*words: object, code: int = 1) -> str:
+    """Run a command that must fail; returns its one line on standard error."""
+    found = Run(*words)
+    assert found.code == code
+    assert found.out == b""
+    assert found.err.startswith("rollingfs: ")
+    assert found.err.count("\n") == 1
+    return found.err
+
+
 def environment(**more: str) -> dict[str, str]:
     """For a process of its own."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **more}

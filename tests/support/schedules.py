@@ -7,9 +7,11 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+ROOT = Path(__file__).parents[2]
 Happening = Callable[[], object]
 
 
@@ -25,6 +27,8 @@ def at_line(nth: int, happen: Happening, *files: str, when: Callable[[], object]
     when
         Lines are counted while this holds.
     """
+    for file in files:
+        assert file.startswith("/") or (ROOT / file).is_file(), f"{file} has moved: no line of it would be met"
     met: list[str] = []
     count = 0
     visited: dict[FrameType, set[int]] = {}

@@ -1,20 +1,23 @@
-"""What the tests of the Hadoop path share: places where segments lie, and the JVM that looks at them."""
+"""What the tests with Spark share: a session, the data source without one, places where segments lie, the JVM."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import io
+import json
 import os
 import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import google_crc32c
+import pytest
 
 from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
@@ -24,6 +27,8 @@ from tests.support.servers import require, required
 T = TypeVar("T")
 
 JAVA_TESTS = Path(__file__).parents[1] / "spark" / "java"
+ROOT = Path(__file__).parents[2]
+LOOPBACK = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 JVM_S_MAX = 120
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=60)
 """Records straddle its chunks, and there is a tail."""
@@ -53,12 +58,10 @@ def spark_session(folder: Path) -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("rollingfs tests")
     settings = {
-        "spark.ui.enabled": "false",
+        **LOOPBACK,
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": f"rolling+file://{folder}/warehouse",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.showConsoleProgress": "false",
     }
     for key, value in settings.items():
@@ -92,6 +95,79 @@ def run_java(main: str, *arguments: str, classes: Path) -> str:
     done = subprocess.run(command, timeout=JVM_S_MAX, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def environment(*folders: Path, **more: str) -> dict[str, str]:
+    """The environment of a process that uses Spark: it finds the modules in some folders, and rollingfs."""
+    path = os.pathsep.join(map(str, (*folders, ROOT)))
+    return {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, **more}
+
+
+def installed(folder: Path) -> Path:
+    """A new folder with the top-level module by which Spark finds the data source, as the wheel has it."""
+    module = ROOT / "rollingfs" / "spark" / "source" / "pyspark_rollingfs.py"
+    folder.mkdir()
+    shutil.copy(module, folder)
+    return folder
+
+
+# -- the data source, without a session --------------------------------------------------------------------------
+
+
+def given(path: Any, cache_s: float = 0, **options: Any) -> dict[str, Any]:
+    """The options of a read or write, as Spark hands them over."""
+    return {"path": str(path), "storage_options": json.dumps({"rolling": {"header_cache_s": cache_s}}), **options}
+
+
+def first_column(source: Any, parts: Iterable[Any]) -> list[Any]:
+    """The first column of what a reader reads of some partitions."""
+    return [value for part in parts for batch in source.read(part) for value in batch.column(0).to_pylist()]
+
+
+class Task:
+    """What Spark tells a task."""
+
+    def __init__(self, partition: int = 0, query: str | None = None, batch: int | None = None) -> None:
+        self._partition = partition
+        self._known = {"sql.streaming.queryId": query, "streaming.sql.batchId": None if batch is None else str(batch)}
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return self._partition
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
+        return self._known[name]
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Let this process be the task."""
+        from pyspark import TaskContext
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TaskContext, "get", classmethod(lambda cls: self))
+            yield
+
+
+def arrow_stream(*batches: Any) -> bytes:
+    """Record batches as one IPC stream."""
+    import pyarrow as pa
+
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def parquet_file(table: Any, **options: Any) -> bytes:
+    """A table as a Parquet file."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+# -- places ------------------------------------------------------------------------------------------------------
 
 
 @dataclass

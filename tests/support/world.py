@@ -12,7 +12,7 @@ from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
-from rollingfs.format import names, transitions
+from rollingfs.format import merging, names
 from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
 from rollingfs.format.pin_codec import parse_pin
 from rollingfs.format.tokens import crc32c
@@ -186,7 +186,7 @@ class World:
             return Seg(None, data=drive(self.store.read(path)).data, plain=True)
         if header.merge is not None:
             target = self.header(names.climb(names.parent(path), header.merge.target))
-            if target is not None and transitions.has_merged(target, header.merge.txn):
+            if target is not None and merging.has_merged(target, header.merge.txn):
                 return None
         data = self.content(path, header)
         assert len(header.tail) <= header.policy.tail_bytes_max

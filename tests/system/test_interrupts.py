@@ -21,8 +21,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
 WAIT_S = 20.0
-CORE = ("/contextlib.py", *(f"rollingfs/{name}.py" for name in ("append", "commit", "attempt", "uploads", "runtime")))
-DISK = ("/contextlib.py", *(f"rollingfs/backend/{name}.py" for name in ("local", "record_lock", "disk")))
+COMMIT = ("loop", "attempt", "lost_answers", "fairness", "store", "uploads")
+PARTS = (*(f"commit/{name}" for name in COMMIT), "runtime/concurrency", "write/gather", "write/grow")
+CORE = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
+DISK = ("/contextlib.py", *(f"rollingfs/backend/local/{name}.py" for name in ("backend", "record_lock", "disk")))
 
 
 def interrupt():
@@ -144,7 +146,7 @@ def test_ctrl_c_as_an_owner_gives_the_segment_back_says_that_what_was_written_is
 
 def test_an_owner_whose_release_fails_is_told_that_what_was_written_is_committed(site):
     site.create()
-    site.client.committer.timeout_s = 0.2
+    site.client.committer.loop.timeout_s = 0.2
     file = site.open("ab", owner="me")
     file.write(b"there")
     site.backend.plan("replace", HEADER)
@@ -273,28 +275,35 @@ def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_live
 
 
 class Paused(AsyncMemory):
-    """Pauses the next reads of a header, until it may go on."""
+    """Pauses the reads of a header after a copy, or one request to a path, until it may go on."""
 
     def __init__(self, inner):
         super().__init__(inner)
         self.pauses = False
+        self.pauses_once: tuple[str, str] | None = None
+        """A verb, and a path that it is called with."""
         self.paused, self.may_go_on = asyncio.Event(), asyncio.Event()
         self.written: list[str] = []
         self.on_written = lambda: None
+        self.on_replaced = {}
 
     async def call(self, verb, *args):
-        if self.pauses and verb in ("read", "read_if_changed") and self.written:
+        is_once = (verb, *args[:1]) == self.pauses_once
+        if is_once or (self.pauses and verb in ("read", "read_if_changed") and self.written):
+            self.pauses_once = None if is_once else self.pauses_once
             self.paused.set()
             await self.may_go_on.wait()
         answer = await super().call(verb, *args)
         if self.pauses and verb in ("copy", "join", "upload.finish"):
             self.written.append(verb)
             self.on_written()
+        if verb == "replace":
+            self.on_replaced.pop(args[0], lambda: None)()
         return answer
 
 
 def cancelled(site, call):
-    """Cancel a call once it has written its copy and its commit looks at the header; then let the commit go on."""
+    """Cancel a call once the backend pauses; then let go on what goes on."""
 
     async def course():
         task = asyncio.ensure_future(call)
@@ -326,6 +335,30 @@ def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_comm
     site.backend.on_written = site.client.headers.forget  # as a full cache does: the commit has to look first
     cancelled(site, site.segment()._to_consolidate(0, False, None))
     assert site.content() == b"0123456789" * 10
+
+
+@pytest.mark.parametrize("verb", ["concat", "rename"])
+@pytest.mark.parametrize("request_of", ["mark", "target", "tombstone"])
+def test_a_concat_or_rename_whose_caller_is_cancelled_leaves_no_mark(verb, request_of):
+    site = Site(Paused(private_memory()), "")
+    source, target = sealed_source(site), site.path
+    call = partial(site.client.concats.concat, target, [source])
+    if verb == "rename":
+        call = partial(site.client.concats.rename, source, target)
+    site.run(site.client.headers.load(target))
+    site.run(site.client.headers.load(source))
+
+    def pause_at_tombstone():
+        site.backend.pauses_once = ("replace", source + HEADER)
+
+    site.backend.pauses_once = ("replace", (source if request_of == "mark" else target) + HEADER)
+    if request_of == "tombstone":
+        site.backend.pauses_once = None
+        site.backend.on_replaced[target + HEADER] = pause_at_tombstone
+    cancelled(site, call())
+    assert site.content() == {"concat": b"target;source", "rename": b"source"}[verb]
+    site.path = source
+    assert not site.is_there()
 
 
 def test_a_file_that_is_forgotten_on_the_loops_own_thread_leaves_no_upload(monkeypatch):

@@ -1,16 +1,17 @@
-"""Concat and rename: bytes in order, nothing moved, nothing left of the sources, whatever breaks off."""
+"""Concat and rename (`concat`, `moves`): bytes in order, none moved, nothing left of the sources, whatever happens."""
 
 import asyncio
 import dataclasses
+import time
 import uuid
 
 import pytest
 
-from rollingfs import FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError
+from rollingfs import CommitTimeoutError, FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.client import Client
+from rollingfs.client import COMMIT_TIMEOUT_S, Client
 from rollingfs.commit import fairness
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.format import names
@@ -18,8 +19,8 @@ from rollingfs.format.codec import parse_header
 from rollingfs.format.header import MARKS_MAX, Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write.concat import Source
-from tests.support.hooks import AsyncMemory, private_memory
+from rollingfs.write.moves import Source
+from tests.support.hooks import AsyncMemory, Hooked, private_memory
 from tests.support.life import Turned
 
 
@@ -235,6 +236,28 @@ def test_concat_asks_four_requests_a_source_and_two_more_and_three_where_a_tail_
     assert len(client.backend.calls) == 3 * 5 + 1
 
 
+def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
+    backend = Hooked(private_memory())
+    client = Client(backend)
+    client.root = "/folder"
+    target, source = make(client, "target", b"t", sealed=False), make(client, "source", b"s")
+    clock = Turned(time.monotonic())
+    monkeypatch.setattr(fairness.time, "monotonic", clock)
+
+    def pass_time():
+        clock.now_s += COMMIT_TIMEOUT_S
+
+    def lose_race():
+        drive(Client(backend.inner).segments.append(target, b"!"))
+
+    backend.plan("replace", "source$header", after=pass_time)
+    backend.plan("replace", "target$header", before=lose_race)
+    with pytest.raises(CommitTimeoutError):
+        drive(client.concats.concat(target, [source]))
+    assert content(client, target) == b"t!"
+    assert header(client, source).phase is Phase.SEALED, "the mark is taken back, whatever the time"
+
+
 class Rivals(AsyncMemory):
     """A store on which every request takes a turn of the loop; notes who has asked for the next commit."""
 
@@ -271,7 +294,7 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
     data = content(maker, target)
     joined = b"".join(b"%02d;" % n for n in range(60))
     assert data == b"." * offset + joined + b"." * (appended - offset)
-    assert backends[0].asked.count(mover.committer.writer.id) >= 1, "it has lost, and asked"
+    assert backends[0].asked.count(mover.committer.slots.writer.id) >= 1, "it has lost, and asked"
     assert not any(backends[1].asked), "others do not carry the wish on"
     assert header(maker, target).turn is None
     assert all(gone(maker, source) for source in sources)
@@ -314,7 +337,8 @@ def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free
         make(client, "target", b"t", sealed=False)
     for _ in range(MARKS_MAX + 10):
         dying = Client(store, clock=clock)
-        drive(dying.concats._mark_all([Source(source, str(uuid.uuid4()), target)], str(uuid.uuid4()), sealed=True))
+        sources, deadline_s = [Source(source, str(uuid.uuid4()), target)], dying.committer.loop.deadline_s()
+        drive(dying.concats.moves.mark_all(sources, str(uuid.uuid4()), deadline_s, sealed=True))
         clock.now_s += MARK_AGE_S_MAX + 1
     drive(client.concats.rename(source, target))
     assert content(client, target) == b"data"

@@ -29,9 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 HEADER = "$header"
 APPENDING = (
     "rollingfs/write/gather.py",
-    "rollingfs/commit/loop.py",
-    "rollingfs/commit/attempt.py",
-    "rollingfs/commit/uploads.py",
+    "rollingfs/write/grow.py",
+    *(f"rollingfs/commit/{name}.py" for name in ("loop", "attempt", "lost_answers", "fairness", "store", "uploads")),
 )
 WAIT_S = 20.0
 BLOCKED_S = 0.01
@@ -241,7 +240,7 @@ def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
     follower = Follower(site, b"young")
     follower.start()
     assert follower.queued.wait(WAIT_S)
-    site.client.committer.timeout_s = 0.05
+    site.client.committer.loop.timeout_s = 0.05
 
     def lose():
         drive(site.other().segments.append(site.path, b"."))

@@ -1,4 +1,4 @@
-"""The backend for disks: conditional writes under a record lock, every write flushed before it counts.
+"""The backend for disks: conditional writes under a record lock, each flushed before it counts.
 
 In: absolute paths. Out: what `rollingfs.backend.contract` promises.
 Must not be here: anything that knows what a header says.

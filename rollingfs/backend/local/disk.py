@@ -9,8 +9,8 @@ import stat
 import zlib
 from collections.abc import Iterator, Sequence
 
+from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer
-from rollingfs.errors import ConflictError
 
 try:
     import fcntl
@@ -18,24 +18,19 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 FOLDERS_FLUSHED_MAX = 4096
-"""Folders of which this process remembers that they survive a loss of power."""
+"""This process remembers of this many folders that they survive a loss of power."""
 TOKEN_HEAD_BYTES = 256
 COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
 NEW_FILE_MODE = 0o666
 
-# without O_NONBLOCK, opening a named pipe waits for its writer; for files it means nothing
+# without O_NONBLOCK, opening a named pipe waits for its writer; for files the flag means nothing
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-# folders whose own entries, and those of all above them, this process has flushed
+# folders whose own entries, and those of all folders above them, this process has flushed
 _flushed: set[str] = set()
-# a system or a pair of disks that cannot copy within the kernel
+# the errors of a system, or of a pair of disks, that cannot copy within the kernel
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
-
-
-def missing(path: str) -> FileNotFoundError:
-    """The error for a file that is not there."""
-    return FileNotFoundError(errno.ENOENT, "no such file", path)
 
 
 @contextlib.contextmanager
@@ -45,27 +40,27 @@ def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
     Raises
     ------
     FileNotFoundError
-        There is none; a folder, a pipe or a device is no file.
+        There is no such file; a folder, a pipe or a device is no file.
     """
     try:
         descriptor = os.open(path, _READ_FLAGS)
     except (NotADirectoryError, IsADirectoryError) as error:
-        raise missing(path) from error
+        raise refusals.no_file(path) from error
     except PermissionError:
-        if os.path.isdir(path):  # so Windows says it
-            raise missing(path) from None
+        if os.path.isdir(path):  # the error of Windows for a folder
+            raise refusals.no_file(path) from None
         raise
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise missing(path)
+            raise refusals.no_file(path)
         yield descriptor, status
     finally:
         os.close(descriptor)
 
 
 def read_exactly(descriptor: int, start: int, end: int) -> bytes:
-    """Bytes ``[start, end)`` of an open file, fewer where it ends before."""
+    """Bytes ``[start, end)`` of an open file; fewer where the file ends before `end`."""
     if start >= end:
         return b""
     data = _read(descriptor, end - start, start)
@@ -93,26 +88,26 @@ def token_of(descriptor: int, status: os.stat_result) -> str:
 
 
 def make_token(status: os.stat_result, content: Buffer) -> str:
-    """What tells one write of a file from every other.
+    """The token that tells one write of a file from every other.
 
-    The inode differs from that of the file it replaced, which lived on until then; the date is strictly later
-    than that one's (`replace` sees to it), so a reused inode gives no equal token either; and the first bytes
-    of a header hold incarnation and version, which never repeat.
+    The inode differs from that of the replaced file, which existed until then. `replace` makes the date strictly
+    later than that of the replaced file, so a reused inode gives no equal token either. The first bytes of a header
+    hold incarnation and version, which never repeat.
     """
     head = zlib.crc32(memoryview(content).cast("B")[:TOKEN_HEAD_BYTES])
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}-{head:08x}"
 
 
 def check_same_or_grown(path: str, descriptor: int, token: str) -> None:
-    """Refuse an open file that is not the one with `token`, unless that one has only grown.
+    """Refuse an open file that is not the one with `token`; that file may have grown.
 
-    A log that a program goes on writing to is read up to where it ended. A file that is overwritten in place with more
-    bytes, of which the first 256 are the same, cannot be told from it.
+    So a log that a program still writes can be read up to its old end. This check takes a file for grown that was
+    overwritten in place with more bytes, if the first 256 are the same.
 
     Raises
     ------
     ConflictError
-        It is another file, or was changed in place.
+        The file is another, or was changed in place.
     """
     status = os.fstat(descriptor)
     found = token_of(descriptor, status)
@@ -122,7 +117,7 @@ def check_same_or_grown(path: str, descriptor: int, token: str) -> None:
         head = zlib.crc32(read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, size)))
         if token.endswith(f"-{head:08x}"):
             return
-    raise ConflictError(f"{path!r} should have token {token}; found {found}")
+    raise refusals.changed(path, token, found)
 
 
 def _size_of(token: str) -> int:
@@ -135,19 +130,13 @@ def expect(path: str, token: str) -> os.stat_result:
         with opened(path) as (descriptor, status):
             found = token_of(descriptor, status)
     except FileNotFoundError:
-        raise ConflictError(f"{path!r} should have token {token}, but it is gone") from None
-    check_token(path, found, token)
+        raise refusals.changed(path, token, None) from None
+    refusals.check_token(path, found, token)
     return status
 
 
-def check_token(path: str, found: str, token: str) -> None:
-    """Refuse a file that has another token than it must have."""
-    if found != token:
-        raise ConflictError(f"{path!r} should have token {token}; found {found}")
-
-
 def fill(descriptor: int, data: Buffer, date_ns_min: int) -> str:
-    """Write a header into its temporary file and date it, by the filesystem's clock; returns its token."""
+    """Write a header into its temporary file and date it by the filesystem's clock; return its token."""
     write_all(descriptor, [data])
     date_ns = max(os.fstat(descriptor).st_mtime_ns, date_ns_min)
     os.utime(descriptor, ns=(date_ns, date_ns))
@@ -155,8 +144,8 @@ def fill(descriptor: int, data: Buffer, date_ns_min: int) -> str:
 
 
 @contextlib.contextmanager
-def made_for_a_moment(folder: str, sync: bool) -> Iterator[None]:
-    """A folder that is there, and goes again if it was made for this and is empty."""
+def temporary_folder(folder: str, sync: bool) -> Iterator[None]:
+    """Make a folder if it is missing; afterwards, remove a folder made here if it is empty."""
     is_new = not os.path.isdir(folder)
     if is_new:
         make_folders(folder, sync)
@@ -189,8 +178,8 @@ def flush_folder(path: str) -> None:
 def flush_entries_of(folder: str) -> None:
     """Make a folder itself survive a loss of power: flush the folders above it, each once in the life of a process.
 
-    Whoever made them may have died, or failed, before the flush. What cannot be read was made by others, and
-    cannot be flushed; another disk begins at a folder that was there before.
+    The process that made those folders may have died, or failed, before the flush. A folder that this process may not
+    read was made by another user, and cannot be flushed. The walk ends where another disk begins.
     """
     above = os.path.dirname(folder)
     if folder in _flushed or above == folder or os.stat(above).st_dev != os.stat(folder).st_dev:
@@ -206,7 +195,7 @@ def flush_entries_of(folder: str) -> None:
 
 
 def make_folders(path: str, sync: bool) -> None:
-    """Make a folder and its parents, those that are there already included: with `sync`, durable when it returns.
+    """Make a folder and its parents, where they are missing; with `sync`, all of them are durable at the end.
 
     Raises
     ------
@@ -224,7 +213,7 @@ def make_folders(path: str, sync: bool) -> None:
                 raise
             make_folders(above, sync)
             os.mkdir(path)
-        _flushed.discard(path)  # what is known was of another folder of this name
+        _flushed.discard(path)  # an entry there is of an earlier folder with this name
     except FileExistsError:
         if not os.path.isdir(path):
             raise
@@ -237,13 +226,13 @@ def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:
     while True:
         try:
             return os.open(path, _NEW_FLAGS, mode)
-        except FileNotFoundError:  # also if another process has just removed the empty folder
+        except FileNotFoundError:  # the folder is missing; perhaps another process has just removed it
             make_folders(os.path.dirname(path), sync)
 
 
 @contextlib.contextmanager
 def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
-    """A new file to write, flushed and closed at the end, removed if anything fails."""
+    """A new file to write. It is flushed and closed at the end, and removed if anything fails."""
     descriptor = open_new(path, sync, mode)
     try:
         try:
@@ -258,13 +247,13 @@ def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
 
 
 def remove_if_there(path: str) -> None:
-    """Remove a file; nothing if it is missing."""
+    """Remove a file; a missing file is no error."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def remove_folder_if_empty(folder: str) -> None:
-    """Remove a folder; nothing if something is in it or it is missing."""
+    """Remove a folder, unless it is missing or something is in it."""
     try:
         os.rmdir(folder)
     except OSError as error:
@@ -273,7 +262,7 @@ def remove_folder_if_empty(folder: str) -> None:
 
 
 def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
-    """Write all bytes of all buffers: the system may take fewer at a time."""
+    """Write all bytes of all buffers; one call of the system may write only a part."""
     for buffer in data:
         rest = memoryview(buffer).cast("B")
         while rest:
@@ -305,5 +294,5 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
             write_all(target, [data])
             count = len(data)
         if count == 0:
-            raise OSError(errno.EIO, f"the file ends at byte {position}, expected at least {end}")
+            raise OSError(errno.EIO, f"the file ends at byte {position}; expected at least {end} bytes")
         position += count

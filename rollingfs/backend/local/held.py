@@ -1,4 +1,4 @@
-"""Plain files of a disk that readers hold open, so that each stays the same file for them."""
+"""Plain files of a disk that readers hold open, so that a reader keeps reading the same file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import weakref
 from rollingfs.backend.local import disk
 
 HELD_MAX = 64
-"""How many files a process holds open for its readers; a system may allow it no more than 256 in all (macOS)."""
+"""A process holds at most this many files open for its readers; macOS may allow it 256 open files in all."""
 
 _CANNOT_OPEN = {errno.EMFILE, errno.ENFILE}
 
@@ -17,7 +17,7 @@ _held: weakref.WeakValueDictionary[tuple[str, str], HeldFile] = weakref.WeakValu
 
 
 class HeldFile:
-    """An open file; closed when nobody refers to it any more, be it a reader or a read under way in a thread."""
+    """An open file. It is closed once no reader, and no read under way in a thread, refers to it."""
 
     def __init__(self, path: str, descriptor: int, token: str) -> None:
         self._path = path
@@ -28,12 +28,12 @@ class HeldFile:
         os.close(self._descriptor)
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes ``[start, end)``, fewer where it ends before.
+        """Bytes ``[start, end)``; fewer where the file ends before `end`.
 
         Raises
         ------
         ConflictError
-            It was changed in place.
+            The file was changed in place.
         """
         data = disk.read_exactly(self._descriptor, start, end)
         disk.check_same_or_grown(self._path, self._descriptor, self._token)
@@ -41,15 +41,15 @@ class HeldFile:
 
 
 def hold_file(path: str, token: str) -> HeldFile | None:
-    """The file of this path that has a token, open; None if too many are open already.
+    """The open file that has this path and `token`; None if too many files are open.
 
     Raises
     ------
     FileNotFoundError, ConflictError
-        It is gone, or has another token.
+        The file is gone, or has another token.
     """
     file = held_file(path, token)
-    if file is not None or len(_held) >= HELD_MAX or os.name == "nt":  # there, nobody could replace it meanwhile
+    if file is not None or len(_held) >= HELD_MAX or os.name == "nt":  # on Windows nobody could replace it meanwhile
         return file
     try:
         with disk.opened(path) as (descriptor, _status):
@@ -64,5 +64,5 @@ def hold_file(path: str, token: str) -> HeldFile | None:
 
 
 def held_file(path: str, token: str) -> HeldFile | None:
-    """The file of this path that had a token, if somebody holds it."""
+    """The file that had this path and `token`, if somebody holds it."""
     return _held.get((path, token))

@@ -1,11 +1,11 @@
 """An exclusive lock on a file of a disk: against threads, processes, and Java's `FileChannel.lock`.
 
 Java takes POSIX record locks, which `flock` does not see. A POSIX record lock excludes no other thread of its
-process and is lost when the process closes *any* descriptor of the file; a lock of the open file description
-(`F_OFD_SETLK`) has neither fault and conflicts with both kinds.
+process, and is lost when the process closes *any* descriptor of the file. A lock of the open file description
+(`F_OFD_SETLK`) has neither fault, and conflicts with both kinds.
 
-It is asked for again and again, because a request that waits in the kernel cannot be given up: whoever holds the lock
-may be stopped for ever.
+A waiting process asks for the lock again and again. It could not give up a request that waits in the kernel, and the
+process that holds the lock may be stopped for ever.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ except ImportError:  # Windows
 
 HAS_RECORD_LOCKS = fcntl is not None
 WAIT_S_MAX = 60.0
-"""A lock is waited for so long where the caller has no time of his own."""
+"""A caller without a deadline of its own waits for a lock this long."""
 POLL_S_MIN = 0.0005
 POLL_S_MAX = 0.02
 _HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
 _LOCK_MODE = 0o666
 _BUSY = {errno.EAGAIN, errno.EACCES}
 
-# struct flock: type, whence, start, length, process id (which the kernel wants to be 0); "0q" pads its end
+# struct flock: type, whence, start, length, process id (the kernel requires 0); "0q" pads its end
 _FLOCK_FORMAT = "hhqqi0q"
 
 P = ParamSpec("P")
@@ -49,10 +49,11 @@ _of_thread = threading.local()
 
 
 def _after_fork_in_child() -> None:
-    """Give up the copies of descriptors that the parent's threads hold, and a mutex nobody here will release.
+    """Close the copies of descriptors that the parent's threads hold, and replace the mutex.
 
-    A lock of an open file description lives until the *last* copy of the descriptor is closed: a child that
-    kept one would hold the lock of a parent that was killed.
+    A lock of an open file description lives until the *last* copy of the descriptor is closed. A child that kept a
+    copy would hold the lock of a parent that was killed. A mutex that a thread of the parent holds is never released
+    in the child.
     """
     global _process_mutex
     _process_mutex = threading.Lock()
@@ -66,10 +67,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def record_lock(path: str, until_s: float | None = None) -> Iterator[None]:
-    """Hold the exclusive lock of the file at `path`, which is made if it is missing.
+    """Hold the exclusive lock of the file at `path`. A missing file is made.
 
-    Nothing else may open that file: where only POSIX record locks exist, closing it loses the lock. It may be
-    unlinked by who holds the lock; those who wait then begin again.
+    Nothing else may open that file: where only POSIX record locks exist, closing it loses the lock. The holder of
+    the lock may unlink the file; the processes that wait then begin again.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def record_lock(path: str, until_s: float | None = None) -> Iterator[None]:
     Raises
     ------
     LockedError
-        Another process, or thread, held it until then.
+        Another process, or thread, held the lock until then.
     FileNotFoundError
         The folder of the lock file is missing.
     OSError
@@ -96,10 +97,10 @@ def record_lock(path: str, until_s: float | None = None) -> Iterator[None]:
 
 
 def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make a verb of a sync backend end without the record locks that it took.
+    """Make a verb of a sync backend release all record locks that it took.
 
-    Ctrl-C may come within the end of a ``with`` block, before the lock is released; the block would keep it as long as
-    the exception and its frames live.
+    Ctrl-C may come at the end of a ``with`` block, before the block releases its lock. The lock would then be held as
+    long as the exception and its frames live.
     """
 
     @functools.wraps(verb)
@@ -116,7 +117,7 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
 
 class _Wait:
-    """The pauses of one who waits for a lock, up to the end of his time."""
+    """The pauses of a caller that waits for a lock, until its deadline."""
 
     def __init__(self, path: str, until_s: float | None) -> None:
         self._path = path
@@ -189,20 +190,20 @@ class _Lock:
         try:
             _unlock(descriptor)
         finally:
-            # forgotten first: once closed, its number may be another thread's file
+            # forget the descriptor before closing it: afterwards its number may be another thread's file
             self._descriptor = None
             _held.discard(descriptor)
             os.close(descriptor)
 
 
 def _unlock(descriptor: int) -> None:
-    # by name, not by closing: a child forked meanwhile may still have a copy of the descriptor
+    # explicitly, not by closing: a child forked meanwhile may still have a copy of the descriptor
     if _HAS_OFD_LOCKS:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
 
 
 def _locks(descriptor: int) -> bool:
-    """Lock a file now; False if somebody else has it."""
+    """Lock a file now; False if somebody else holds its lock."""
     try:
         if _HAS_OFD_LOCKS:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -216,7 +217,7 @@ def _locks(descriptor: int) -> bool:
 
 
 def _is_still(descriptor: int, path: str) -> bool:
-    """Whether the file that was locked is the one at `path`: it may have been removed while waiting."""
+    """Whether the locked file is still the one at `path`: somebody may have removed it during the wait."""
     mine = os.fstat(descriptor)
     try:
         other = os.stat(path)

@@ -1,32 +1,33 @@
-"""New files on a local disk, written piece by piece: under their own names, or hidden until they are whole."""
+"""New files on a disk, written piece by piece: under their own names, or hidden until they are whole."""
 
 from __future__ import annotations
 
 import errno
 import os
 
+from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import disk
 from rollingfs.errors import ConflictError
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""What a filesystem without hard links says (FAT)."""
+"""Errors of a filesystem without hard links (FAT)."""
 
 
 class LocalUpload(Upload):
-    """A file of a name that nobody uses; it can be seen while it grows."""
+    """A file under a name that nobody else uses; it is visible while it grows."""
 
     def __init__(self, path: str, sync: bool) -> None:
         self._path = path
         self._sync = sync
-        # a file object, so that garbage collection closes what was forgotten
+        # a file object: garbage collection closes it if its owner forgets to
         self._file = os.fdopen(disk.open_new(path, sync), "wb", buffering=0)
 
     async def write(self, data: Buffer) -> None:
         disk.write_all(self._file.fileno(), [data])
 
     async def copy(self, part: Part) -> None:
-        """Within the kernel, where it can."""
+        """Append a range of a file, within the kernel where it can copy."""
         with disk.opened(part.path) as (source, _status):
             disk.copy_bytes(source, self._file.fileno(), part.start, part.end)
             if part.token is not None:
@@ -46,7 +47,7 @@ class LocalUpload(Upload):
 
 
 class HiddenUpload(LocalUpload):
-    """A file of a name that others use as well: it grows under `temporary`, and gets its name once it is whole."""
+    """A file under a name that others use as well. It grows under `temporary`, and gets its name once it is whole."""
 
     def __init__(self, temporary: str, path: str, over: Over, sync: bool) -> None:
         super().__init__(temporary, sync)
@@ -59,7 +60,7 @@ class HiddenUpload(LocalUpload):
             _give_name(self._path, self._target, self._over)
         except FileNotFoundError as error:
             raise ConflictError(
-                f"{self._target}: another export to this name has begun, and removed what this one had written; "
+                f"{self._target}: another export to this name began, and removed the file of this one; "
                 "nothing was written"
             ) from error
         finally:
@@ -82,10 +83,10 @@ def _give_name(temporary: str, path: str, over: Over) -> None:
         os.replace(temporary, path)
         return
     try:
-        os.link(temporary, path)  # fails over whatever is there
+        os.link(temporary, path)  # fails over anything that exists
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, "a file or folder has this name", path) from error
+            raise refusals.name_taken(path) from error
         os.rename(temporary, path)

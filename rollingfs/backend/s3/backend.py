@@ -1,7 +1,7 @@
-"""Object stores that speak S3, through s3fs: every verb is as few requests as it can be.
+"""The backend for object stores that speak S3, through s3fs: every verb sends as few requests as it can.
 
 The token of an object is its ETag, quotes included, as PutObject, GetObject and listings give it.
-How requests are sent, and which may be sent twice, is said in `rollingfs.backend.s3.client`.
+`rollingfs.backend.s3.client` says how requests are sent, and which may be sent twice.
 """
 
 from __future__ import annotations
@@ -16,31 +16,30 @@ from typing import Any, NoReturn
 
 from s3fs import S3FileSystem
 
+from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
 from rollingfs.backend.s3.client import S3Client, date_of
 from rollingfs.backend.s3.deletes import delete_objects
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 from rollingfs.backend.s3.folders import S3Folders
 from rollingfs.backend.s3.receive import STRAIGHT_BYTES_MIN
+from rollingfs.backend.s3.server_copy import copy_object, join_ranges
 from rollingfs.backend.s3.upload import (
+    CONFLICT_STATUSES,
     JOIN_PART_BYTES_MIN,
     PARTS_MAX,
     UPLOAD_PART_BYTES,
     Multipart,
+    Range,
     S3Upload,
     abort_after,
-    join,
     pending,
     put_over,
-    ranges_of,
 )
 from rollingfs.errors import ConflictError
 
-COPY_OBJECT_BYTES_MAX = 5 * 2**30
-"""The largest object that one CopyObject copies."""
 PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
-"""The largest new file that is written by one PutObject."""
-CONFLICT_STATUSES = frozenset({409, 412})
+"""The largest new file that one PutObject writes."""
 
 
 class S3Backend(Backend):
@@ -49,15 +48,15 @@ class S3Backend(Backend):
     Parameters
     ----------
     fs : s3fs.S3FileSystem
-        Its class and storage options (credentials, endpoint, encryption, ACL, requester pays, ...) are used, in a
-        private clone: the instance itself is never changed, and no connection is made before the first verb.
+        A private clone uses its class and storage options (credentials, endpoint, encryption, ACL, requester pays,
+        ...). The instance itself is never changed. The first verb makes the first connection.
     max_concurrency : int, optional
         How many requests may be under way at once for one purpose; by default 32, or as many as there are connections.
 
     Raises
     ------
     ValueError
-        The filesystem is given fewer connections than that.
+        The user's `config_kwargs` allow fewer connections than `max_concurrency`.
     """
 
     is_async = True
@@ -76,17 +75,17 @@ class S3Backend(Backend):
 
     @property
     def fs(self) -> S3FileSystem:
-        """The private clone through which requests go."""
+        """The private clone that sends the requests."""
         return self._client.fs
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop on which verbs must run; None if that is the caller's (``asynchronous=True``)."""
+        """The event loop on which verbs must run; None for the caller's own loop (``asynchronous=True``)."""
         loop: asyncio.AbstractEventLoop | None = self._client.fs.loop
         return loop
 
     async def close(self) -> None:
-        """Close the connections; a later verb opens new ones. Needed with ``asynchronous=True`` only."""
+        """Close the connections; a later verb opens new ones. Only ``asynchronous=True`` needs it."""
         await self._client.close()
 
     def after_fork(self) -> None:
@@ -129,7 +128,7 @@ class S3Backend(Backend):
                     return b""
                 raise
         _check_etag(path, answer, token)
-        return data if "ContentRange" in answer else data[start:end]  # a store may ignore a range, and say so
+        return data if "ContentRange" in answer else data[start:end]  # a store that ignores ranges names none
 
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
         """One GetObject with Range, and If-Match with a token, received in place."""
@@ -160,28 +159,28 @@ class S3Backend(Backend):
         return not bucket or await self._folders.is_there(bucket, key)
 
     async def list(self, folder: str) -> Listing:
-        """ListObjectsV2, as many as there are pages; ListBuckets at the top."""
+        """One ListObjectsV2 for each page; ListBuckets at the top."""
         bucket, key = self._split(folder)
         if not bucket:
             return await self._folders.buckets()
         return await self._folders.list(bucket, key) or await self._no_folder(folder)
 
     async def list_page(self, folder: str, place: str | None = None) -> Page:
-        """One ListObjectsV2, the first of few keys; ListBuckets at the top."""
+        """One ListObjectsV2, the first with few keys; ListBuckets at the top."""
         bucket, key = self._split(folder)
         if not bucket:
             return Page((await self._folders.buckets()).entries, None)
         page = await self._folders.list_page(bucket, key, place)
-        if page is None:  # whether it is a file instead would cost a request, and nobody asks for it page by page
-            raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)
+        if page is None:  # a request could tell whether a file has the name, but no caller of this verb needs that
+            raise refusals.no_folder(folder)
         return page
 
     async def _no_folder(self, path: str) -> NoReturn:
-        await self.stat(path)  # raises FileNotFoundError, unless
-        raise NotADirectoryError(errno.ENOTDIR, f"{path!r} is a file, not a folder", path)
+        await self.stat(path)  # raises FileNotFoundError if there is no file either
+        raise refusals.not_a_folder(path)
 
     async def now(self, path: str) -> float:
-        """One HeadBucket, or ListBuckets at the top; even a refusal says what time it is."""
+        """One HeadBucket, or ListBuckets at the top. Even a refusal has a date."""
         bucket, _ = self._split(path)
         with errors_of("asking the time of", bucket or "the store"):
             try:
@@ -204,7 +203,7 @@ class S3Backend(Backend):
                 return await self._client.put_if(bytes(data), "If-None-Match", "*", **self._object(path))
             except CLIENT_ERRORS as error:
                 if status_of(error) in CONFLICT_STATUSES:
-                    raise FileExistsError(errno.EEXIST, "the store says that the file exists", path) from error
+                    raise refusals.name_taken(path) from error
                 raise
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
@@ -214,17 +213,17 @@ class S3Backend(Backend):
                 return await self._client.put_if(bytes(data), "If-Match", token, **self._object(path))
             except CLIENT_ERRORS as error:
                 if status_of(error) in CONFLICT_STATUSES:
-                    raise ConflictError(f"{path!r} is not {token} any more: somebody else replaced it") from error
+                    raise ConflictError(f"{path!r} no longer has token {token}: somebody replaced it") from error
                 if status_of(error) == 404 and code_of(error) != "NoSuchBucket":
-                    raise ConflictError(f"{path!r} is gone: somebody else deleted it") from error
+                    raise refusals.changed(path, token, None) from error
                 raise
 
     async def delete_if(self, path: str, token: str) -> bool:
-        """One DeleteObject with If-Match. Some stores (MinIO) ignore the condition: probe it."""
+        """One DeleteObject with If-Match. Some stores (MinIO) ignore the condition: the probe finds out."""
         call = partial(self._client.call, "delete_object", **self._object(path), IfMatch=token)
         with errors_of("deleting", path):
             try:
-                # a store may answer 412 of a file that is gone: after a lost answer, that would be one's own doing
+                # a store may answer 412 for a file that is gone; after a lost answer, our first try may have deleted it
                 await self._client.retrying(call, unanswered=False)
             except CLIENT_ERRORS as error:
                 if status_of(error) == 412:
@@ -263,7 +262,7 @@ class S3Backend(Backend):
 
     async def _copy_range(self, multipart: Multipart, part: Part, number: int) -> None:
         with errors_of("copying", part.path), _only_of(part.path, part.token):
-            await multipart.copy(number, part, self._object(part.path), part.token)
+            await multipart.copy(number, self._range_of(part), part.token)
 
     def _multipart(self, path: str) -> Multipart:
         target = self._object(path)
@@ -278,23 +277,13 @@ class S3Backend(Backend):
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """One CopyObject, or a multipart copy beyond 5 GiB."""
-        condition = {} if token is None else {"CopySourceIfMatch": token}
         with errors_of("copying", source):
             try:
-                try:
-                    await self._client.repeatable(
-                        "copy_object", **self._object(target), CopySource=self._object(source), **condition
-                    )
-                except CLIENT_ERRORS as error:
-                    if status_of(error) != 400:
-                        raise
-                    size = (await self.stat(source)).size
-                    if size <= COPY_OBJECT_BYTES_MAX:
-                        raise
-                    await self._join([Part(source, 0, size)], target, token)
+                locations = self._object(source), self._object(target)
+                await copy_object(self._client, *locations, self._multipart(target), token)
             except CLIENT_ERRORS as error:
                 if status_of(error) in CONFLICT_STATUSES:
-                    raise ConflictError(f"{source!r} is not {token} any more, so it was not copied") from error
+                    raise ConflictError(f"{source!r} no longer has token {token}, so it was not copied") from error
                 raise
 
     async def join(self, parts: Sequence[Part], target: str) -> None:
@@ -303,32 +292,28 @@ class S3Backend(Backend):
         Raises
         ------
         ValueError
-            There is no part, or one but the last is shorter than `join_part_bytes_min`, or one is empty.
+            There is no part, a part is empty, or a part before the last is shorter than `join_part_bytes_min`.
         """
         sizes = [part.end - part.start for part in parts]
         if not sizes or min(sizes) <= 0 or min(sizes[:-1], default=JOIN_PART_BYTES_MIN) < JOIN_PART_BYTES_MIN:
-            raise ValueError(f"parts of {sizes} bytes cannot be joined: all but the last need {JOIN_PART_BYTES_MIN}")
+            raise ValueError(
+                f"{target!r}: parts of {sizes} bytes cannot be joined, because all but the last need at least "
+                f"{JOIN_PART_BYTES_MIN} bytes; nothing was written"
+            )
+        ranges = [self._range_of(part) for part in parts]
         with errors_of("joining parts to", target):
-            await self._join(parts, target, None)
-
-    async def _join(self, parts: Sequence[Part], target: str, token: str | None) -> None:
-        ranges = [piece for part in parts for piece in ranges_of(part)]
-        if len(ranges) > PARTS_MAX:
-            raise ValueError(f"{len(ranges)} parts are too many for {target!r}: at most {PARTS_MAX}")
-        multipart = self._multipart(target)
-        copies = [partial(_copy_part, multipart, piece, self._object(piece.path), token) for piece in ranges]
-        await join(multipart, copies, self.requests_max)
+            await join_ranges(ranges, self._multipart(target), self.requests_max)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """DeleteObjects, 1000 keys a request."""
+        """DeleteObjects, with up to 1000 keys in a request."""
         await delete_objects(self._client, map(self._object, paths))
 
     async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
-        """ListMultipartUploads, as many as there are pages.
+        """One ListMultipartUploads for each page.
 
-        MinIO lists only those of one exact key, so without `name` none; it forgets uploads by itself after 24 hours.
+        MinIO lists only the uploads of one exact key, so none without `name`. It forgets uploads after 24 hours.
         """
         bucket, key = self._split(folder)
         with errors_of("listing unfinished uploads in", folder):
@@ -341,11 +326,11 @@ class S3Backend(Backend):
             await Multipart(self._client, upload.path, target["Bucket"], target["Key"], upload.id).abort()
 
     async def make_folder(self, path: str) -> None:
-        """HeadBucket, and CreateBucket if it is missing."""
+        """HeadBucket, and CreateBucket if the bucket is missing."""
         await self._folders.make_bucket(self._split(path)[0])
 
     async def remove_folder(self, path: str) -> None:
-        """DeleteBucket for a bucket; for a prefix only the marker object that some tools leave there."""
+        """DeleteBucket for a bucket; for a prefix, delete the marker object that some tools leave there."""
         await self._folders.remove(*self._split(path))
 
     # -- names ---------------------------------------------------------------------------------------------
@@ -376,6 +361,9 @@ class S3Backend(Backend):
             raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
         return {"Bucket": bucket, "Key": key}
 
+    def _range_of(self, part: Part) -> Range:
+        return Range(self._object(part.path), part.start, part.end)
+
 
 def _range(start: int, end: int, token: str | None) -> dict[str, str]:
     span = {"Range": f"bytes={start}-{end - 1}"}
@@ -389,18 +377,14 @@ def _only_of(path: str, token: str | None) -> Iterator[None]:
     except CLIENT_ERRORS as error:
         if token is None or status_of(error) != 412:
             raise
-        raise ConflictError(f"{path!r} is not {token} any more: somebody replaced it") from error
+        raise ConflictError(f"{path!r} no longer has token {token}: somebody replaced it") from error
 
 
 def _check_etag(path: str, answer: dict[str, Any], token: str | None) -> None:
-    """Refuse what a store sent that does not know the condition."""
-    if token is not None and answer["ETag"] != token:
-        raise ConflictError(f"{path!r} should have token {token}; found {answer['ETag']}")
+    """Refuse another object that a store sent because it does not know the condition."""
+    if token is not None:
+        refusals.check_token(path, answer["ETag"], token)
 
 
 def _blob(answer: dict[str, Any], data: bytes) -> Blob:
     return Blob(data, answer["ETag"], answer["LastModified"].timestamp())
-
-
-async def _copy_part(multipart: Multipart, part: Part, source: dict[str, str], token: str | None, number: int) -> None:
-    await multipart.copy(number, part, source, token)

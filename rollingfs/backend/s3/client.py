@@ -1,19 +1,19 @@
-"""Our own client of an object store: a private clone of an s3fs filesystem, called request by request.
+"""The client of an object store: a private clone of an s3fs filesystem, called request by request.
 
-s3fs supplies credentials, endpoint, the user's extra arguments and the event loop; the requests are ours,
-because s3fs hides the answers that conditional writes need (status, ETag, Date) and repeats what it should not.
+s3fs supplies credentials, endpoint, the user's extra arguments and the event loop. This module sends the requests,
+because s3fs hides the answers that conditional writes need (status, ETag, Date), and repeats conditional writes.
 
-Who would send a request again, and what is done about it:
+Four layers can send a request again:
 
-- botocore, 4 times: off (``retries``) in the clone.
-- s3fs, 5 times: its ``_call_s3`` is not used.
-- aiohttp, once, for PUT, DELETE and GET whose connection broke before an answer came. There is no public switch,
-  but a body that can be sent once only is not sent again: all PUTs get such a body. A conditional DELETE has
-  no body and may be sent twice: "it was gone" is a success of that verb anyway.
-- `S3Client.retrying`, ours: `TRIES_MAX` tries with jitter, for requests that may be repeated. Never conditional writes;
-  a conditional DELETE only where the store refused it.
+- botocore, 4 times. The clone switches that off (``retries``).
+- s3fs, 5 times. This module does not use its ``_call_s3``.
+- aiohttp, once, for a PUT, DELETE or GET whose connection broke before an answer came. There is no public switch,
+  but aiohttp does not repeat a body that can be sent only once: every PUT gets such a body. A conditional DELETE has
+  no body and may be sent twice; the verb counts "it was gone" as success anyway.
+- `S3Client.retrying`: `TRIES_MAX` tries with jitter, for requests that may be repeated. It repeats no conditional
+  write, and a conditional DELETE only if the store refused it.
 
-So a 412 is seldom one's own success, but proxies and gateways resend too: callers must not rely on it.
+So a 412 seldom answers the caller's own success. But proxies and gateways resend too: callers must not rely on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from io import BytesIO
@@ -45,15 +45,15 @@ from rollingfs.errors import UnsafeBackendError
 T = TypeVar("T")
 
 CONNECTIONS_MAX = 64
-"""The connection pool, unless the user's `config_kwargs` say otherwise: two full reads of `REQUESTS_MAX` ranges."""
+"""The connection pool, unless the user's `config_kwargs` set it: two reads of `REQUESTS_MAX` ranges at once."""
 REQUESTS_MAX = 32
 TRIES_MAX = 5
 RETRY_DELAY_MAX_S = 5.0
 RETRY_DELAY_FIRST_S = 0.1
 RETRY_S_MAX = 60.0
-"""After so long no further try begins: where each one runs into the read timeout, five would take five minutes."""
+"""After this time no further try begins: five tries that each hit the read timeout would take five minutes."""
 RECEIVE_BYTES = 256 * 1024
-"""What asyncio takes from a socket at once."""
+"""asyncio takes this many bytes from a socket at once."""
 
 HOOK_ID = "rollingfs"
 _clones: weakref.WeakSet[S3FileSystem] = weakref.WeakSet()
@@ -61,8 +61,8 @@ _clones_while_forking: list[S3FileSystem] = []
 _clones_of_parents: list[S3FileSystem] = []
 
 if hasattr(os, "register_at_fork"):
-    # fsspec empties its caches in a child. Were the parent's clones collected there, s3fs would close them: on a loop
-    # that does not run in the child (it waits a second for each), with sockets and an epoll that the parent still uses.
+    # fsspec empties its caches in a child. If the child then collected the parent's clones, s3fs would close them: on a
+    # loop that does not run in the child (a second's wait each), with sockets and an epoll that the parent still uses.
     os.register_at_fork(
         before=lambda: _clones_while_forking.extend(_clones),
         after_in_parent=_clones_while_forking.clear,
@@ -71,19 +71,19 @@ if hasattr(os, "register_at_fork"):
 
 
 def _drop_expect(request: Any, **_: object) -> None:
-    # botocore asks for permission to send each body, which doubles the latency; the header is not signed.
+    # botocore asks for permission to send each body, which doubles the latency; the header is not signed
     request.headers.pop("Expect", None)
 
 
 def _send_once(request: Any, **_: object) -> None:
-    # what may be repeated is repeated by `retrying`, with a body of its own
+    # `retrying` repeats the requests that may be repeated, each time with a new body
     if isinstance(request.body, BytesIO | Pieces):
         request.body = BodyOnce(request.body)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """What we added to one botocore client."""
+    """The helpers that this module added to one botocore client."""
 
     puts: Puts
     gets: Gets
@@ -96,14 +96,14 @@ class S3Client:
     Parameters
     ----------
     fs : s3fs.S3FileSystem
-        Gives class and options; the instance itself is neither used nor changed.
+        Gives class and options. The instance itself is neither used nor changed.
     requests_max : int, optional
         How many requests may be under way at once for one purpose.
 
     Raises
     ------
     ValueError
-        The filesystem is given fewer connections than that.
+        The user's `config_kwargs` allow fewer connections than `requests_max`.
     """
 
     def __init__(self, fs: S3FileSystem, requests_max: int | None = None) -> None:
@@ -112,7 +112,7 @@ class S3Client:
         if requests_max is not None and requests_max > pool:
             raise ValueError(
                 f"max_concurrency is {requests_max}, but config_kwargs gives max_pool_connections={pool}: "
-                "give as many connections or more, or leave them out"
+                "give at least as many connections, or leave max_pool_connections out"
             )
         self.requests_max = requests_max or max(1, min(REQUESTS_MAX, pool))
         self._ours: weakref.WeakKeyDictionary[Any, _Ours] = weakref.WeakKeyDictionary()
@@ -131,7 +131,7 @@ class S3Client:
             self.fs._s3 = None
 
     async def session(self, bucket: str | None = None) -> Any:
-        """The botocore client for a bucket, connected and with our hooks."""
+        """The botocore client for a bucket, connected and with the hooks of this module."""
         await self.fs.set_session()
         client = await self.fs.get_s3(bucket)
         if client not in self._ours:
@@ -144,7 +144,7 @@ class S3Client:
         return client
 
     def _verify(self) -> bool | str:
-        """Whether the store's certificate is checked, or by which file: where botocore looks, in its order."""
+        """Whether, or by which file, the store's certificate is checked; from botocore's sources, in its order."""
         verify: bool | str | None = self.fs.client_kwargs.get("verify")
         if verify is None:
             verify = self.fs.session.get_config_variable("ca_bundle")
@@ -156,21 +156,21 @@ class S3Client:
         Raises
         ------
         UnsafeBackendError
-            The installed botocore does not know an argument; without it the request would mean something else.
+            The installed botocore does not know an argument. Without it the request would mean something else.
         """
         method = getattr(await self.session(arguments.get("Bucket")), verb)
         merged = self.fs._get_s3_method_kwargs(method, **arguments)
         unknown = sorted(arguments.keys() - merged.keys())
         if unknown:
             raise UnsafeBackendError(
-                f"botocore {botocore.__version__} does not know {', '.join(unknown)} of {verb}, which rollingfs needs: "
-                "install a newer s3fs"
+                f"botocore {botocore.__version__} does not know {', '.join(unknown)} of {verb}, which rollingfs needs; "
+                "the request was not sent: install a newer s3fs"
             )
         answer: dict[str, Any] = await method(**merged)
         return answer
 
     async def put_if(self, body: bytes, condition: str, token: str, **target: str) -> str:
-        """Send one PutObject with ``If-Match`` or ``If-None-Match``, once; returns the ETag.
+        """Send one PutObject with ``If-Match`` or ``If-None-Match``, once; return the ETag.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class S3Client:
         )
 
     async def get(self, headers: Mapping[str, str], **target: str) -> tuple[dict[str, Any], bytes]:
-        """GetObject, body included; may be repeated.
+        """Send GetObject and receive its body; the request may be repeated.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class S3Client:
                 size = answer["ContentLength"]
                 if size < RECEIVE_BYTES:
                     return answer, await body.read()
-                whole = BytesIO(bytes(size))  # filled in place: aiohttp would join what it received
+                whole = BytesIO(bytes(size))  # filled in place: aiohttp would join the pieces by a copy
                 with whole.getbuffer() as place:
                     await _receive(body, place)
                 return answer, whole.getvalue()
@@ -218,9 +218,9 @@ class S3Client:
     async def get_into(
         self, place: memoryview, headers: Mapping[str, str], **target: str
     ) -> tuple[dict[str, Any], int | None]:
-        """GetObject of a range, straight into its place, and how many bytes came; may be repeated.
+        """Receive a range straight into `place`; the request may be repeated.
 
-        None if the store does not do ranges.
+        Returns the answer and the number of bytes received, None if the store does not do ranges.
         """
 
         async def once() -> tuple[dict[str, Any], int | None]:
@@ -245,9 +245,9 @@ class S3Client:
         return await self.retrying(lambda: self.call(verb, **arguments))
 
     async def retrying(self, request: Callable[[], Awaitable[T]], *, unanswered: bool = True) -> T:
-        """Do a request; again, with jitter, where it failed for the moment, but not after `RETRY_S_MAX`.
+        """Send a request; repeat it, with jitter, after a failure that may pass, but not after `RETRY_S_MAX`.
 
-        Without `unanswered`, only where the store refused it, so that it certainly was not done.
+        Without `unanswered`, repeat it only if the store refused it: then it certainly took no effect.
         """
         began = time.monotonic()
         for attempt in range(1, TRIES_MAX):
@@ -278,12 +278,12 @@ def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSy
     config["retries"] = mode | {"total_max_attempts": 1}
     config.setdefault("max_pool_connections", connections)
     if not config.keys() & {"user_agent", "user_agent_extra", "user_agent_appid"}:
-        # botocore puts its own together anew for each request: a twelfth of the CPU time of a small append
+        # botocore would build its own for each request: a twelfth of the CPU time of a small append
         config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}"
     if "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
         config.setdefault("request_checksum_calculation", "when_required")
     if forked:
-        options.pop("loop", None)  # it runs in the parent only
+        options.pop("loop", None)  # the loop runs in the parent only
     clone = type(fs)(**(options | {"config_kwargs": config, "skip_instance_cache": True}))
     _clones.add(clone)
     return clone
@@ -301,21 +301,3 @@ def date_of(answer: dict[str, Any]) -> float:
     if not date:
         raise OSError(errno.EIO, "the store's answer has no Date header, so its clock is not known")
     return parsedate_to_datetime(date).timestamp()
-
-
-async def at_once(jobs: Iterable[Callable[[], Awaitable[T]]], requests_max: int) -> list[T]:
-    """Run jobs, `requests_max` at a time; if one fails, the others are stopped before its error is raised."""
-    places = asyncio.Semaphore(requests_max)
-
-    async def run(job: Callable[[], Awaitable[T]]) -> T:
-        async with places:
-            return await job()
-
-    tasks = [asyncio.ensure_future(run(job)) for job in jobs]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise

@@ -1,4 +1,4 @@
-"""What an object store's refusals, and broken connections, mean: which pass by themselves, and what to raise."""
+"""The refusals of an object store, and broken connections: which pass by themselves, and what to raise for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFUSED_STATUSES = frozenset({401, 403})
 REFUSED_CODES = frozenset(
     {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
 )
-CREDENTIALS_HINT = "give key and secret, profile, or anon=True where everybody may read"
+CREDENTIALS_HINT = "give key and secret, a profile, or anon=True where everybody may read"
 TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwargs={'verify': ...} or AWS_CA_BUNDLE"
 
 CONNECTION_ERRORS = (
@@ -45,7 +45,7 @@ CONNECTION_ERRORS = (
     ConnectionError,
 )
 CLIENT_ERRORS = (BotoCoreError, ClientError, *CONNECTION_ERRORS)
-"""Whatever a request may raise; everything else is a bug and passes."""
+"""The errors that a request may raise. Any other error is a bug, and passes unchanged."""
 
 
 def status_of(error: BaseException) -> int:
@@ -57,38 +57,38 @@ def status_of(error: BaseException) -> int:
 
 
 def code_of(error: BaseException) -> str:
-    """The store's word for the refusal, as ``"NoSuchKey"``; "" if there was no answer."""
+    """The store's code for the refusal, such as ``"NoSuchKey"``; "" if there was no answer."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same request may well succeed in a moment."""
+    """Whether the same request may succeed in a moment."""
     if isinstance(error, ClientError):
         return status_of(error) in TRANSIENT_STATUSES or code_of(error) in TRANSIENT_CODES
     return isinstance(error, CONNECTION_ERRORS) and not is_untrusted(error)
 
 
 def is_untrusted(error: BaseException) -> bool:
-    """Whether the store's certificate is not one to believe, so that nothing was sent."""
+    """Whether the store's certificate could not be trusted, so that nothing was sent."""
     return isinstance(error, SSLError) and isinstance(
         error.kwargs.get("error"), aiohttp.ClientConnectorCertificateError
     )
 
 
 def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
-    """What to raise for a failed request, from the HTTP status rather than s3fs' guess.
+    """The error to raise for a failed request, from its HTTP status.
 
     Parameters
     ----------
     error : BaseException
         One of `CLIENT_ERRORS`.
     verb, path : str
-        What was done to what, for the message.
+        The action and the file, for the message.
     """
     shown = names.shown(path)
     if code_of(error) == "NoSuchBucket":
         bucket = path.partition("/")[0]
-        text = f"the bucket {bucket!r} does not exist, so nothing was read or written: make it first, as with fs.mkdir"
+        text = f"the bucket {bucket!r} does not exist, so nothing was read or written: make it first, with fs.mkdir"
         return FileNotFoundError(errno.ENOENT, text, shown)
     if status_of(error) == 404:
         return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
@@ -127,7 +127,7 @@ def errors_of(verb: str, path: str) -> Iterator[None]:
 
 
 def refused_keys(errors: Sequence[dict[str, str]], bucket: str, count: int) -> ClientError:
-    """What to raise for a DeleteObjects obeyed in part: the refusal that no repetition mends, if there is one."""
+    """The error for a DeleteObjects that the store obeyed in part: a refusal that does not pass, if there is one."""
     worst = min(errors, key=lambda error: error.get("Code") in TRANSIENT_CODES)
     code, path = worst.get("Code", ""), f"{bucket}/{worst['Key']}"
     text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {names.shown(path)!r}"

@@ -1,23 +1,23 @@
-"""Buckets, and prefixes of keys, as folders."""
+"""The folders of an object store: buckets, and prefixes of keys."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from typing import Any
 
+from rollingfs.backend import refusals
 from rollingfs.backend.contract import FileInfo, Listing, Page
 from rollingfs.backend.s3.client import S3Client, date_of
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 
 FIRST_PAGE_KEYS_MAX = 16
-"""What the first page of a folder shows, for those who want to know whether anything is in it."""
+"""The first page of a folder shows this many keys: enough for callers that ask whether anything is in it."""
 REGIONS_UNNAMED = (None, "us-east-1", "aws-global")
-"""Regions that CreateBucket must not be told."""
+"""Regions that CreateBucket must not name."""
 
 
 class S3Folders:
-    """The folders of an object store, each named by a bucket and a key ("" for the bucket itself).
+    """Looks at folders and changes them. A bucket and a key name a folder; the key "" names the bucket itself.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class S3Folders:
         self._client = client
 
     async def is_there(self, bucket: str, key: str) -> bool:
-        """Whether there is such a bucket, or anything under such a prefix."""
+        """Whether the bucket exists, or anything under the prefix."""
         with errors_of("looking up", _path(bucket, key)):
             try:
                 if not key:
@@ -43,7 +43,7 @@ class S3Folders:
         return bool(answer.get("Contents"))
 
     async def list(self, bucket: str, key: str) -> Listing | None:
-        """All pages of a folder; None if there is nothing under the prefix."""
+        """All pages of a folder; None if nothing is under the prefix."""
         entries: list[FileInfo] = []
         found = not key  # a bucket without objects is a folder; a prefix without objects is nothing
         place: str | None = None
@@ -57,7 +57,7 @@ class S3Folders:
         return Listing(tuple(sorted(entries, key=lambda entry: entry.path)), date_of(answer)) if found else None
 
     async def list_page(self, bucket: str, key: str, place: str | None) -> Page | None:
-        """One page of a folder; None if there is nothing under the prefix."""
+        """One page of a folder; None if nothing is under the prefix."""
         answer = await self._answer(bucket, key, place, **({} if place else {"MaxKeys": FIRST_PAGE_KEYS_MAX}))
         if key and place is None and not _has_any(answer):
             return None
@@ -79,12 +79,12 @@ class S3Folders:
         return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in names), date_of(answer))
 
     async def make_bucket(self, bucket: str) -> None:
-        """Make a bucket; nothing if it is there."""
+        """Make a bucket; an existing bucket is no error."""
         with errors_of("making", bucket):
             try:
                 await self._client.repeatable("head_bucket", Bucket=bucket)
             except CLIENT_ERRORS as error:
-                if status_of(error) == 403:  # it is somebody's; whether we may write, the write will say
+                if status_of(error) == 403:  # the bucket exists; a later write shows whether it is allowed
                     return
                 if status_of(error) != 404:
                     raise
@@ -95,7 +95,7 @@ class S3Folders:
             try:
                 await self._client.repeatable("create_bucket", Bucket=bucket, **place)
             except CLIENT_ERRORS as error:
-                if code_of(error) != "BucketAlreadyOwnedByYou":  # made by somebody else in between
+                if code_of(error) != "BucketAlreadyOwnedByYou":  # another process has just made it
                     raise
 
     async def remove(self, bucket: str, key: str) -> None:
@@ -104,9 +104,9 @@ class S3Folders:
         Raises
         ------
         FileNotFoundError
-            There is nothing under the prefix, or no such bucket.
+            Nothing is under the prefix, or there is no such bucket.
         OSError
-            It is not empty (``errno.ENOTEMPTY``).
+            The folder is not empty (``errno.ENOTEMPTY``).
         """
         path = _path(bucket, key)
         with errors_of("removing", path):
@@ -115,16 +115,16 @@ class S3Folders:
                     await self._client.repeatable("delete_bucket", Bucket=bucket)
                 except CLIENT_ERRORS as error:
                     if code_of(error) == "BucketNotEmpty":
-                        raise OSError(errno.ENOTEMPTY, "the bucket is not empty", path) from error
+                        raise refusals.not_empty(path) from error
                     raise
                 return
             marker = _prefix(key)
             answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=marker, MaxKeys=2)
             keys = [entry["Key"] for entry in answer.get("Contents", [])]
             if not keys:
-                raise FileNotFoundError(errno.ENOENT, "there is no such folder", path)
+                raise refusals.no_folder(path)
             if keys != [marker]:
-                raise OSError(errno.ENOTEMPTY, "the folder is not empty", path)
+                raise refusals.not_empty(path)
             await self._client.repeatable("delete_object", Bucket=bucket, Key=marker)
 
 
@@ -152,5 +152,5 @@ def _entries(bucket: str, key: str, answer: dict[str, Any]) -> Iterator[FileInfo
             yield FileInfo(f"{bucket}/{entry['Key']}", entry["Size"], modified, entry["ETag"])
     for common in answer.get("CommonPrefixes", []):
         name = common["Prefix"].removesuffix("/")
-        if len(name) > len(prefix):  # else a key with "//", which no path of ours can name
+        if len(name) > len(prefix):  # otherwise the key has "//", which no path here can name
             yield FileInfo(f"{bucket}/{name}", 0, 0.0, is_folder=True)

@@ -1,34 +1,44 @@
-"""Multipart uploads to an object store: new objects from bytes or from ranges of other objects."""
+"""Uploads to an object store: new objects from bytes, or in parts, of which a part may be a range of another object."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
+from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer, Over, Part, PendingUpload, Upload, frozen
 from rollingfs.backend.s3.body import Pieces
-from rollingfs.backend.s3.client import S3Client, at_once
-from rollingfs.backend.s3.errors import CLIENT_ERRORS, as_os_error, code_of, status_of
+from rollingfs.backend.s3.client import S3Client
+from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 from rollingfs.errors import ConflictError
 
 UPLOAD_PART_BYTES = 16 * 2**20
 UPLOAD_PARTS_IN_FLIGHT_MAX = 4
-"""One upload keeps at most this many parts and one more in memory: 80 MiB."""
+"""One upload keeps at most this many parts, and one more, in memory: 80 MiB."""
 PARTS_MAX = 10_000
 JOIN_PART_BYTES_MIN = 5 * 2**20
 UNSUPPORTED_STATUSES = frozenset({405, 501})
 CONFLICT_STATUSES = frozenset({409, 412})
-"""Answers to a condition: 409 of a file that another is just changing."""
+"""Answers to a condition: 412 if it does not hold, 409 if another client is changing the file."""
 COPY_PART_BYTES_MAX = 2**30
-"""A fifth of what S3 takes: a server that says nothing while it copies must answer within the read timeout."""
+"""A fifth of what S3 takes: a server that sends nothing while it copies must answer within the read timeout."""
+
+
+class Range(NamedTuple):
+    """A range of an object on the store."""
+
+    source: dict[str, str]
+    """Bucket and Key."""
+    start: int
+    end: int
 
 
 class Multipart:
-    """One multipart upload: its parts in any order, then `complete` or `abort`; with an `id`, one that has begun."""
+    """One multipart upload: its parts in any order, then `complete` or `abort`. An upload with an `id` has begun."""
 
     def __init__(self, client: S3Client, path: str, bucket: str, key: str, id: str | None = None) -> None:
         self.path = path
@@ -39,7 +49,7 @@ class Multipart:
 
     @property
     def begun(self) -> bool:
-        """Whether the store knows of the upload."""
+        """Whether the store knows the upload."""
         return self._id is not None
 
     async def begin(self) -> None:
@@ -56,22 +66,21 @@ class Multipart:
         answer = await self._client.retrying(once)
         self._etags[number] = answer["ETag"]
 
-    async def copy(self, number: int, part: Part, source: dict[str, str], token: str | None = None) -> None:
-        """Fill part `number` with a range of another object, if that has `token`."""
+    async def copy(self, number: int, part: Range, token: str | None = None) -> None:
+        """Fill part `number` with a range of another object, if that object has `token`."""
         condition = {} if token is None else {"CopySourceIfMatch": token}
-        span = f"bytes={part.start}-{part.end - 1}"
         answer = await self._client.repeatable(
             "upload_part_copy",
             PartNumber=number,
-            CopySource=source,
-            CopySourceRange=span,
+            CopySource=part.source,
+            CopySourceRange=f"bytes={part.start}-{part.end - 1}",
             **condition,
             **self._of_upload(),
         )
         self._etags[number] = answer["CopyPartResult"]["ETag"]
 
     async def complete(self, over: Over | None = None) -> None:
-        """Make the object of the parts, over what `Backend.open_write` explains."""
+        """Make the object of its parts; `over` is that of `Backend.open_write`."""
         parts = [{"PartNumber": number, "ETag": self._etags[number]} for number in sorted(self._etags)]
         if over is not None:
             send = partial(self._client.call, "complete_multipart_upload", MultipartUpload={"Parts": parts})
@@ -82,14 +91,13 @@ class Multipart:
                 "complete_multipart_upload", MultipartUpload={"Parts": parts}, **self._of_upload()
             )
         except CLIENT_ERRORS as error:
-            # No such upload: an earlier try succeeded and its answer was lost, if the object (of a name that
-            # nobody else uses) is there.
+            # an earlier try succeeded and its answer was lost, if the object exists: nobody else uses its name
             if code_of(error) != "NoSuchUpload":
                 raise
             await self._client.repeatable("head_object", **self._target)
 
     async def abort(self) -> None:
-        """Have the store forget the parts; nothing if it does not know the upload."""
+        """Make the store forget the parts; an upload that it does not know is no error."""
         if self._id is None:
             return
         try:
@@ -105,9 +113,9 @@ class Multipart:
 
 
 async def pending(client: S3Client, bucket: str, prefix: str, name: str = "") -> list[PendingUpload]:
-    """The unfinished uploads of objects directly below a prefix; none from a store that does not list them.
+    """The unfinished uploads of objects directly below a prefix; none if the store cannot list them.
 
-    With `name`, only those of the object of this name.
+    With `name`, only the uploads of the object with this name.
     """
     found: list[PendingUpload] = []
     arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix + name, "Delimiter": "/"}
@@ -130,16 +138,17 @@ async def pending(client: S3Client, bucket: str, prefix: str, name: str = "") ->
 
 
 async def put_over(client: S3Client, path: str, target: dict[str, str], over: Over, data: bytes) -> None:
-    """One PutObject, over what `Backend.open_write` explains."""
+    """Send one PutObject; `over` is that of `Backend.open_write`."""
     await _make_over(client, partial(client.call, "put_object", **target, Body=data), path, target, over)
 
 
 async def _make_over(
     client: S3Client, send: Callable[..., Awaitable[Any]], path: str, target: dict[str, str], over: Over
 ) -> None:
-    """Send what makes an object.
+    """Send the request that makes an object over nothing, or over any object.
 
-    Sent again only where the store put it off: after an answer that was lost, a refusal could be one's own doing.
+    The request is repeated only if the store put it off. After a lost answer, the first try may have taken effect, and
+    the store would refuse the second because of it.
     """
     condition = {"IfNoneMatch": "*"} if over is Over.NOTHING else {}
     try:
@@ -148,14 +157,14 @@ async def _make_over(
         except CLIENT_ERRORS as error:
             if not condition or status_of(error) not in UNSUPPORTED_STATUSES:
                 raise
-            # this store takes no condition, so a look right before has to do
+            # this store takes no condition, so look right before
             await _check_absent(client, path, target)
             await client.retrying(send, unanswered=False)
     except CLIENT_ERRORS as error:
         if code_of(error) == "NoSuchUpload":
             raise ConflictError(f"{path}: somebody aborted the upload; nothing was written: {error}") from error
         if status_of(error) in CONFLICT_STATUSES:
-            text = f"there is a file, or another changes it, so none was made ({error})"
+            text = f"the store made no new file: one exists, or another client changes it ({error})"
             raise FileExistsError(errno.EEXIST, text, path) from error
         raise
 
@@ -167,38 +176,26 @@ async def _check_absent(client: S3Client, path: str, target: dict[str, str]) -> 
         if status_of(error) != 404:
             raise
         return
-    raise FileExistsError(errno.EEXIST, "there is a file, so none was made", path)
+    raise refusals.name_taken(path)
 
 
-def ranges_of(part: Part) -> list[Part]:
-    """A range in equal pieces that one UploadPartCopy takes each."""
-    size = part.end - part.start
+def copy_bounds(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The bounds of equal pieces of a range, each small enough for one UploadPartCopy."""
+    size = end - start
     count = -(-size // COPY_PART_BYTES_MAX)
-    bounds = [part.start + size * index // count for index in range(count + 1)]
-    return [Part(part.path, start, end, part.token) for start, end in pairwise(bounds)]
-
-
-async def join(multipart: Multipart, copies: Sequence[Callable[[int], Awaitable[None]]], requests_max: int) -> None:
-    """Copy parts, several at a time, and complete the upload; if anything fails, abort it."""
-    await multipart.begin()
-    try:
-        await at_once([partial(copy, number) for number, copy in enumerate(copies, 1)], requests_max)
-        await multipart.complete()
-    except BaseException as error:
-        await abort_after(multipart.abort, error)
-        raise
+    return pairwise(start + size * index // count for index in range(count + 1))
 
 
 async def abort_after(abort: Callable[[], Awaitable[None]], error: BaseException) -> None:
-    """Abort because of `error`, which stays the one that is raised, with a note if aborting fails too."""
+    """Abort because of `error`, which the caller raises; if the abort fails too, a note on `error` says so."""
     try:
         await abort()
     except (*CLIENT_ERRORS, OSError) as second:
-        error.add_note(f"aborting the multipart upload failed as well, its parts stay: {second}")
+        error.add_note(f"aborting the multipart upload failed as well, so its parts stay on the store: {second}")
 
 
 class S3Upload(Upload):
-    """A new object: one PutObject if it is small, else a multipart upload in bounded memory."""
+    """A new object: one PutObject if it is small, else a multipart upload, in bounded memory."""
 
     def __init__(
         self,
@@ -225,12 +222,12 @@ class S3Upload(Upload):
         self._closed = False
 
     async def write(self, data: Buffer) -> None:
-        """Append bytes; waits while enough parts are on their way.
+        """Append bytes; wait while too many parts are under way.
 
         Raises
         ------
         OSError
-            A part that was sent earlier failed, or there are too many (``errno.EFBIG``).
+            An earlier part failed, or the object has too many parts (``errno.EFBIG``).
         """
         self._check_open()
         view = memoryview(data).cast("B")
@@ -239,22 +236,26 @@ class S3Upload(Upload):
             self._pieces.append(frozen(piece))
             self._pieces_bytes += len(piece)
             view = view[len(piece) :]
-            # A full part waits for the next byte: what is exactly one part is still a single PutObject.
+            # a full part waits for the next byte: an object of exactly one part is still a single PutObject
             if self._pieces_bytes == self._part_bytes and len(view):
                 await self._send_part()
 
     async def copy(self, part: Part) -> None:
-        """Append a range of another object, by UploadPartCopy; waits while enough copies are on their way."""
+        """Append a range of another object by UploadPartCopy; wait while too many copies are under way."""
         self._check_open()
         if self._pieces:
             if self._pieces_bytes < JOIN_PART_BYTES_MIN:
-                raise ValueError(f"{self._pieces_bytes} bytes are too few for a part: it needs {JOIN_PART_BYTES_MIN}")
+                raise ValueError(
+                    f"{self._multipart.path!r}: {self._pieces_bytes} bytes are too few before a copied part, because "
+                    f"each part but the last needs at least {JOIN_PART_BYTES_MIN} bytes"
+                )
             await self._send_part()
-        for piece in ranges_of(part):
+        for start, end in copy_bounds(part.start, part.end):
+            piece = Part(part.path, start, end, part.token)
             await self._send(partial(self._copy_range, self._multipart, piece), self._copies_in_flight_max)
 
     async def finish(self) -> None:
-        """Send the rest; the object is there when this returns."""
+        """Send the rest; the object exists when this returns."""
         self._check_open()
         if not self._multipart.begun:  # at most one part
             await self._make(self._put_whole(b"".join(self._take())))
@@ -262,34 +263,30 @@ class S3Upload(Upload):
             if self._pieces:
                 await self._send_part()
             await self._wait(0)
-            try:
+            with errors_of("completing the upload", self._multipart.path):
                 await self._make(self._multipart.complete(self._over))
-            except CLIENT_ERRORS as error:
-                raise as_os_error(error, "completing the upload", self._multipart.path) from error
         self._closed = True
 
     async def _make(self, request: Coroutine[Any, Any, None]) -> None:
-        """Send the request that makes the object. If we are cancelled it goes on: it may take effect all the same."""
+        """Send the request that makes the object. It goes on if the caller is cancelled: it may take effect anyway."""
         self._making = asyncio.ensure_future(request)
         await asyncio.shield(self._making)
 
     async def abort(self) -> None:
-        """Stop what is under way and have the store forget the parts."""
+        """Stop the requests under way, and make the store forget the parts."""
         self._closed = True
         self._pieces.clear()
         for task in self._in_flight:
             task.cancel()
-        making = [self._making] if self._making is not None else []  # whoever deletes the object must come after it
+        making = [self._making] if self._making is not None else []  # a delete of the object must come after it
         await asyncio.gather(*self._in_flight, *making, return_exceptions=True)  # their errors are why we abort
         self._in_flight.clear()
-        try:
+        with errors_of("aborting the upload", self._multipart.path):
             await self._multipart.abort()
-        except CLIENT_ERRORS as error:
-            raise as_os_error(error, "aborting the upload", self._multipart.path) from error
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError(f"the upload of {self._multipart.path!r} is finished or aborted")
+            raise refusals.upload_closed(self._multipart.path)
 
     def _take(self) -> list[bytes]:
         pieces, self._pieces, self._pieces_bytes = self._pieces, [], 0
@@ -305,14 +302,12 @@ class S3Upload(Upload):
         if self._parts == PARTS_MAX:
             raise OSError(
                 errno.EFBIG,
-                f"{self._multipart.path!r} would take more than {PARTS_MAX} parts of {self._part_bytes} bytes: "
-                "use a smaller max_bytes",
+                f"{self._multipart.path!r} needs more than {PARTS_MAX} parts of {self._part_bytes} bytes, so it was "
+                "not written: use a smaller max_bytes",
             )
         if not self._multipart.begun:
-            try:
+            with errors_of("beginning an upload", self._multipart.path):
                 await self._multipart.begin()
-            except CLIENT_ERRORS as error:
-                raise as_os_error(error, "beginning an upload", self._multipart.path) from error
         await self._wait(in_flight_max - 1)
         self._parts += 1
         self._in_flight.add(asyncio.ensure_future(request(self._parts)))
@@ -322,7 +317,5 @@ class S3Upload(Upload):
             done, _ = await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
             self._in_flight -= done
             for task in done:
-                try:
+                with errors_of("uploading a part", self._multipart.path):
                     task.result()
-                except CLIENT_ERRORS as error:
-                    raise as_os_error(error, "uploading a part", self._multipart.path) from error

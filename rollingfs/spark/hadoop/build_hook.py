@@ -1,4 +1,4 @@
-"""The build hook of hatch: puts the compiled jar into wheels and source distributions."""
+"""The build hook of hatch: it puts the compiled jar into wheels and source distributions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _compiler() -> ModuleType:
 
 
 class HadoopJarHook(BuildHookInterface[Any]):
-    """Compiles the jar where a JDK is; else one that a source distribution carries is used, else there is none."""
+    """Compiles the jar where there is a JDK; else it takes the jar of a source distribution, if there is one."""
 
     PLUGIN_NAME = "rollingfs-hadoop-jar"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called by hatch before it packs."""
+        """Add the jar to the files that hatch packs."""
         if version == "editable":
-            return  # a checkout compiles it when it is first used
+            return  # a checkout compiles the jar when it is first used
         compiler = _compiler()
         try:
             compiler.ensure()

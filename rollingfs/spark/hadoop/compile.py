@@ -1,7 +1,7 @@
 """Compiles the Hadoop filesystem into its jar; the same sources, compiler and Hadoop give the same bytes.
 
-Used by the build hook, by tests, and by hand in a checkout (``python rollingfs/spark/hadoop/compile.py``). It imports
-nothing of the package, because the build hook runs where that is not installed.
+The build hook and the tests use it; in a checkout call ``python rollingfs/spark/hadoop/compile.py``. It imports nothing
+of rollingfs, because the build hook runs where rollingfs is not installed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ SOURCES = Path(__file__).with_name("src")
 JAVA_RELEASE = 17
 HADOOP_API = "hadoop-client-api"
 HADOOP_VERSION = "3.5.0"
-"""Compiled against where no PySpark is installed; it runs on any Hadoop from 3.4.1 on."""
+"""The Hadoop that the sources are compiled against where there is no PySpark; the jar runs on Hadoop 3.4.1 or later."""
 MAVEN_S_MAX = 180
 JAVAC_S_MAX = 300
 MANIFEST = "META-INF/MANIFEST.MF"
 DIGEST_KEY = "Sources-SHA-256"
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The date of every entry, the first that a zip file can hold."""
+"""The date of every entry: the first that a zip file can hold."""
 
 
 class CannotCompileError(RuntimeError):
-    """The JDK or Hadoop's client API is not to be had here; the message says what is missing."""
+    """There is no JDK or no Hadoop client API here; the message says which."""
 
 
 def sources() -> list[Path]:
@@ -40,7 +40,7 @@ def sources() -> list[Path]:
 
 
 def digest() -> str:
-    """What identifies the sources."""
+    """A digest that identifies the sources."""
     found = hashlib.sha256()
     for path in sources():
         found.update(
@@ -50,7 +50,7 @@ def digest() -> str:
 
 
 def is_current(jar: Path = JAR) -> bool:
-    """Whether a jar is there that was made from these sources."""
+    """Whether there is a jar that was compiled from these sources."""
     if not jar.exists():
         return False
     with zipfile.ZipFile(jar) as archive:
@@ -58,12 +58,12 @@ def is_current(jar: Path = JAR) -> bool:
 
 
 def ensure(jar: Path = JAR) -> Path:
-    """The jar, compiled if there is none from these sources.
+    """The jar of these sources; it is compiled if it is not there.
 
     Raises
     ------
     CannotCompileError
-        It would have to be compiled, and cannot be here.
+        There is no such jar, and it cannot be compiled here.
     """
     return jar if is_current(jar) else build(jar)
 
@@ -91,12 +91,12 @@ def build(jar: Path = JAR) -> Path:
 
 
 def hadoop_api() -> Path:
-    """Hadoop's client API: of an installed PySpark, else fetched by Maven into the cache.
+    """Hadoop's client API: that of an installed PySpark, else one that Maven fetches into a cache.
 
     Raises
     ------
     CannotCompileError
-        Neither is there.
+        There is neither.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is not None and spec.origin is not None:
@@ -127,7 +127,7 @@ def _fetch(target: Path) -> Path:
 
 
 def _pack(classes: Path, jar: Path) -> None:
-    """Write the jar: sorted, undated, uncompressed, because the bytes of a compressor differ between its versions."""
+    """Write the jar: sorted, with one date, and uncompressed, because compressors of different versions differ."""
     manifest = f"Manifest-Version: 1.0\r\n{_folded(f'{DIGEST_KEY}: {digest()}')}\r\n\r\n"
     entries = {MANIFEST: manifest.encode()}
     for path in sorted(classes.rglob("*.class")):
@@ -147,7 +147,7 @@ def _pack(classes: Path, jar: Path) -> None:
 
 
 def _folded(line: str) -> str:
-    """A manifest's line has at most 72 bytes; a blank begins what goes on."""
+    """A line of a manifest as lines of at most 72 bytes; each but the first begins with a blank."""
     return line[:70] + "".join(f"\r\n {line[start : start + 69]}" for start in range(70, len(line), 69))
 
 

@@ -1,6 +1,10 @@
-"""A Python data source for Spark: ``spark.read.format("rolling")``, no Java needed.
+"""The data source ``format("rolling")``, in Python: batch and streaming, reads and writes.
 
-Maintenance uses some of its modules where there is no PySpark, so the class itself is imported when it is used.
+In: the options and rows of Spark. Out: Arrow record batches; one commit for a job or for a batch of a stream.
+Must not be here: Java, and settings of a session.
+
+Neither PySpark nor Arrow is imported by `options`, `places`, `segments`, `partitions`, `offsets` and `lines`, because
+maintenance uses some of them where neither is installed. So the class is imported when it is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data source as Spark sees it: one class, which imports little, for Spark imports it to look for data sources."""
+"""The data source as Spark sees it: one class. It imports little, because Spark imports it in every session."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class RollingDataSource(DataSource):
     """Segments as tables of Spark: read, written, tailed and appended to exactly once.
 
-    Found by Spark itself where rollingfs is installed; ``spark.dataSource.register(RollingDataSource)`` says it to a
-    session in which another package's data source cannot be imported. What options there are, docs/spark.md says.
+    Spark finds it by itself where rollingfs is installed. If Spark cannot import the data source of another package, it
+    finds none: then call ``spark.dataSource.register(RollingDataSource)``. The options are described in docs/spark.md.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """The name that `format` takes."""
         return "rolling"
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -33,57 +33,57 @@ class RollingDataSource(DataSource):
         self._is_planning = True
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark plans the tasks of a batch by a new instance, and commits or aborts the batch by an unpickled one
+        # a new instance plans the tasks of a streaming batch; an unpickled one commits or aborts it
         return {**self.__dict__, "_is_planning": False}
 
     def schema(self) -> StructType | str:
-        """The columns, of the format or of a sample.
+        """The columns: those of the format, or those of a sample.
 
         Raises
         ------
         ValueError
             There is nothing to infer them from.
         """
-        from rollingfs.spark.source.read import infer_schema
+        from rollingfs.spark.source.batch_reader import infer_schema
 
         schema: StructType | str = infer_schema(self._parsed())
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of all that is there now."""
-        from rollingfs.spark.source.read import RollingReader
+        """A reader of all that is there when the query is planned."""
+        from rollingfs.spark.source.batch_reader import RollingReader
 
         return RollingReader(self._parsed(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For one commit.
+        """A writer for one commit.
 
         Raises
         ------
         OSError
-            The target could not be committed to; no task has begun.
+            A commit to the target would fail. No task has begun.
         """
-        from rollingfs.spark.source.write import RollingWriter
+        from rollingfs.spark.source.batch_writer import RollingWriter
 
         writer = RollingWriter(self._parsed(), schema, overwrite)
         writer.check_target()
         return writer
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Of what comes."""
-        from rollingfs.spark.source.stream import RollingStreamReader
+        """A reader of what is appended."""
+        from rollingfs.spark.source.stream_reader import RollingStreamReader
 
         return RollingStreamReader(self._parsed(), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """For one commit a batch.
+        """A writer for one commit for each batch.
 
         Raises
         ------
         OSError
-            The target could not be committed to; no task has begun.
+            A commit to the target would fail. No task has begun.
         """
-        from rollingfs.spark.source.sink import RollingStreamWriter
+        from rollingfs.spark.source.stream_writer import RollingStreamWriter
 
         writer = RollingStreamWriter(self._parsed(), schema, overwrite)
         if self._is_planning:

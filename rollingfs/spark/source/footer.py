@@ -1,12 +1,11 @@
 """The footer of a Parquet file: taken apart and put together again, so that files can be joined or grow. Pure.
 
-A Parquet footer names its row groups by their offsets in the file, and nothing else does. So a file may be followed
-by more row groups and a new footer that names the old ones and the new: to readers it is one file, and the old
-footers in between are bytes that nobody names. The footer is Thrift in its compact protocol; of it, only numbers of
-offsets are changed, whatever else a writer put there is kept.
+Only the footer of a Parquet file names its row groups, by their offsets. So more row groups can follow a file, and a
+new footer that names the old and the new ones: for readers it is one file. Nothing names the old footers in between.
+The footer is Thrift in its compact protocol. Only offsets in it are changed; all else that a writer put there stays.
 
-A file has one schema, so every row group must have a chunk of each of its columns. When columns come to a file, its
-old row groups get chunks of nulls for them, which lie behind what was there (see `widen`).
+A file has one schema, so every row group must have a chunk of each column. When new rows add columns, the old row
+groups get chunks of nulls for them, which lie behind the old bytes (see `widen`).
 """
 
 from __future__ import annotations
@@ -20,43 +19,43 @@ from rollingfs.errors import RollingError
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
-"""Behind the footer: its length, 4 bytes little endian, and the magic."""
+"""Size of the bytes behind the footer: its length, 4 bytes little endian, and the magic."""
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 2, 3, 4, 5, 7
 _COLUMNS, _TOTAL_BYTES, _GROUP_ROWS, _ROW_GROUP_OFFSET, _TOTAL_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
 _META, _COLUMN_OFFSETS = 3, (2, 4, 6)
-"""Of a column chunk: its metadata; and its own offset, those of its offset index and its column index."""
+"""Fields of a column chunk: its metadata; the offsets of itself, of its offset index, of its column index."""
 _META_OFFSETS = (9, 10, 11, 14)
-"""Of the metadata: offsets of data page, index page, dictionary page and bloom filter."""
+"""Fields of the metadata: the offsets of data page, index page, dictionary page and bloom filter."""
 ORDINAL_MAX = 32767
 _REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
-"""Of an element of the schema: what says nothing of how its values are written."""
+"""Fields of an element of the schema that do not change how its values are written."""
 REQUIRED, OPTIONAL, REPEATED = range(3)
 SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
-"""Under which writers keep a schema of their own."""
+"""Keys under which writers keep a schema of their own."""
 
 Fields = dict[int, tuple[int, Any]]
 """A struct: field number to type and value."""
 
 
 class MalformedFooterError(RollingError, ValueError):
-    """What should be a Parquet file has no footer that can be read."""
+    """A file has no Parquet footer that can be read, or one that does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A whole Parquet file, and where it is put."""
+    """A whole Parquet file, and its place in the joined file."""
 
     footer: bytes
     shift: int
-    """Where its first byte lies in the joined file."""
+    """Offset of its first byte in the joined file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, or one inside of it."""
+    """A column, or a field inside of one."""
 
     name: str
     kind: Fields
@@ -73,7 +72,7 @@ class Column:
         return self.repetition != REQUIRED
 
     def is_like(self, other: Column) -> bool:
-        """Whether they hold the same but for nulls and the order of what is inside."""
+        """Whether both have one type, apart from nulls and from the order of the fields inside."""
         others = {child.name: child for child in other.children}
         return (
             self.kind == other.kind
@@ -107,16 +106,16 @@ def _columns(table: Fields) -> tuple[Column, ...]:
 
 
 def body_size(tail: bytes, size: int) -> tuple[int, int]:
-    """Where the footer of a file of that size begins and ends, of its last `TAIL_BYTES`.
+    """The offsets at which the footer begins and ends, from the last `TAIL_BYTES` and the size of a file.
 
     Raises
     ------
     MalformedFooterError
-        It is no Parquet file.
+        The bytes do not end as a Parquet file does.
     """
     length = int.from_bytes(tail[:4], "little")
     if len(tail) != TAIL_BYTES or tail[4:] != MAGIC or length > size - TAIL_BYTES - len(MAGIC):
-        raise MalformedFooterError("it does not end as a Parquet file does")
+        raise MalformedFooterError("the file does not end as a Parquet file does")
     return size - TAIL_BYTES - length, size - TAIL_BYTES
 
 
@@ -147,25 +146,27 @@ def join(parts: Sequence[Part]) -> bytes:
 def _check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
     for old, new in zip_longest(there, mine):
         if old != new:
-            raise MalformedFooterError(f"its columns are not those of what is there already: {new}, there {old}")
+            raise MalformedFooterError(
+                f"their columns are not those of the file: they have {new or 'none'} where the file has {old or 'none'}"
+            )
 
 
 def group_rows(footer: bytes) -> list[int]:
-    """How many rows each row group has; those without any are left out."""
+    """How many rows each row group has, without those that have none."""
     return [group[_GROUP_ROWS][1] for group in _groups(Decoder(footer).struct())]
 
 
 def widen(old: bytes, filler: Part, new: bytes) -> bytes:
-    """The footer of a file to which columns come.
+    """The footer of a file that gets more columns.
 
     Parameters
     ----------
     old
-        Of the file.
+        The footer of the file.
     filler
-        A file of the columns that come, with row groups as `group_rows` of the old footer says.
+        A file of the added columns, with the row groups that `group_rows` of the old footer gives.
     new
-        Of a file of all columns, which says what they are.
+        The footer of a file that has all columns.
 
     Raises
     ------
@@ -175,7 +176,7 @@ def widen(old: bytes, filler: Part, new: bytes) -> bytes:
     table, whole = Decoder(old).struct(), Decoder(new).struct()
     groups, fillers = _groups(table), _groups(Decoder(filler.footer).struct())
     if [group[_GROUP_ROWS] for group in groups] != [group[_GROUP_ROWS] for group in fillers]:
-        raise MalformedFooterError("a row group is too large to get another column")
+        raise MalformedFooterError("a row group of the file is too large to get another column")
     widened = {**table, _SCHEMA: whole[_SCHEMA], _KEY_VALUES: _key_values(table, whole)}
     joined = [_joined(group, nulls, filler.shift) for group, nulls in zip(groups, fillers, strict=True)]
     widened[_ROW_GROUPS] = (LIST, (STRUCT, joined))
@@ -190,7 +191,7 @@ def _groups(table: Fields) -> list[Fields]:
 
 
 def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
-    """A row group with the columns of another behind its own."""
+    """A row group with its own columns and those of another."""
     joined = dict(group)
     joined[_COLUMNS] = (LIST, (STRUCT, [*group[_COLUMNS][1][1], *_moved(filler, shift)[_COLUMNS][1][1]]))
     for field in (_TOTAL_BYTES, _TOTAL_COMPRESSED):
@@ -200,7 +201,7 @@ def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
 
 
 def _key_values(old: Fields, new: Fields) -> tuple[int, Any]:
-    """What writers put beside the schema: the old file's, but for what describes its columns."""
+    """The key-value metadata of the old file, but that of the new one where it describes columns."""
     kept = [pair for pair in _pairs(old) if pair[1][1] not in SCHEMA_KEYS]
     return LIST, (STRUCT, [*kept, *(pair for pair in _pairs(new) if pair[1][1] in SCHEMA_KEYS)])
 
@@ -229,7 +230,7 @@ def _moved_column(column: Fields, shift: int) -> Fields:
 
 
 def _move(fields: Fields, field: int, shift: int) -> None:
-    if field in fields and fields[field][1]:  # 0 says that there is none
+    if field in fields and fields[field][1]:  # 0 stands for none
         fields[field] = (I64, fields[field][1] + shift)
 
 
@@ -277,10 +278,10 @@ class Decoder:
             return kinds, pairs
         if kind in (BYTE, DOUBLE, UUID):
             return self._take({BYTE: 1, DOUBLE: 8, UUID: 16}[kind])
-        raise MalformedFooterError(f"its footer has a value of type {kind}")
+        raise MalformedFooterError(f"the footer has a value of the unknown type {kind}")
 
     def _element(self, kind: int) -> Any:
-        # in a list, a truth has a byte of its own
+        # in a list, a boolean has a byte of its own
         return self._take(1) if kind in (TRUE, FALSE) else self._value(kind)
 
     def _byte(self) -> int:
@@ -289,7 +290,7 @@ class Decoder:
     def _take(self, size: int) -> bytes:
         data = self._data[self._at : self._at + size]
         if len(data) != size:
-            raise MalformedFooterError("its footer is cut off")
+            raise MalformedFooterError("the footer is cut off")
         self._at += size
         return data
 

@@ -1,7 +1,7 @@
-"""Arrow IPC streams, any number of them one behind the other (or one IPC file): where their messages lie. Pure.
+"""Arrow IPC streams, one behind the other, or one IPC file: where their messages lie. Pure.
 
-Each append of a part is a stream of its own. A stream that is larger than a partition is cut between its record
-batches; each of the parts is then read behind the schema of its stream.
+Each task appends a stream of its own. A stream that is larger than a partition is cut between its record batches; a
+task that reads a part reads the schema of the stream first.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import pyarrow as pa
 
 from rollingfs.errors import RollingError
 from rollingfs.spark.source import rows
+from rollingfs.spark.source.lines import Read
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.records import Read
-from rollingfs.spark.source.taken import Taken
 
 WINDOW_BYTES = 64 * 1024
-"""Read at once to find messages: small ones share a window, of large ones only the beginning is read."""
+"""Size of one read in the search for messages: small messages share it; of a large one only the beginning is read."""
 BATCH_BYTES = 8 * 1024 * 1024
-"""Rows are gathered into record batches of so much before they are written."""
+"""Size of the record batches into which rows are gathered before they are written."""
 
 Look = Callable[[int, int], bytes | memoryview]
 """Gives the bytes ``[start, end)``, perhaps without copying them."""
@@ -36,12 +35,12 @@ _FILE_TAIL_BYTES = 4 + len(_FILE_TAIL)
 
 
 class MalformedStreamError(RollingError, ValueError):
-    """What should be an Arrow IPC stream is none; the message says where."""
+    """The bytes are no Arrow IPC stream; the message says at which offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that lies there whole."""
+    """A whole message."""
 
     kind: int
     start: int
@@ -50,11 +49,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream as far as it is there."""
+    """The part of a stream that an extent holds."""
 
     messages: Sequence[Message]
     ended: bool
-    """Whether nothing can follow: its end mark, or another stream, is there."""
+    """Whether the stream is complete: its end mark, or another stream, follows."""
 
     @property
     def start(self) -> int:
@@ -68,12 +67,12 @@ class Stream:
 
 
 def streams(read: Read, extent: Extent) -> Iterator[Stream]:
-    """The streams of an extent, in order; what is not whole at its end is left.
+    """The streams of an extent, in order, without a message at its end that is not whole.
 
     Raises
     ------
     MalformedStreamError
-        It does not begin with a schema, or something in between is no message.
+        The extent does not begin with a schema, or bytes in between are no message.
     """
     current: list[Message] = []
     for message in messages(read, extent):
@@ -118,7 +117,7 @@ def messages(read: Look, extent: Extent) -> Iterator[Message]:
 
 
 def _is_footer(window: _Window, position: int, end: int) -> bool:
-    """Whether what is left is the footer of an IPC file."""
+    """Whether the bytes left are the footer of an IPC file."""
     if end - position < _FILE_TAIL_BYTES:
         return False
     tail = window.get(end - _FILE_TAIL_BYTES, end)
@@ -127,7 +126,7 @@ def _is_footer(window: _Window, position: int, end: int) -> bool:
 
 
 def _parse(metadata: bytes | memoryview) -> tuple[int, int]:
-    """The kind of a message and the length of its body, of its flatbuffer."""
+    """The kind of a message and the length of its body, as its flatbuffer says."""
     [root] = struct.unpack_from("<I", metadata)
     [back] = struct.unpack_from("<i", metadata, root)
     table = root - back
@@ -142,7 +141,7 @@ def _parse(metadata: bytes | memoryview) -> tuple[int, int]:
 
 
 class _Window:
-    """Small reads out of larger ones."""
+    """Serves small reads out of a larger one."""
 
     def __init__(self, read: Look, extent: Extent) -> None:
         self._read = read
@@ -159,7 +158,7 @@ class _Window:
 
 
 def _malformed(extent: Extent, position: int, why: str) -> MalformedStreamError:
-    return MalformedStreamError(f"{extent.path}: no Arrow IPC stream at offset {position}: {why}")
+    return MalformedStreamError(f"{extent.path}: there is no Arrow IPC stream at offset {position}: {why}")
 
 
 # -- cutting -----------------------------------------------------------------------------------------------------
@@ -168,7 +167,7 @@ def _malformed(extent: Extent, position: int, why: str) -> MalformedStreamError:
 def cut(read: Read, extent: Extent, size_max: int) -> Iterator[Range]:
     """Cut an extent into ranges of about `size_max` bytes: several whole streams, or part of a large one."""
     start = end = extent.start
-    is_marked = True  # a reader goes from one stream to the next only where the first has its end mark
+    is_marked = True  # only behind an end mark does a reader go on with the next stream
     for stream in streams(read, extent):
         if end > start and (stream.end - start > size_max or not is_marked):
             yield Range(extent, start, end)
@@ -195,7 +194,7 @@ def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
 
 
 def whole_end(read: Read, extent: Extent, limit: int) -> int:
-    """Where the last whole stream ends, at most at `limit`, or else the first; the extent's start if none is whole."""
+    """The end of the last complete stream up to `limit`; else that of the first one; else the start of the extent."""
     found = extent.start
     for stream in streams(read, extent):
         if not stream.ended or (stream.end > limit and found > extent.start):
@@ -213,8 +212,8 @@ def batches(read: Read, one: Range, *, at_once: bool = True) -> Iterator[pa.Reco
     Parameters
     ----------
     at_once
-        Read the whole range in one go: a store that is far away should not be asked for each message. From a disk, some
-        messages at a time are read faster, for their memory is used again.
+        Read the whole range with one request, because each request to a remote store takes long. From a disk, reading
+        some messages at a time is faster, because they reuse memory.
 
     Raises
     ------
@@ -240,13 +239,13 @@ def batches(read: Read, one: Range, *, at_once: bool = True) -> Iterator[pa.Reco
 
 
 def _held(data: bytes, start: int) -> Look:
-    """Reads out of bytes that begin at `start`."""
+    """A reader of bytes that begin at offset `start`."""
     view = memoryview(data)
     return lambda first, last: view[first - start : last - start]
 
 
 def _grouped(found: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Messages that are read together."""
+    """Groups of messages that are read together."""
     first = 0
     for index, message in enumerate(found):
         if message.end - found[first].start >= BATCH_BYTES or index == len(found) - 1:
@@ -263,7 +262,7 @@ def _with_dictionaries(source: pa.BufferReader) -> Iterator[pa.RecordBatch]:
 
 
 def schema(read: Read, extent: Extent) -> pa.Schema | None:
-    """Of the first stream."""
+    """The schema of the first stream; None if there is none."""
     for stream in streams(read, extent):
         first = stream.messages[0]
         return pa.ipc.read_schema(pa.py_buffer(read(first.start, first.end)))
@@ -271,15 +270,15 @@ def schema(read: Read, extent: Extent) -> pa.Schema | None:
 
 
 def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """Rows as one stream; none at all as nothing."""
+    """Rows as one stream; without rows, no bytes."""
     writer: pa.RecordBatchStreamWriter | None = None
-    sink = Taken()
+    sink = rows.OutputBuffer()
     for group in rows.gathered(batches, BATCH_BYTES):
         batch = pa.concat_batches(group)
         if writer is None:
             writer = pa.ipc.new_stream(sink, batch.schema)
         writer.write_batch(batch)
-        yield sink.take()
+        yield sink.drain()
     if writer is not None:
         writer.close()
-        yield sink.take()
+        yield sink.drain()

@@ -1,4 +1,4 @@
-"""JSON lines as Arrow batches: by Arrow's reader where it agrees with Spark's, value by value where it does not."""
+"""JSON lines as Arrow batches: read by Arrow's reader where it agrees with Spark's, else value by value."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pj
 
-from rollingfs.spark.source.records import FEED, Lines
+from rollingfs.spark.source.lines import FEED, Lines
 
 CORRUPT_COLUMN = "_corrupt_record"
-"""If the schema has a string column of this name, lines that are no JSON are put there."""
+"""If the schema has a string column of this name, it takes the lines that are no JSON."""
 HALVES_LINES_MIN = 64
-"""A block that Arrow's reader refuses is halved until its bad lines are among so few others."""
+"""A block that Arrow's reader refuses is halved; a part of fewer lines is read value by value."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ class Reader:
     Parameters
     ----------
     schema
-        Of the rows; fields that it lacks are passed over.
+        That of the rows; fields that it lacks are skipped.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -64,7 +64,7 @@ class Reader:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
         if table.num_rows != data.count(FEED, start, end) + (not block.ends):
-            return None  # blank lines, several values in a line, or a value over several lines
+            return None  # there are blank lines, several values in a line, or a value over several lines
         batches = table.select(self.schema.names).combine_chunks().to_batches()
         return pa.record_batch(batches[0].columns, schema=self.schema) if batches else None
 
@@ -79,7 +79,7 @@ class Reader:
         return pa.record_batch(columns, schema=self.schema)
 
     def _rows(self, line: bytes) -> Iterator[list[Any]]:
-        """The rows of a line: one, for a list of objects several."""
+        """The rows of a line: one, or for a list of objects several."""
         try:
             value = _loads(line)
         except ValueError:
@@ -95,7 +95,7 @@ class Reader:
 
 
 def _is_fast(kind: pa.DataType) -> bool:
-    """Whether Arrow's reader either reads such values as Spark's does, or refuses."""
+    """Whether Arrow's reader reads values of a type as Spark's does, or refuses them."""
     if pa.types.is_struct(kind):
         return all(_is_fast(field.type) for field in kind)
     if pa.types.is_list(kind):
@@ -111,7 +111,7 @@ def _is_fast(kind: pa.DataType) -> bool:
 
 
 class _Number(float):
-    """A number with its digits, which a column of strings or decimals keeps."""
+    """A number that keeps its digits, for columns of strings or decimals."""
 
     text: str
 
@@ -125,12 +125,12 @@ _DECODER = json.JSONDecoder(parse_float=_Number)
 
 
 def _loads(line: bytes) -> Any:
-    """The first value of a line: Spark does not look at what follows it."""
+    """The first value of a line; the rest is ignored, as in Spark."""
     return _DECODER.raw_decode(line.decode().strip())[0]
 
 
 def convert(value: Any, kind: pa.DataType) -> Any:
-    """A JSON value as one of an Arrow type; None for what does not fit, as Spark's permissive mode has it."""
+    """A JSON value as a value of an Arrow type; None if it does not fit, as in Spark's permissive mode."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -151,7 +151,7 @@ def convert(value: Any, kind: pa.DataType) -> Any:
 
 
 def _all(values: Iterable[Any], kind: pa.DataType) -> list[Any] | None:
-    """All of a list's values; None if one of them does not fit: Spark keeps parts of objects only."""
+    """All values of a list; None if one does not fit: Spark keeps parts of objects, but not of lists."""
     found = [(value, convert(value, kind)) for value in values]
     return None if any(one is None and value is not None for value, one in found) else [one for _, one in found]
 
@@ -223,7 +223,7 @@ def infer(lines: Iterable[bytes]) -> pa.Schema:
             else:
                 corrupt = True
     if not pa.types.is_struct(kind):
-        raise ValueError("no JSON object is there to infer the columns from: give .schema(...)")
+        raise ValueError("there is no JSON object to infer the columns from: give .schema(...)")
     fields = list(_settled(kind))
     if corrupt:
         fields = [pa.field(CORRUPT_COLUMN, pa.string()), *fields]
@@ -264,7 +264,7 @@ def _merged(one: pa.DataType, two: pa.DataType) -> pa.DataType:
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:
-    """With text for what was always null."""
+    """A type in which text stands for values that were always null."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _settled(field.type)) for field in kind])
     if pa.types.is_list(kind):
@@ -276,7 +276,7 @@ def _settled(kind: pa.DataType) -> pa.DataType:
 
 
 def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """Rows as JSON lines, without fields that are null, as Spark writes them; times in UTC, with what they have."""
+    """Rows as JSON lines, as Spark writes them: without fields that are null; times in UTC, with all their digits."""
     for batch in batches:
         if batch.num_rows:
             whole = _encoder(pa.struct(list(batch.schema)))
@@ -285,7 +285,7 @@ def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 def _encoder(kind: pa.DataType) -> Callable[[Any], str]:
-    """What makes JSON of a value (that is not null) of an Arrow type."""
+    """The function that makes JSON of a value of an Arrow type; the value is not null."""
     if pa.types.is_struct(kind):
         fields = [(f.name, encode_basestring(f.name) + ":", _encoder(f.type)) for f in kind]
         return lambda v: "{" + ",".join([k + e(v[n]) for n, k, e in fields if v[n] is not None]) + "}"
@@ -317,7 +317,7 @@ def _float(value: float) -> str:
 
 
 def _key(value: Any) -> str:
-    """A value as text: a key of a map, a date, bytes."""
+    """A value as text: for keys of maps, dates, bytes."""
     if isinstance(value, datetime):
         local = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
         text = local.isoformat(timespec="auto" if value.microsecond % 1000 else "milliseconds")

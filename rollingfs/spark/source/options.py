@@ -1,4 +1,4 @@
-"""The options of ``format("rolling")``: where, in which format, and how much at a time. Pure."""
+"""The options of ``format("rolling")``, and the URLs of segments. Pure."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _OWN = {
     "failondataloss": "failOnDataLoss",
     "oncorrupt": "onCorrupt",
 }
-"""Our options: Spark writes their names in lower case."""
+"""Our options, by their names in lower case, as Spark hands them over."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
-"""What Spark puts beside them."""
+"""Names that Spark puts beside them."""
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -42,12 +42,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user said."""
+    """The options of a read or write, checked."""
 
     places: tuple[Place, ...]
     format: str = TEXT
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """May hold secrets: no text that Spark shows or logs may have them."""
+    """It may hold secrets, so it must be in no text that Spark shows or logs."""
     partition_bytes: int = PARTITION_BYTES_DEFAULT
     sample_bytes: int = SAMPLE_BYTES_DEFAULT
     trigger_bytes_max: int | None = None
@@ -65,12 +65,12 @@ class Options:
             There are several.
         """
         if len(self.places) != 1:
-            raise ValueError(f"a write goes to one segment, but {len(self.places)} are named")
+            raise ValueError(f"a write goes to one segment, but {len(self.places)} are named; nothing was written")
         return self.places[0]
 
     @property
     def target_options(self) -> dict[str, Any]:
-        """Options of the backend: flat, or nested under its name."""
+        """Options of the backend, which may be flat or nested under its name."""
         names = _aliases(self.target_protocol)
         nested = {key: value for name in names for key, value in _table(self.storage_options.get(name)).items()}
         flat = {key: value for key, value in self.storage_options.items() if key not in {*names, "rolling"}}
@@ -88,12 +88,12 @@ class Options:
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
-    """Check what Spark hands over.
+    """Check the options that Spark hands over.
 
     Raises
     ------
     ValueError
-        An option is unknown or has no value that it can have; the message names it, never `storage_options`' content.
+        An option is unknown, or its value is impossible. The message names it; it never shows `storage_options`.
     """
     given = {key.lower(): value for key, value in options.items()}
     unknown = sorted(given.keys() - _OWN.keys() - _SPARKS)
@@ -143,7 +143,7 @@ def parse_storage_options(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is no JSON object. Its text, which may hold secrets, is not shown.
+        It is no JSON object. The message does not show the text, which may hold secrets.
     """
     try:
         found = json.loads(text)
@@ -187,5 +187,5 @@ def _aliases(protocol: str) -> tuple[str, ...]:
 
 def _table(value: Any) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
-        raise ValueError("what stands under a name in storage_options must be a JSON object")
+        raise ValueError("a value that is nested under a name in storage_options must be a JSON object")
     return dict(value or {})

@@ -24,18 +24,17 @@ from rollingfs.spark.source.footer import (
     join,
     widen,
 )
+from rollingfs.spark.source.lines import Read
 from rollingfs.spark.source.partitions import Range
-from rollingfs.spark.source.records import Read
-from rollingfs.spark.source.taken import Taken
 
 ROWS_MAX = 64 * 1024
-"""Of a record batch."""
+"""Maximum number of rows of a record batch."""
 GROUP_BYTES = 64 * 1024 * 1024
-"""Rows of so many bytes, in memory, become a row group."""
+"""Size in memory of the rows of a row group."""
 
 
 def schema(file: Any) -> pa.Schema:
-    """Of the file."""
+    """The schema of a file."""
     return pq.read_schema(file)
 
 
@@ -54,7 +53,7 @@ def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.Record
 
 
 def _begin(group: Any) -> int:
-    """Where a row group begins in its file; one without columns has no bytes."""
+    """The offset of a row group in its file; a row group without columns has no bytes."""
     if not group.num_columns:
         return 0
     first = group.column(0)
@@ -62,24 +61,24 @@ def _begin(group: Any) -> int:
 
 
 class Encoder:
-    """Rows as a Parquet file, to iterate over; its footer is known behind the last piece."""
+    """An iterable of the pieces of a Parquet file of some rows; the footer is known after the last piece."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self.footer: bytes | None = None
-        """None while nothing was written: no rows make no file."""
+        """None until the file is complete; without rows there is no file."""
         self._batches = batches
 
     def __iter__(self) -> Iterator[bytes]:
-        sink = Taken()
+        sink = rows.OutputBuffer()
         writer: pq.ParquetWriter | None = None
         for batches in rows.gathered(self._batches, GROUP_BYTES):
             group = pa.Table.from_batches(batches)
             writer = writer or pq.ParquetWriter(sink, group.schema)
             writer.write_table(group)
-            yield sink.take()
+            yield sink.drain()
         if writer is not None:
             writer.close()
-            last = sink.take()
+            last = sink.drain()
             first, end = body_size(last[-TAIL_BYTES:], len(last) + len(MAGIC))
             self.footer = last[first - len(MAGIC) : end - len(MAGIC)]
             yield last
@@ -87,9 +86,9 @@ class Encoder:
 
 def empty(schema: pa.Schema) -> bytes:
     """A file without rows."""
-    sink = Taken()
+    sink = rows.OutputBuffer()
     pq.ParquetWriter(sink, schema).close()
-    return sink.take()
+    return sink.drain()
 
 
 def footer_of(read: Read, start: int, end: int) -> bytes:
@@ -99,7 +98,7 @@ def footer_of(read: Read, start: int, end: int) -> bytes:
 
 
 def tail(parts: Sequence[Part]) -> bytes:
-    """What is to be written behind all parts so that they are one file."""
+    """The bytes that make one file of the parts before them."""
     return _end(join(parts))
 
 
@@ -107,18 +106,18 @@ def _end(footer: bytes) -> bytes:
     return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
-# -- other columns than there are --------------------------------------------------------------------------------
+# -- other columns than those of the file ------------------------------------------------------------------------
 
 
 def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
-    """The schema in which rows can be appended to a file: its columns as they are, in its order, then new ones.
+    """The schema in which rows can be appended to a file: the columns of the file in their order, then new ones.
 
     Parameters
     ----------
     footer
-        Of the file.
+        That of the file.
     schema
-        Of the rows, all columns nullable.
+        That of the rows, all columns nullable.
 
     Raises
     ------
@@ -130,12 +129,11 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
     for nth, column in enumerate(there):
         if column.name not in mine:
             raise MalformedFooterError(
-                f"its columns are not those of what is there already: {column.name!r} is missing among "
-                f"{', '.join(schema.names)}"
+                f"their columns are not those of the file: {column.name!r} is missing among {', '.join(schema.names)}"
             )
         if not column.is_like(mine[column.name]):
             raise MalformedFooterError(
-                f"column {column.name!r} is {schema.field(column.name).type}, but {known.field(nth).type} there"
+                f"column {column.name!r} is {schema.field(column.name).type}, but {known.field(nth).type} in the file"
             )
     fields = [_as_there(schema.field(column.name), column) for column in there]
     names = {field.name for field in fields}
@@ -145,7 +143,7 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
 
 
 def _as_there(field: pa.Field, column: Column) -> pa.Field:
-    """A field in the order of a column that is like it, with its nulls."""
+    """A field with the order of fields and the nullability of a column of the file that is like it."""
     kind = field.type
     if pt.is_struct(kind):
         kind = pa.struct([_as_there(kind.field(child.name), child) for child in column.children])
@@ -158,34 +156,34 @@ def _as_there(field: pa.Field, column: Column) -> pa.Field:
 
 
 def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, bytes]:
-    """Give a file the columns that come with rows behind it: nulls, for the rows that it has.
+    """Give the old rows of a file the columns that new rows add: they are null.
 
     Parameters
     ----------
     old
         The footer of the file.
     new
-        That of the rows, whose first columns are the file's own.
+        That of the new rows, whose first columns are those of the file.
     schema
-        Of the rows.
+        That of the new rows.
     at
-        Where the nulls will lie in the file.
+        The offset at which the nulls will lie in the file.
 
     Returns
     -------
     bytes, bytes
-        The nulls, and the footer of the file with them; none, and the old one, if no columns come.
+        The nulls, and the footer of the file with them; no bytes and the old footer, if no column is added.
     """
     coming = columns(new)[len(columns(old)) :]
     if not coming:
         return b"", old
     fields = pa.schema([schema.field(column.name) for column in coming])
-    sink = Taken()
+    sink = rows.OutputBuffer()
     with pq.ParquetWriter(sink, fields) as writer:
         for count in group_rows(old):
             nulls = pa.table([pa.nulls(count, field.type) for field in fields], schema=fields)
             writer.write_table(nulls, row_group_size=count)
-    filler = sink.take()
+    filler = sink.drain()
     return filler, widen(old, Part(_footer(filler), at), new)
 
 

@@ -1,4 +1,4 @@
-"""What one task reads: byte ranges of segments, cut and gathered so that tasks are of a size. Pure."""
+"""The partitions that tasks read: byte ranges of segments, cut and gathered so that tasks have about one size. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 OPEN_BYTES = 256 * 1024
-"""Opening a segment costs as much as reading so many bytes, so that thousands of small ones share a task."""
+"""Cost of opening a segment, in bytes read. It lets thousands of small segments share a task."""
 RANGES_MAX = 1000
-"""Of one task."""
+"""Maximum number of ranges of one task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Bytes of a segment that are to be read, in segment offsets: a record begins at the first of them."""
+    """Bytes of a segment to read, by segment offsets. A record begins at the first of them."""
 
     path: str
-    """On the backend."""
+    """Path on the backend."""
     identity: str
-    """Of the incarnation: another segment that gets the name has other offsets."""
+    """Identity of the incarnation: another segment that gets the name has other offsets."""
     start: int
     end: int
 
@@ -36,7 +36,7 @@ class Range:
     start: int
     end: int
     head: tuple[int, int] = (0, 0)
-    """Bytes of the same segment that must be read first, as the schema of an Arrow stream."""
+    """Bytes of the same segment that a task must read first: the schema of an Arrow stream."""
 
     @property
     def size(self) -> int:
@@ -45,7 +45,7 @@ class Range:
 
 
 def split(extent: Extent, size_max: int) -> Iterator[Range]:
-    """Cut an extent into equal ranges of at most `size_max` bytes; an empty one into none."""
+    """Cut an extent into equal ranges of at most `size_max` bytes; an empty extent gives none."""
     count = -(-extent.size // size_max)
     for nth in range(count):
         start = extent.start + extent.size * nth // count
@@ -53,14 +53,14 @@ def split(extent: Extent, size_max: int) -> Iterator[Range]:
 
 
 def whole(extent: Extent) -> Iterator[Range]:
-    """An extent as one range, also an empty one."""
+    """An extent as one range, also if it is empty."""
     yield Range(extent, extent.start, extent.end)
 
 
 def gather(ranges: Iterable[Range], size_max: int) -> list[tuple[Range, ...]]:
-    """Put neighbours together while they, and what it costs to open them, stay below `size_max` bytes.
+    """Put neighbours together while their bytes and the cost of opening them stay below `size_max`.
 
-    The order is kept, so that rows come in the order of the segments' names and offsets.
+    They keep their order, so that rows come in the order of the segments' names and offsets.
     """
     groups: list[tuple[Range, ...]] = []
     group: list[Range] = []
@@ -76,18 +76,18 @@ def gather(ranges: Iterable[Range], size_max: int) -> list[tuple[Range, ...]]:
 
 
 def share(backlogs: Mapping[str, int], budget: int) -> dict[str, int]:
-    """Share out `budget` bytes: each gets as much as the others or all that it has, and none starves.
+    """Share out `budget` bytes: each segment gets as much as the others, or all that waits for it.
 
     Parameters
     ----------
     backlogs
-        By name, how many bytes wait.
+        How many bytes wait, by segment.
     """
     shares: dict[str, int] = {}
     waiting: Sequence[tuple[str, int]] = sorted(backlogs.items(), key=lambda found: found[1])
     for nth, (name, backlog) in enumerate(waiting):
         left = len(waiting) - nth
-        # rounded up, lest a budget smaller than the number of segments moves none of them
+        # rounded up: else a budget smaller than the number of segments would give none of them a byte
         shares[name] = min(backlog, -(-budget // left)) if budget > 0 else 0
         budget -= shares[name]
     return shares

@@ -1,7 +1,8 @@
-"""Record batches as Spark wants them: its columns, its types, its order."""
+"""Record batches: in the columns, types and order that Spark wants, and gathered for Arrow's writers."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,27 +11,27 @@ import pyarrow.types as pt
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
-    """The Arrow schema that Spark expects batches of a Spark schema to have, to the letter."""
+    """The Arrow schema that batches must have exactly, for Spark to take them as rows of a Spark schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def spark_schema(schema: pa.Schema) -> Any:
-    """The Spark schema for what an Arrow schema says."""
+    """The Spark schema of an Arrow schema, nullable however deep."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    # what comes later may have nulls, whatever the first data says of itself
+    # later data may have nulls, also if the first says that it has none
     return from_arrow_schema(schema, prefer_timestamp_ntz=True).toNullable()
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema, by name; nulls for one that is not there.
+    """The columns of a schema, by name; a column that the batch lacks is null.
 
     Raises
     ------
     pyarrow.ArrowInvalid
-        A value does not fit the type that the schema has; the message names the column.
+        A value does not fit the type of its column; the message names the column.
     """
     if batch.schema.equals(schema):
         return checked(batch.replace_schema_metadata(schema.metadata))
@@ -40,12 +41,12 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, if no column has nulls that may have none: Spark does not look, and would read any value there.
+    """The batch, if no NOT NULL column has nulls. Spark does not check that, and would read any value in their place.
 
     Raises
     ------
     pyarrow.ArrowInvalid
-        One has; the message names it.
+        A column has one; the message names the column.
     """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if _has_forbidden(column, field):
@@ -54,7 +55,7 @@ def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
-    """Batches that have rows, together until they have `size` bytes in memory."""
+    """Groups of batches of at least `size` bytes in memory, except the last; batches without rows are dropped."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -68,20 +69,48 @@ def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.R
         yield waiting
 
 
+class OutputBuffer(io.RawIOBase):
+    """A file to write to, which is drained as it fills: Arrow's writers push, uploads pull."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        """True: it is written to."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keep some bytes until they are drained."""
+        self._parts.append(bytes(data))
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """How much was written, drained or not."""
+        return self._size
+
+    def drain(self) -> bytes:
+        """What was written since the last call."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     index = batch.schema.get_field_index(field.name)
     if index < 0:
         return pa.nulls(batch.num_rows, field.type)
     column = batch.column(index)
     try:
-        # Spark's times are microseconds: it drops nanoseconds too
+        # not safe for times: they lose their nanoseconds, as in Spark
         return column.cast(field.type, safe=not pt.is_timestamp(field.type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise pa.ArrowInvalid(f"column {field.name!r} of type {column.type} is no {field.type}: {error}") from error
 
 
 def _has_forbidden(column: pa.Array, field: pa.Field) -> bool:
-    """Whether there is a null where a field, or one in it, is not nullable."""
+    """Whether there is a null in a column that is not nullable, or in such a field inside it."""
     if not field.nullable and column.null_count:
         return True
     inner = _inner(field.type)
@@ -102,7 +131,7 @@ def _forbids(field: pa.Field) -> bool:
 
 
 def _inner(kind: pa.DataType) -> list[pa.Field]:
-    """The fields in a type whose nulls are its own business; the keys of a map are none."""
+    """The fields inside a type that may have nulls; the keys of a map cannot."""
     if pt.is_struct(kind):
         return list(kind)
     if pt.is_map(kind):

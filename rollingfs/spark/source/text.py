@@ -7,26 +7,26 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rollingfs.spark.source.records import FEED, Lines
+from rollingfs.spark.source.lines import FEED, Lines
 
 COLUMN = "value"
 
 
 def check_schema(schema: pa.Schema, what: str) -> None:
-    """Refuse a schema that is no single column of text.
+    """Refuse a schema that is not a single column of text.
 
     Raises
     ------
     ValueError
-        It is one.
+        It has other columns.
     """
     if len(schema) != 1 or not pa.types.is_string(schema.field(0).type):
         raise ValueError(f"{what} needs one column of strings, not ({', '.join(map(str, schema))})")
 
 
 def to_lines(block: Lines) -> pa.Array:
-    """The lines of a block, without their ends; the last may lack its own."""
-    # not decoded: like Spark's reader it lets pass what is not UTF-8
+    """The lines of a block, without their ends."""
+    # without decoding: bytes that are not UTF-8 pass, as in Spark's reader
     offsets = pa.array([block.start, block.end - block.ends], pa.int32()).buffers()[1]
     text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(block.data))
     return pc.split_pattern(text, "\n").flatten()
@@ -38,7 +38,7 @@ def to_batch(block: Lines, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """Rows as lines; a null is an empty one, as Spark writes it."""
+    """Rows as lines; a null is an empty line, as Spark writes it."""
     for batch in batches:
         if batch.num_rows:
             lines = pc.fill_null(batch.column(0), "")

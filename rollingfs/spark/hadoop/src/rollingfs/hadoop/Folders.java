@@ -25,14 +25,14 @@ import rollingfs.hadoop.format.Names;
 import rollingfs.hadoop.read.Snapshot;
 
 /**
- * What lies in folders, and renames and deletes of plain files and folders.
+ * Listings of folders, and renames and deletes of plain files and folders.
  *
- * <p>What would change a segment, or the rest of a deleted one, is refused before anything is touched. Tombstones
- * outlive their folder: on a disk, one that cannot go for them gets a hidden file that says that it was removed.
+ * <p>A call that would change a segment is refused before anything is touched. The rest of deleted segments
+ * (tombstones, chunks) stays. On a disk, a removed folder that holds such a rest gets a hidden file as a mark.
  */
 final class Folders {
     private static final int READS_AT_ONCE = 16;
-    /** Fewer headers than this are not worth other threads on a disk. */
+    /** Maximum number of headers on a disk that one thread reads alone. */
     private static final int READS_ALONE_MAX = 64;
     private static final ThreadFactory DAEMONS = work -> {
         Thread thread = new Thread(work, "rollingfs-headers");
@@ -52,16 +52,16 @@ final class Folders {
         return store.hadoopPath(path);
     }
 
-    // -- what is there ---------------------------------------------------------------------------------------
+    // -- listing ---------------------------------------------------------------------------------------------
 
-    /** A header that was read for a listing: none (an interrupted create), a header, or why it cannot be read. */
+    /** A header that was read for a listing, or why it cannot be read; neither for an interrupted create. */
     private record Found(Header header, RollingException.Corrupt error) {
         boolean isLive() {
             return error != null || (header != null && !header.deleted());
         }
     }
 
-    /** A segment's, plain file's or folder's status; a segment has its retained size. */
+    /** The status of a segment, plain file or folder; the size of a segment is that of its retained bytes. */
     FileStatus status(String own, Snapshot found) {
         Path path = pathOf.apply(own);
         FileInfo plain = found.plain();
@@ -79,8 +79,8 @@ final class Folders {
     /**
      * The status of a segment whose header cannot be read, so that its neighbours can be listed.
      *
-     * <p>It has the size of the header file: were it empty, Spark would pass over it in silence. To ask for its
-     * status by name, or to read it, gives the error.
+     * <p>Its size is that of the header file, because Spark would silently skip an empty file. The error comes when a
+     * caller asks for the status by name, or reads the segment.
      */
     private FileStatus unreadable(String own) throws IOException {
         FileInfo header = store.stat(Names.headerPath(own));
@@ -90,10 +90,10 @@ final class Folders {
     }
 
     /**
-     * The statuses of what lies in a folder.
+     * The statuses of the segments, plain files and folders in a folder.
      *
-     * <p>On an object store it also shows folders with nothing but tombstones in them: they list as empty, and to look
-     * into each would double the requests for a table with many partitions.
+     * <p>On an object store, folders that hold nothing but tombstones are among them, because a look into each folder
+     * would double the requests for a table with many partitions. They list as empty.
      */
     FileStatus[] list(String folder) throws IOException {
         Listing listing = store.list(folder);
@@ -112,7 +112,7 @@ final class Folders {
             }
         }
         if (found.isEmpty() && listing.isRemoved() && store.hasFolders()) {
-            throw new FileNotFoundException("No such folder: " + folder);
+            throw new FileNotFoundException("no folder is at " + Refusal.url(pathOf.apply(folder)));
         }
         return found.toArray(FileStatus[]::new);
     }
@@ -122,7 +122,7 @@ final class Folders {
         return header != null && (header.isLive() || Snapshot.isHidden(store, header.header(), info));
     }
 
-    /** Read the headers of a listing, several at a time. */
+    /** Read the headers of a listing; many headers, or those of an object store, several at a time. */
     private Map<String, Found> read(Map<String, FileStatus> headers) throws IOException {
         boolean isAlone = store.hasFolders() && headers.size() <= READS_ALONE_MAX;
         Map<String, Found> found = new HashMap<>();
@@ -149,7 +149,7 @@ final class Folders {
         }
     }
 
-    /** Whether a folder that the store shows exists for users: it may hold nothing but tombstones. */
+    /** Whether a folder that the store shows exists for users: not if it holds nothing but tombstones. */
     boolean isAlive(String folder) throws IOException {
         if (Names.isTop(folder) || (store.hasFolders() && !isMarked(folder))) {
             return true;
@@ -177,7 +177,7 @@ final class Folders {
         return store.hasFolders() && store.stat(removedPath(folder)) != null;
     }
 
-    /** Let a folder and those above it exist, though they may have been removed before. */
+    /** Let a folder and those above it exist, also if they are marked as removed. */
     void unmark(String folder) throws IOException {
         for (; store.hasFolders() && !folder.equals("/"); folder = Names.parent(folder)) {
             if (isMarked(folder)) {
@@ -188,7 +188,7 @@ final class Folders {
 
     // -- refusing --------------------------------------------------------------------------------------------
 
-    /** Refuse what would change the segments below a folder; the ledger of a stream is one. */
+    /** Refuse a call that would change segments below a folder; the ledger of a stream is a segment, too. */
     private Tree checkTree(String folder, String advice) throws IOException {
         Tree tree = store.tree(folder);
         Map<String, Found> headers = read(tree.headers());
@@ -213,14 +213,14 @@ final class Folders {
         return from.isFolder() ? checkTree(source, move) : null;
     }
 
-    /** Refuse a rename that would change a segment, for who deletes the target before it renames. */
+    /** Refuse a rename that would change a segment, before a caller deletes the target. */
     void checkRename(String source, String target) throws IOException {
         checkRename(source, Snapshot.take(store, source), target, Snapshot.take(store, target));
     }
 
     // -- deleting --------------------------------------------------------------------------------------------
 
-    /** Delete a plain file or a folder without segments; false if there is nothing. */
+    /** Delete a plain file or a folder without segments; false if nothing is there. */
     boolean delete(String path, boolean isRecursive) throws IOException {
         Snapshot found = Snapshot.take(store, path);
         if (found.isNothing() || (found.isFolder() && !isAlive(path))) {
@@ -236,7 +236,7 @@ final class Folders {
             return true;
         }
         if (!isRecursive && hasContent(store.list(path))) {
-            throw new PathIsNotEmptyDirectoryException(path);
+            throw new PathIsNotEmptyDirectoryException(Refusal.url(pathOf.apply(path)));
         }
         Tree tree = checkTree(path, Refusal.command("rm -r", pathOf.apply(path)));
         unmark(Names.parent(path));
@@ -247,18 +247,18 @@ final class Folders {
         return true;
     }
 
-    /** Delete a plain file, and say so if somebody has made a segment of it meanwhile. */
+    /** Delete a plain file, and fail if another program has made a segment of it meanwhile. */
     private void deletePlain(String path) throws IOException {
         store.fs.delete(below(path), false);
         Header now = Snapshot.header(store, path, null);
         if (now != null && !now.deleted()) {
             Path shown = pathOf.apply(path);
-            throw new RollingException(Refusal.url(shown) + ": the plain file is deleted, but another program has made a "
-                    + "segment of its bytes meanwhile, which is there: use " + Refusal.command("rm", shown));
+            throw new RollingException(Refusal.url(shown) + ": the plain file is deleted, but another program made a "
+                    + "segment of its bytes meanwhile, and the segment is there: use " + Refusal.command("rm", shown));
         }
     }
 
-    /** Delete the plain files of a folder in which the rest of deleted segments has to stay. */
+    /** Delete the plain files below a folder that holds the rest of deleted segments, which stays. */
     private void deleteFolder(String folder) throws IOException {
         Listing listing = store.list(folder);
         Map<String, Found> headers = read(listing.headers());
@@ -275,7 +275,7 @@ final class Folders {
     /** Remove a folder whose content is deleted, or mark it as removed. */
     private void removeIfEmpty(String folder) throws IOException {
         if (!store.hasFolders()) {
-            return; // it is there as long as something is in it
+            return; // such a folder exists as long as something is in it
         }
         if (store.list(folder).isEmpty()) {
             store.fs.delete(below(folder), false);
@@ -286,7 +286,7 @@ final class Folders {
 
     // -- renaming --------------------------------------------------------------------------------------------
 
-    /** Give a plain file or a folder without segments another name; false if it is missing or the name is taken. */
+    /** Rename a plain file or a folder without segments; false if it is missing, or if the name is taken. */
     boolean rename(String source, String target) throws IOException {
         Snapshot from = Snapshot.take(store, source);
         if (from.isNothing() || (from.isFolder() && !isAlive(source))) {
@@ -323,7 +323,7 @@ final class Folders {
         return !store.hasFolders() || (Snapshot.take(store, parent).isFolder() && isAlive(parent));
     }
 
-    /** File by file, because the rest of deleted segments stays; a move that is broken off may be called again. */
+    /** Rename the plain files of a folder one by one, because the rest of deleted segments stays; safe to repeat. */
     private void moveFolder(String source, String target) throws IOException {
         store.fs.mkdirs(below(target));
         unmark(target);
@@ -335,7 +335,8 @@ final class Folders {
                 moveFolder(info.path(), to);
             } else if ((info.isFolder() || !isHidden(info, headers))
                     && !store.fs.rename(below(info.path()), below(to))) {
-                throw new IOException("cannot rename " + info.path() + " to " + to);
+                throw new IOException("cannot rename " + Refusal.url(pathOf.apply(info.path())) + " to "
+                        + Refusal.url(pathOf.apply(to)) + "; the files before it are renamed: rename the folder again");
             }
         }
         removeIfEmpty(source);

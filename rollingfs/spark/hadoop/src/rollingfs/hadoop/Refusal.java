@@ -6,25 +6,25 @@ import java.util.regex.Pattern;
 import org.apache.hadoop.fs.Path;
 import rollingfs.hadoop.format.Header;
 
-/** The sentences that say no: what the path is, that nothing was changed, and which command does it. */
+/** The messages of refusals: what the path is, that nothing was changed, and which command does it. */
 final class Refusal {
     private static final Pattern SAFE = Pattern.compile("[\\w@%+=:,./-]+");
 
     private Refusal() {}
 
-    /** What would change a segment. */
+    /** A call that would change a segment. */
     static String ofSegment(Path path, Header header, String advice) {
         String state = String.format(Locale.ROOT, "a segment (%s, %,d bytes)", header.phase.word(), header.size());
         return sentence(path, state, advice);
     }
 
-    /** What would change the segments that lie somewhere below a folder. */
+    /** A call that would change the segments somewhere below a folder. */
     static String ofFolder(Path path, List<Path> segments, String advice) {
         String more = segments.size() > 1 ? " and " + (segments.size() - 1) + " more" : "";
         return sentence(path, "a folder that holds the segment " + url(segments.get(0)) + more, advice);
     }
 
-    /** What would change a plain file in place, or make a segment of it. */
+    /** An append to a plain file, which would make a segment of it. */
     static String ofAppend(Path path) {
         return sentence(path, "a plain file, to which only rollingfs can append, by making a segment of it",
                 command("append", path));
@@ -35,7 +35,7 @@ final class Refusal {
                 + "; Hadoop reads segments and does not change them, so nothing was changed: use " + advice;
     }
 
-    /** A path as the command line takes it: Hadoop leaves the slashes of an empty authority out. */
+    /** A path as the command line takes it, with the slashes of an empty authority, which Hadoop leaves out. */
     static String url(Path path) {
         String authority = path.toUri().getAuthority();
         return path.toUri().getScheme() + "://" + (authority == null ? "" : authority) + path.toUri().getPath();

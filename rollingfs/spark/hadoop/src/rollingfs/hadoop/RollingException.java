@@ -2,7 +2,7 @@ package rollingfs.hadoop;
 
 import java.io.IOException;
 
-/** The errors that are rollingfs' own; what is missing or there already is told by Hadoop's exceptions. */
+/** An error of rollingfs. Hadoop's own exceptions say that a file is missing, or there already. */
 public class RollingException extends IOException {
     private static final long serialVersionUID = 1L;
 
@@ -10,7 +10,7 @@ public class RollingException extends IOException {
         super(message);
     }
 
-    /** A header, an index page or a chunk is not what it must be; the message says what and why. */
+    /** A header, an index page or a chunk is damaged or too new; the message says which file and why. */
     public static final class Corrupt extends RollingException {
         private static final long serialVersionUID = 1L;
 
@@ -19,7 +19,7 @@ public class RollingException extends IOException {
         }
     }
 
-    /** The bytes asked for were truncated away after the file was opened. */
+    /** The bytes were truncated away after the file was opened. */
     public static final class Truncated extends RollingException {
         private static final long serialVersionUID = 1L;
 
@@ -28,7 +28,7 @@ public class RollingException extends IOException {
         }
     }
 
-    /** The call would change a segment: nothing was changed, and the message says which command does it. */
+    /** A call would change a segment. Nothing was changed; the message says which command does it. */
     public static final class Refused extends RollingException {
         private static final long serialVersionUID = 1L;
 

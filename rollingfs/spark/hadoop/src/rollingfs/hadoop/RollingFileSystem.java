@@ -37,8 +37,8 @@ import rollingfs.hadoop.read.Snapshot;
  * Segments as files, over another Hadoop filesystem: {@code rolling+s3://bucket/x} over {@code s3a://bucket/x},
  * {@code rolling+file:///x} over the local disk, {@code rolling+X} over {@code X}.
  *
- * <p>Segments are read and listed. Plain files are created, renamed and deleted, as the filesystem below does it.
- * What would change a segment is refused before anything is touched: only rollingfs in Python commits.
+ * <p>It reads and lists segments. It creates, renames and deletes plain files as the filesystem below does. It refuses
+ * a call that would change a segment before anything is touched: only rollingfs in Python commits.
  */
 public class RollingFileSystem extends FileSystem {
     private static final String SCHEME_PREFIX = "rolling+";
@@ -53,8 +53,8 @@ public class RollingFileSystem extends FileSystem {
         super.initialize(name, conf);
         String scheme = name.getScheme();
         if (scheme == null || !scheme.startsWith(SCHEME_PREFIX)) {
-            throw new IOException("the URL of a segment begins with rolling+, as in rolling+s3://bucket/key; found "
-                    + name);
+            throw new IOException(name + " is no URL of rollingfs: write rolling+s3://bucket/key or"
+                    + " rolling+file:///folder/name");
         }
         setConf(conf);
         String below = scheme.substring(SCHEME_PREFIX.length());
@@ -65,15 +65,15 @@ public class RollingFileSystem extends FileSystem {
         workingDirectory = wrap(store.fs.getWorkingDirectory());
     }
 
-    /** The store that a URL lies on; {@code below} is its scheme without the prefix. */
+    /** The store of a URL; {@code below} is its scheme without the prefix. */
     Store storeOf(String below, URI name, Configuration conf) throws IOException {
         if (below.equals("file")) {
-            FileSystem raw = new RawLocalFileSystem(); // the checked one would believe stale .crc files
+            FileSystem raw = new RawLocalFileSystem(); // LocalFileSystem would compare stale .crc files
             raw.initialize(URI.create("file:///"), conf);
             return new DiskStore(raw);
         }
         if (name.getAuthority() == null) {
-            throw new IOException(name + " names no bucket or host");
+            throw new IOException(name + " names no bucket: write " + name.getScheme() + "://bucket/key");
         }
         return new ObjectStore(FileSystem.get(
                 URI.create((below.equals("s3") ? "s3a" : below) + "://" + name.getAuthority()), conf));
@@ -91,7 +91,7 @@ public class RollingFileSystem extends FileSystem {
         return uri;
     }
 
-    /** The store's own path for one of ours. */
+    /** The path of the store for one of ours. */
     private String own(Path path) {
         Path absolute = path.isAbsolute() ? path : new Path(workingDirectory, path);
         checkPath(absolute);
@@ -102,7 +102,7 @@ public class RollingFileSystem extends FileSystem {
         return key.equals("/") ? uri.getAuthority() : uri.getAuthority() + key;
     }
 
-    /** Our path for one of the store's. */
+    /** Our path for one of the store. */
     private Path ours(String path) {
         String key = store.hasFolders() ? path : path.substring(uri.getAuthority().length());
         return new Path(uri.getScheme(), uri.getAuthority(), key.isEmpty() ? "/" : key);
@@ -134,7 +134,7 @@ public class RollingFileSystem extends FileSystem {
     private static void checkName(String path) throws IOException {
         if (Names.isReserved(path)) {
             throw new IOException(path + " is no name for a file or folder: '$header' at the end, '$chunks' anywhere "
-                    + "and the name '$removed' are reserved");
+                    + "and the name '$removed' are reserved; nothing was changed: choose another name");
         }
     }
 
@@ -226,7 +226,7 @@ public class RollingFileSystem extends FileSystem {
             store.clear(own);
         }
         folders.unmark(Names.parent(own));
-        // the signature without a permission: with one, the local filesystem forks a process for each file
+        // without a permission: with one, the local filesystem forks a process for each file
         return store.fs.create(below(own), overwrite || isDead, bufferSize, replication, blockSize, progress);
     }
 
@@ -264,7 +264,7 @@ public class RollingFileSystem extends FileSystem {
                     Refusal.command("rm", ours(own)) + " first"));
         }
         if (found.isFile()) {
-            throw new FileAlreadyExistsException("A file of this name is there already: " + path);
+            throw new FileAlreadyExistsException(path + " is a file, so no folder was made");
         }
         boolean isMade = store.fs.mkdirs(below(own));
         folders.unmark(own);
@@ -278,7 +278,7 @@ public class RollingFileSystem extends FileSystem {
         return folders.rename(own(source), own(target));
     }
 
-    /** Refuse what {@link #rename} refuses, for who deletes the target before. */
+    /** Refuse what {@link #rename} refuses, before a caller deletes the target. */
     void checkRename(Path source, Path target) throws IOException {
         checkName(own(source));
         checkName(own(target));
@@ -299,9 +299,9 @@ public class RollingFileSystem extends FileSystem {
         return folders.delete(own(path), recursive);
     }
 
-    // -- attributes: a segment has none of its own -----------------------------------------------------------
+    // -- attributes: those of a segment are not set ----------------------------------------------------------
 
-    /** Whether a path is the filesystem's below: of a segment, and of what rollingfs keeps, nothing is set. */
+    /** Whether a plain file or a folder is at a path, whose attributes the filesystem below sets. */
     private boolean isPlain(Path path) throws IOException {
         Snapshot found = Snapshot.take(store, own(path));
         if (found.isNothing()) {

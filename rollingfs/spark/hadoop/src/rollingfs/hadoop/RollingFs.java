@@ -7,13 +7,13 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.DelegateToFileSystem;
 import org.apache.hadoop.fs.Path;
 
-/** {@link RollingFileSystem} for {@code FileContext}, through which Spark's streams write their checkpoints. */
+/** {@link RollingFileSystem} for {@code FileContext}, by which Spark's streams write their checkpoints. */
 public class RollingFs extends DelegateToFileSystem {
     public RollingFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
         super(uri, new RollingFileSystem(), conf, uri.getScheme(), false);
     }
 
-    /** An overwriting rename deletes the target first: what is refused is refused before that. */
+    /** Refuse before the overwriting rename of Hadoop, which deletes the target first. */
     @Override
     public void renameInternal(Path source, Path target, boolean overwrite) throws IOException {
         if (overwrite) {

@@ -26,7 +26,7 @@ import rollingfs.hadoop.format.Header.Adopted;
 import rollingfs.hadoop.format.Names;
 
 /**
- * A local disk. It looks at files itself, because {@code RawLocalFileSystem} forks a process per file to learn permissions.
+ * A local disk. It asks the system itself, because {@code RawLocalFileSystem} forks a process per file for permissions.
  */
 public class DiskStore extends Store {
     private static final String ATTRIBUTES = "unix:ino,mode,size,lastModifiedTime,isDirectory,isRegularFile";
@@ -65,7 +65,7 @@ public class DiskStore extends Store {
         return found == null ? null : info(path, found);
     }
 
-    /** What the system says of a file or folder; null if there is none. */
+    /** The attributes of a file or folder; null if there is none. */
     private static Map<String, Object> attributes(String path) throws IOException {
         return ifThere(path, file -> Files.readAttributes(file, ATTRIBUTES));
     }
@@ -74,7 +74,7 @@ public class DiskStore extends Store {
         T at(java.nio.file.Path file) throws IOException;
     }
 
-    /** What a look at a file gives; null if there is none, also because what should be its folder is a file. */
+    /** The result of a look at a file; null if there is no file, also if a folder above it is a file. */
     private static <T> T ifThere(String path, Look<T> look) throws IOException {
         try {
             return look.at(java.nio.file.Path.of(path));
@@ -103,7 +103,7 @@ public class DiskStore extends Store {
         return new FileInfo(path, size, modifiedMs(found), isFolder, mode, null);
     }
 
-    /** The date as Python's headers write it: rounded from the number of seconds that `stat` gives. */
+    /** The date as Python writes it into headers: rounded from the seconds that {@code stat} gives. */
     private static long modifiedMs(Map<String, Object> found) {
         Instant date = ((FileTime) found.get("lastModifiedTime")).toInstant();
         return (long) Math.rint((date.getEpochSecond() + 1e-9 * date.getNano()) * 1000);
@@ -132,7 +132,7 @@ public class DiskStore extends Store {
                 }
             }
         } catch (NoSuchFileException | NotDirectoryException error) {
-            throw new FileNotFoundException("No such folder: " + folder);
+            throw new FileNotFoundException("no folder is at " + folder);
         }
         visible.sort((one, two) -> one.path().compareTo(two.path()));
         return new Listing(visible, headers, isRemoved, isEmpty);
@@ -163,7 +163,7 @@ public class DiskStore extends Store {
             @Override
             public FileVisitResult visitFileFailed(java.nio.file.Path found, IOException error) throws IOException {
                 if (error instanceof NoSuchFileException) {
-                    return FileVisitResult.CONTINUE; // it was deleted while we walked
+                    return FileVisitResult.CONTINUE; // another program deleted it during the walk
                 }
                 throw error;
             }
@@ -176,7 +176,7 @@ public class DiskStore extends Store {
         return ifThere(path, Files::readAllBytes);
     }
 
-    /** What identifies the content of a plain file; null if it is gone. */
+    /** The token that identifies the content of a plain file; null if the file is gone. */
     private static String token(FileInfo plain) throws IOException {
         while (true) {
             Map<String, Object> before = attributes(plain.path());
@@ -196,7 +196,7 @@ public class DiskStore extends Store {
         }
     }
 
-    /** What tells one write of a file from every other; the same as Python's. */
+    /** A token that differs between any two writes of a file; Python makes the same. */
     private static String makeToken(Map<String, Object> found, byte[] content) {
         Instant date = ((FileTime) found.get("lastModifiedTime")).toInstant();
         long nanos = Math.addExact(Math.multiplyExact(date.getEpochSecond(), 1_000_000_000L), date.getNano());

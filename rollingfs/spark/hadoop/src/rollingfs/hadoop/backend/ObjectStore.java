@@ -21,7 +21,7 @@ import org.apache.hadoop.util.functional.FutureIO;
 import rollingfs.hadoop.format.Header.Adopted;
 import rollingfs.hadoop.format.Names;
 
-/** Any other Hadoop filesystem than the local disk; the token of an object is its ETag. */
+/** A Hadoop filesystem other than the local disk; the token of an object is its ETag. */
 public final class ObjectStore extends Store {
     private static final int FAILURES_MAX = 4;
 
@@ -36,7 +36,7 @@ public final class ObjectStore extends Store {
         return new Path(fs.getUri().getScheme(), authority, slash < 0 ? "/" : path.substring(slash));
     }
 
-    /** The filesystem of a path: a reference may lead into another bucket. */
+    /** The filesystem of a path: a reference can name a file in another bucket. */
     private FileSystem fsOf(Path path) throws IOException {
         String authority = path.toUri().getAuthority();
         return authority.equals(fs.getUri().getAuthority()) ? fs : path.getFileSystem(fs.getConf());
@@ -62,7 +62,7 @@ public final class ObjectStore extends Store {
         return FutureIO.awaitFuture(builder.build());
     }
 
-    /** With the status, which has the ETag: without it, S3A may answer from a cache of what was there before. */
+    /** Pass the status, which has the ETag: without it, S3A may answer with an older file from its cache. */
     @Override
     public FSDataInputStream openPlain(FileInfo plain, OpenFileParameters how) throws IOException {
         return FutureIO.awaitFuture(reading(hadoopPath(plain.path()), how).withFileStatus(plain.status()).build());
@@ -148,7 +148,7 @@ public final class ObjectStore extends Store {
         if (found == null) {
             Path file = hadoopPath(path);
             try {
-                return readAll(fsOf(file).open(file)); // one request less than with a status, if it is missing
+                return readAll(fsOf(file).open(file)); // a missing file costs one request less than with a status
             } catch (FileNotFoundException gone) {
                 return null;
             } catch (IOException changed) {
@@ -163,10 +163,10 @@ public final class ObjectStore extends Store {
     }
 
     /**
-     * The content that belongs to an ETag: S3A asks for the status, then reads on condition of the ETag that it has.
+     * Read a file on condition of its ETag. If another program replaces it meanwhile, read the new one.
      *
-     * <p>Others may replace it in between, again and again, and each time it is read anew; what fails although it is
-     * still the same fails for another reason.
+     * <p>S3A asks for the status, then reads on condition of the ETag in it. An error while the ETag stays the same has
+     * another reason; it is thrown at the fourth time.
      */
     private byte[] readUnchanged(String path, FileStatus known) throws IOException {
         FileStatus found = known;
@@ -184,7 +184,7 @@ public final class ObjectStore extends Store {
         return null;
     }
 
-    /** Dates are compared by the second: that is all that a HEAD request tells. */
+    /** Compare dates by the second: a HEAD request tells no more. */
     @Override
     public boolean isNamed(Adopted adopted, FileInfo plain) {
         return adopted.token().equals(Objects.requireNonNullElse(etag(plain.status()), ""))
@@ -193,7 +193,7 @@ public final class ObjectStore extends Store {
 
     @Override
     public void clear(String path) {
-        // an object is replaced whole, never changed in place
+        // a write replaces an object whole
     }
 
     @Override

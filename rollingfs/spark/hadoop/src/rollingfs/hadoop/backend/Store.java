@@ -14,10 +14,9 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import rollingfs.hadoop.format.Header.Adopted;
 
 /**
- * Another Hadoop filesystem, as segments and plain files lie on it. It reads; plain files are changed through
- * {@link #fs} itself.
+ * The Hadoop filesystem on which segments and plain files lie. It reads; {@link #fs} itself changes plain files.
  *
- * <p>Paths are the store's own ("/folder/file", "bucket/key").
+ * <p>Its paths are "/folder/file" or "bucket/key".
  */
 public abstract class Store {
     /** The filesystem below. */
@@ -31,27 +30,27 @@ public abstract class Store {
      * A plain file or a folder.
      *
      * @param mode null where the store has none
-     * @param status what the filesystem below said of it; null if it was not asked
+     * @param status its status in the filesystem below; null if that was not asked
      */
     public record FileInfo(String path, long size, long modifiedMs, boolean isFolder, FsPermission mode,
             FileStatus status) {}
 
     /**
-     * A folder, sorted by what is in it.
+     * The content of a folder.
      *
      * @param visible plain files and folders
      * @param headers the header files, by segment, with their status where it is known (else null)
-     * @param isRemoved whether users removed it although something had to stay
+     * @param isRemoved whether a user removed the folder while the rest of deleted segments had to stay
      * @param isEmpty whether nothing at all is in it
      */
     public record Listing(List<FileInfo> visible, Map<String, FileStatus> headers, boolean isRemoved,
             boolean isEmpty) {}
 
     /**
-     * All that rollingfs keeps anywhere below a folder.
+     * The files of rollingfs anywhere below a folder.
      *
      * @param headers the header files, by segment, with their status where it is known (else null)
-     * @param isPlain whether there is nothing at all of a segment, not even the rest of a deleted one
+     * @param isPlain whether there are none, not even the rest of a deleted segment
      */
     public record Tree(Map<String, FileStatus> headers, boolean isPlain) {}
 
@@ -60,33 +59,33 @@ public abstract class Store {
     /** A file or folder; null if there is none. */
     public abstract FileInfo stat(String path) throws IOException;
 
-    /** What lies in a folder; {@link java.io.FileNotFoundException} if there is none. */
+    /** The content of a folder; {@link java.io.FileNotFoundException} if there is no such folder. */
     public abstract Listing list(String folder) throws IOException;
 
-    /** What rollingfs keeps anywhere below a folder. */
+    /** The files of rollingfs anywhere below a folder. */
     public abstract Tree tree(String folder) throws IOException;
 
-    /** A whole small file; null if there is none. {@code known} may say what a listing knows of it. */
+    /** A whole small file; null if there is none. {@code known} is its status in a listing, or null. */
     public abstract byte[] readWhole(String path, FileStatus known) throws IOException;
 
-    /** Whether folders exist by themselves, or are but prefixes. */
+    /** Whether folders exist by themselves; else they are prefixes of keys. */
     public abstract boolean hasFolders();
 
-    /** Whether a tombstone's line means this plain file as it is. */
+    /** Whether the line of a tombstone names this plain file, by its token and date. */
     public abstract boolean isNamed(Adopted adopted, FileInfo plain) throws IOException;
 
-    /** Remove a plain file that is in the way of a new one, where writing would change it in place. */
+    /** Remove a plain file before a new one of its name is written, where that would change the old file in place. */
     public abstract void clear(String path) throws IOException;
 
     /**
      * Open a chunk.
      *
-     * @param how what the caller says of how it will read; null for nothing
-     * @param length its size; that it is missing may show only when it is read
+     * @param how the options with which the caller reads; null for none
+     * @param length its size. That the file is missing may show only when it is read
      */
     public abstract FSDataInputStream openChunk(String path, OpenFileParameters how, long length) throws IOException;
 
-    /** Open a plain file, as it was when its status was asked for or newer. */
+    /** Open a plain file, as it was at its status or later. */
     public abstract FSDataInputStream openPlain(FileInfo plain, OpenFileParameters how) throws IOException;
 
     static byte[] readAll(InputStream stream) throws IOException {

@@ -13,13 +13,13 @@ import rollingfs.hadoop.format.Header.Commit;
 import rollingfs.hadoop.format.Header.Entry;
 import rollingfs.hadoop.format.Header.Mark;
 
-/** Reads header files, strictly: one that is damaged, too new or over a limit is refused whole. Pure. */
+/** Reads header files, and refuses one that is damaged, too new or over a limit. Pure. */
 public final class Codec {
     private static final String FORMAT = "rollingfs 1";
 
     private Codec() {}
 
-    /** Read a header file's content; null for an empty file, an interrupted create, which is no segment. */
+    /** Read the content of a header file; null for an empty file, which an interrupted create leaves. */
     public static Header parse(byte[] data, String name) throws RollingException.Corrupt {
         return data.length == 0 ? null : new Parser(name).parse(data);
     }
@@ -60,7 +60,7 @@ public final class Codec {
                 position = 0;
                 return finish(Arrays.copyOfRange(data, text.bytes(), data.length));
             } catch (Malformed | ArithmeticException error) {
-                throw corrupt(name, position, line, error);
+                throw Tokens.corrupt(name, position, line, error);
             }
         }
 
@@ -80,7 +80,7 @@ public final class Codec {
             }
         }
 
-        /** A line of which a header has one. */
+        /** Read a line that a header has once; false if it is none. */
         private boolean single(String kind, List<String> parts) {
             switch (kind) {
                 case "segment" -> header.segment = Tokens.uuid(Tokens.exactly(parts, 1).get(0));
@@ -116,7 +116,7 @@ public final class Codec {
             return true;
         }
 
-        /** A line of which a header may have many. */
+        /** Read a line that a header may have many times; false if it is none. */
         private boolean repeated(String kind, List<String> parts) {
             switch (kind) {
                 case "Chunk" -> {
@@ -188,12 +188,5 @@ public final class Codec {
             header.check();
             return header;
         }
-    }
-
-    static RollingException.Corrupt corrupt(String name, int position, String line, RuntimeException error) {
-        String where = position > 0 ? ", line " + position + " ('" + line + "')" : "";
-        String why = error instanceof ArithmeticException ? "it is longer than " + Long.MAX_VALUE + " bytes"
-                : error.getMessage();
-        return new RollingException.Corrupt(name + where + ": " + why);
     }
 }

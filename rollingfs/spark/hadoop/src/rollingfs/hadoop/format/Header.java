@@ -8,9 +8,9 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * The header of a segment: everything that its file says, the inline tail included, and what must hold of it.
+ * The header of a segment: all that its file says, with the inline tail, and the checks that every header must pass.
  *
- * <p>A value: nobody changes it once it is read. The format is specified in {@code docs/protocol.md}.
+ * <p>It is a value: after it is read it does not change. {@code docs/protocol.md} specifies the format.
  */
 public final class Header {
     static final int TEXT_BYTES_MAX = 64 * 1024;
@@ -25,7 +25,7 @@ public final class Header {
     private static final int INLINE_BYTES_MAX = 1024 * 1024;
     private static final long MAX_AGE_MS_MAX = 100L * 366 * 86400 * 1000;
 
-    /** What may be done with a segment. */
+    /** The state of a segment. */
     public enum Phase {
         OPEN, SEALED, MERGING, DELETED;
 
@@ -34,9 +34,9 @@ public final class Header {
         }
     }
 
-    /** A run of the segment's bytes: a chunk, or a page that lists chunks. */
+    /** A run of the segment's bytes: a chunk, or an index page, which lists chunks. */
     public sealed interface Entry permits Chunk, Page {
-        /** Segment offset of the first byte used (in an index page: offset within the page). */
+        /** Segment offset of the first byte used; in an index page, its offset in the bytes that the page lists. */
         long start();
 
         /** Bytes used. */
@@ -45,7 +45,7 @@ public final class Header {
         /** Reference, relative to the header's folder. */
         String file();
 
-        /** Where in the file (of a page: in what it lists) the used part begins. */
+        /** Where the used part begins in the file; of a page, in the bytes that it lists. */
         long offset();
 
         default long end() {
@@ -53,7 +53,7 @@ public final class Header {
         }
     }
 
-    /** Bytes that lie in one chunk file; {@code crc32c} (of the whole file) is null if nobody has read it. */
+    /** Bytes in one chunk file. {@code crc32c} is the checksum of the whole file; null if nobody has computed it. */
     public record Chunk(long start, long length, String file, Integer crc32c, long atMs, long offset, long size)
             implements Entry {
         public Chunk {
@@ -63,7 +63,7 @@ public final class Header {
         }
     }
 
-    /** Bytes whose chunks are listed in an index page of {@code size} bytes. */
+    /** Bytes whose chunks an index page of {@code size} bytes lists. */
     public record Page(long start, long length, String file, int chunks, int crc32c, long size, long offset,
             int foreign) implements Entry {
         public Page {
@@ -76,7 +76,7 @@ public final class Header {
         }
     }
 
-    /** Something that is no longer part of the segment and is still to be deleted: a file, (part of) a page, a hint. */
+    /** What the segment no longer uses and collection deletes: a file, an index page or part of it, a folder. */
     record Drop(String file, long atMs, long start, long end, boolean whole, long size, long afterMs) {
         boolean isHint() {
             return file.endsWith("/");
@@ -87,19 +87,19 @@ public final class Header {
         }
     }
 
-    /** A writer's last operation: how a writer recognises its own commit. */
+    /** The last operation of a writer, by which it recognises its own commit. */
     record Commit(String writer, long number, long version) {}
 
-    /** The plain file that this header shadows. */
+    /** The plain file that this header hides. */
     public record Adopted(String token, long modifiedMs) {}
 
-    /** The mark of a source whose entries are on their way into a target. */
+    /** The mark of a source whose entries move into a target. */
     record Merge(String txn, String target, String targetSegment, Phase prior, long atMs) {}
 
-    /** In a target: a transaction that took place (merged) or never will (aborted). */
+    /** In a target: a transaction that took place (Merged) or never will (Aborted). */
     record Mark(String txn, String source) {}
 
-    /** When bytes leave the header, and when a chunk is full; {@code maxAgeMs} 0 for never by age. */
+    /** When bytes leave the header, and when a chunk is full. {@code maxAgeMs} is 0 if age does not count. */
     record Policy(long maxBytes, long inlineBytes, long maxAgeMs) {
         Policy {
             if (maxBytes < 1 || inlineBytes < 0 || inlineBytes > INLINE_BYTES_MAX) {
@@ -115,7 +115,7 @@ public final class Header {
     public long version = 1;
     public Phase phase = Phase.OPEN;
     Merge merge;
-    /** In a tombstone: the transaction that took the content away. */
+    /** In a tombstone: the transaction that moved the content into a target. */
     String merged;
     long epoch;
     String owner;
@@ -133,7 +133,7 @@ public final class Header {
     List<Mark> aborts = List.of();
     long createdMs;
     public long modifiedMs;
-    /** Lower-case lines that mean nothing to a reader: of writers, and of a newer release. */
+    /** Lower-case lines that a reader need not know: those of writers, and those of newer releases. */
     List<String> unknown = List.of();
 
     Header() {}
@@ -161,7 +161,7 @@ public final class Header {
         return entries.stream().filter(Chunk.class::isInstance).count();
     }
 
-    /** Check what must hold of every header, after it is read. */
+    /** Check what must be true of every header. */
     void check() {
         require(version >= 1 && epoch >= 0 && evicted >= 0 && start >= 0, "a number is below its least value");
         require((phase == Phase.MERGING) == (merge != null), "the state 'merging' and its mark do not go together");

@@ -7,13 +7,13 @@ import rollingfs.hadoop.RollingException;
 import rollingfs.hadoop.format.Header.Chunk;
 import rollingfs.hadoop.format.Header.Page;
 
-/** Reads index pages, strictly. Pure. */
+/** Reads index pages, and refuses one that is damaged. Pure. */
 public final class IndexCodec {
     private static final String FORMAT = "rollingfs-index 1";
 
     private IndexCodec() {}
 
-    /** Read an index page and check it, against the header's line where that is known (else null). */
+    /** Read an index page, and check it against the page line of the header, if that is given (else null). */
     public static List<Chunk> parse(byte[] data, Page page, String name) throws RollingException.Corrupt {
         int position = 0;
         String line = "";
@@ -32,7 +32,7 @@ public final class IndexCodec {
             position = 0;
             check(chunks, text.bytes() == data.length, page);
         } catch (Malformed | ArithmeticException error) {
-            throw Codec.corrupt(name, position, line, error);
+            throw Tokens.corrupt(name, position, line, error);
         }
         return List.copyOf(chunks);
     }

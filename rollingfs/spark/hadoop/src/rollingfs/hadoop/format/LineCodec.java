@@ -10,7 +10,7 @@ import rollingfs.hadoop.format.Header.Page;
 import rollingfs.hadoop.format.Header.Phase;
 import rollingfs.hadoop.format.Header.Policy;
 
-/** The lines of a header that have structure: chunk, page, drop, state, policy. Pure. */
+/** Header lines with structure: chunk, page, drop, state, policy. Pure. */
 final class LineCodec {
     private LineCodec() {}
 
@@ -41,7 +41,7 @@ final class LineCodec {
         Map<String, String> fields =
                 Tokens.fields(words, 1, Set.of("from", "to", "whole", "bytes", "at", "after"), true);
         String after = fields.get("after");
-        Drop drop = new Drop(dropTarget(words.get(0)), Tokens.parseTime(Tokens.need(fields, "at")),
+        Drop drop = new Drop(Tokens.dropTarget(words.get(0)), Tokens.parseTime(Tokens.need(fields, "at")),
                 number(fields, "from", -1), number(fields, "to", -1), number(fields, "whole", 0) != 0,
                 number(fields, "bytes", 0), after == null ? 0 : Tokens.parseTime(after));
         boolean isMixed = (drop.isHint() && drop.isPage()) || (drop.whole() && !drop.isPage())
@@ -52,26 +52,12 @@ final class LineCodec {
         return drop;
     }
 
-    private static String dropTarget(String word) {
-        if (word.equals("./")) {
-            return word;
-        }
-        if (!word.endsWith("/")) {
-            return Tokens.reference(word);
-        }
-        if (!word.endsWith(Names.CHUNKS_SUFFIX + "/")) {
-            throw new Malformed("'" + word + "' is no chunk folder");
-        }
-        String found = Tokens.reference(word + "x");
-        return found.substring(0, found.length() - 1);
-    }
-
     static void parseState(List<String> words, Header header) {
-        header.phase = phase(words.get(0));
+        header.phase = Tokens.phase(words.get(0));
         if (header.phase == Phase.MERGING) {
             Tokens.exactly(words, 6);
             header.merge = new Merge(Tokens.uuid(words.get(1)), Tokens.unquote(words.get(2)), Tokens.uuid(words.get(3)),
-                    phase(words.get(4)), Tokens.parseTime(words.get(5)));
+                    Tokens.phase(words.get(4)), Tokens.parseTime(words.get(5)));
         } else if (header.phase == Phase.DELETED && words.size() > 1) {
             Tokens.exactly(words, 3);
             if (!words.get(1).equals("merged")) {
@@ -83,22 +69,13 @@ final class LineCodec {
         }
     }
 
-    private static Phase phase(String word) {
-        for (Phase phase : Phase.values()) {
-            if (phase.word().equals(word)) {
-                return phase;
-            }
-        }
-        throw new Malformed("state '" + word + "' is unknown: written by a newer rollingfs? upgrade to read it");
-    }
-
     static Policy parsePolicy(List<String> words) {
         Map<String, String> fields = Tokens.fields(words, 0, Set.of("max_bytes", "inline_bytes", "max_age_ms"), false);
         if ("0".equals(fields.get("max_age_ms"))) {
             throw new Malformed("a policy's max_age is out of range");
         }
-        return new Policy(Tokens.number(Tokens.need(fields, "max_bytes")), Tokens.number(Tokens.need(fields, "inline_bytes")),
-                number(fields, "max_age_ms", 0));
+        return new Policy(Tokens.number(Tokens.need(fields, "max_bytes")),
+                Tokens.number(Tokens.need(fields, "inline_bytes")), number(fields, "max_age_ms", 0));
     }
 
     private static long number(Map<String, String> fields, String key, long otherwise) {

@@ -1,6 +1,6 @@
 package rollingfs.hadoop.format;
 
-/** Why a line, a reference or a header cannot be believed. */
+/** The reason why a line, a reference or a header is refused. */
 public final class Malformed extends IllegalArgumentException {
     private static final long serialVersionUID = 1L;
 

@@ -1,12 +1,12 @@
 package rollingfs.hadoop.format;
 
-/** The names on the store: which file belongs to which segment, and how one refers to another. Pure. */
+/** The names on the store: which file belongs to which segment, and how one file refers to another. Pure. */
 public final class Names {
     public static final String HEADER_SUFFIX = "$header";
     public static final String CHUNKS_SUFFIX = "$chunks";
     private static final String LOCK_NAME = "lock";
     public static final String REMOVED_NAME = "$removed";
-    /** A segment in the folder of a stream, with what the stream remembers; listings hide it. */
+    /** A segment in the folder of a stream, with the state of the stream; listings hide it. */
     public static final String LEDGER_NAME = "$stream";
 
     private Names() {}
@@ -43,7 +43,7 @@ public final class Names {
         return name.endsWith(HEADER_SUFFIX) || name.contains(CHUNKS_SUFFIX) || name.equals(REMOVED_NAME);
     }
 
-    /** Whether nothing of this path can be a segment, a plain file or a folder of the user. */
+    /** Whether no segment, plain file or folder of a user can have this path. */
     public static boolean isReserved(String path) {
         return path.endsWith(HEADER_SUFFIX) || path.contains(CHUNKS_SUFFIX) || baseName(path).equals(REMOVED_NAME);
     }
@@ -52,18 +52,18 @@ public final class Names {
         return baseName(path).equals(LEDGER_NAME);
     }
 
-    /** Whether a folder is there without being made: the root, a bucket. */
+    /** Whether a folder always exists: the root, a bucket. */
     public static boolean isTop(String path) {
         return path.equals("/") || path.indexOf('/') < 0;
     }
 
-    /** The folder that holds a path; at the top "/" of an absolute path, "" of another ("bucket"). */
+    /** The folder that holds a path; at the top, "/" for an absolute path and "" for another ("bucket"). */
     public static String parent(String path) {
         int slash = path.lastIndexOf('/');
         return slash < 0 ? "" : slash == 0 ? "/" : path.substring(0, slash);
     }
 
-    /** Refuse a reference that does not name a file in some chunk folder: a header must not open any other. */
+    /** Refuse a reference unless it names a file in a chunk folder: a header must not make a reader open another. */
     static void checkReference(String reference) {
         int slash = reference.lastIndexOf('/');
         String name = reference.substring(slash + 1);

@@ -16,6 +16,8 @@ import java.util.Map;
 import java.util.Set;
 import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
+import rollingfs.hadoop.RollingException;
+import rollingfs.hadoop.format.Header.Phase;
 
 /** The words that header lines are made of: numbers, times, names, {@code key=value} fields. Pure. */
 final class Tokens {
@@ -44,7 +46,7 @@ final class Tokens {
         return crc32c(data, 0, data.length);
     }
 
-    /** The text of a word; nothing but percent signs, blanks and control characters may be escaped. */
+    /** The text of a word. Only percent signs, blanks and control characters may be escaped in it. */
     static String unquote(String word) {
         if (word.indexOf('%') < 0) {
             return word;
@@ -103,7 +105,7 @@ final class Tokens {
         return word;
     }
 
-    /** The reference to a chunk file or page; one that leads elsewhere is refused. */
+    /** A reference to a chunk file or index page; a reference to anything else is refused. */
     static String reference(String word) {
         String found = unquote(word);
         try {
@@ -114,7 +116,31 @@ final class Tokens {
         return found;
     }
 
-    /** The words of a line, of which there must be so many. */
+    /** The file or chunk folder that a drop line names. */
+    static String dropTarget(String word) {
+        if (word.equals("./")) {
+            return word;
+        }
+        if (!word.endsWith("/")) {
+            return reference(word);
+        }
+        if (!word.endsWith(Names.CHUNKS_SUFFIX + "/")) {
+            throw new Malformed("'" + word + "' is no chunk folder");
+        }
+        String found = reference(word + "x");
+        return found.substring(0, found.length() - 1);
+    }
+
+    static Phase phase(String word) {
+        for (Phase phase : Phase.values()) {
+            if (phase.word().equals(word)) {
+                return phase;
+            }
+        }
+        throw new Malformed("state '" + word + "' is unknown: written by a newer rollingfs? upgrade to read it");
+    }
+
+    /** The words of a line, which must be {@code count}. */
     static List<String> exactly(List<String> words, int count) {
         if (words.size() != count) {
             throw new Malformed("has " + words.size() + " words where " + count + " belong");
@@ -130,7 +156,7 @@ final class Tokens {
         return words.get(index);
     }
 
-    /** The {@code key=value} words of a line from some word on; an unknown key changes what a strict line means. */
+    /** The {@code key=value} words of a line from word {@code first} on; a strict line must have no unknown key. */
     static Map<String, String> fields(List<String> words, int first, Set<String> known, boolean strict) {
         Map<String, String> found = new HashMap<>();
         for (String word : words.subList(Math.min(first, words.size()), words.size())) {
@@ -156,7 +182,7 @@ final class Tokens {
         return found;
     }
 
-    /** The lines of a text that begins with this one, checked by its end line. */
+    /** The lines of a text that begins with {@code first}; the checksum of its end line must be right. */
     static Text splitText(byte[] data, String first) {
         checkFirst(data, first);
         int end = find(data, END);
@@ -200,5 +226,13 @@ final class Tokens {
             }
         }
         return -1;
+    }
+
+    /** The error for a file, with the place and the reason. */
+    static RollingException.Corrupt corrupt(String name, int position, String line, RuntimeException error) {
+        String where = position > 0 ? ", line " + position + " ('" + line + "')" : "";
+        String why = error instanceof ArithmeticException ? "it is longer than " + Long.MAX_VALUE + " bytes"
+                : error.getMessage();
+        return new RollingException.Corrupt(name + where + ": " + why);
     }
 }

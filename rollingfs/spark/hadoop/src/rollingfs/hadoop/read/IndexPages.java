@@ -11,8 +11,9 @@ import rollingfs.hadoop.format.Header.Chunk;
 import rollingfs.hadoop.format.Header.Page;
 import rollingfs.hadoop.format.IndexCodec;
 import rollingfs.hadoop.format.Names;
+import rollingfs.hadoop.format.Placement;
 
-/** Index pages on the store, read through a cache: they never change. */
+/** Index pages, read through a cache, because they never change. */
 public final class IndexPages {
     private static final int PAGES_CACHED_MAX = 64;
     private final Store store;
@@ -30,22 +31,22 @@ public final class IndexPages {
         this.store = store;
     }
 
-    /** The chunks that stand for a page's line in the map of a segment; {@link #home} resolves their references. */
+    /** The chunks that a page line in the map of a segment means; their references are relative to {@link #home}. */
     List<Chunk> chunks(String segment, Page page) throws IOException {
         String path = Names.resolve(segment, page.file());
         List<Chunk> found = cache.get(path);
         if (found == null) {
             byte[] data = store.readWhole(path, null);
             if (data == null) {
-                throw new FileNotFoundException("No such index page: " + path);
+                throw new FileNotFoundException("no index page is at " + path);
             }
             found = IndexCodec.parse(data, page, path);
             cache.put(path, found);
         }
-        return Ranges.unfold(page, found);
+        return Placement.unfold(page, found);
     }
 
-    /** The segment in whose chunk folder a page lies, to which the references in the page are relative. */
+    /** The segment in whose chunk folder a page lies: references in the page are relative to it. */
     static String home(String segment, Page page) {
         return Names.segmentOfFolder(Names.parent(Names.resolve(segment, page.file())));
     }

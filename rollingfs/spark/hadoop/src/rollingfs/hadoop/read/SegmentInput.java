@@ -25,12 +25,13 @@ import rollingfs.hadoop.format.Header.Chunk;
 import rollingfs.hadoop.format.Header.Entry;
 import rollingfs.hadoop.format.Header.Page;
 import rollingfs.hadoop.format.Names;
+import rollingfs.hadoop.format.Placement;
 
 /**
  * Reads one snapshot of a segment; position 0 is its first retained byte.
  *
- * <p>A chunk that is gone means that the map has changed: it is looked at again, and the reading goes on if the bytes
- * are still those of the same incarnation.
+ * <p>A missing chunk means that the map has changed. The input then reads the header again, and goes on if that is a
+ * header of the same incarnation which still retains the bytes.
  */
 public final class SegmentInput extends FSInputStream implements StreamCapabilities {
     private static final int STREAMS_MAX = 4;
@@ -45,15 +46,15 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
     private boolean isClosed;
     private Page pageSeen;
     private List<Chunk> chunksSeen;
-    /** Chunk files that are open, the one used last at the end. */
+    /** Open chunk files by path; the one used last is at the end. */
     private final LinkedHashMap<String, FSDataInputStream> streams = new LinkedHashMap<>(8, 0.75f, true);
-    /** Those from which vectored reads may still be under way. */
+    /** Open chunk files with vectored reads, which may still be under way. */
     private final Map<String, FSDataInputStream> vectored = new HashMap<>();
 
-    /** A run of bytes of one chunk file, or (without a file) of the inline tail. */
+    /** A run of bytes of one chunk file, or of the inline tail if there is no file. */
     private record Piece(String file, long fileSize, long at, int length) {}
 
-    /** Something that is done with the chunk files; it may meet one that is gone. */
+    /** A use of chunk files, which may meet one that is gone. */
     private interface Reading<T> {
         T go() throws IOException;
     }
@@ -124,7 +125,7 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
         return retrying(at, () -> readSome(at, buffer, start, (int) Math.min(count, size - at)));
     }
 
-    /** As many bytes as one piece gives. */
+    /** Read the bytes of one piece. */
     private int readSome(long at, byte[] buffer, int start, int count) throws IOException {
         Piece piece = piece(at, count);
         if (piece.file() == null) {
@@ -137,8 +138,8 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
         }
         int found = stream.read(buffer, start, piece.length());
         if (found < 0) {
-            throw new RollingException.Corrupt(piece.file() + " ends before byte " + piece.at()
-                    + ", which the header of " + path + " names");
+            throw new RollingException.Corrupt(path + ": its chunk file " + piece.file() + " ends before byte "
+                    + piece.at() + ", which the header names");
         }
         return found;
     }
@@ -163,7 +164,7 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
         checkOpen();
         for (FileRange range : ranges) {
             if (range.getOffset() < 0 || range.getLength() < 0) {
-                throw new IllegalArgumentException("a range is negative: " + range);
+                throw new IllegalArgumentException(path + ": " + range + " is negative");
             }
             if (range.getOffset() + range.getLength() > size) {
                 throw new EOFException(path + ": " + range + " ends beyond its " + size + " bytes");
@@ -178,7 +179,7 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
                     part.range().setData(CompletableFuture.completedFuture(ByteBuffer.wrap(header.tail,
                             (int) part.range().getOffset(), part.range().getLength()).slice()));
                 } else if (join.whole != null && store.hasFolders()) {
-                    // on a disk a call for each part costs nothing, and tells whose place the buffer is
+                    // on a disk a call for each part costs nothing, and the buffer is known to be that of the part
                     vectored.get(part.file()).readVectored(List.of(part.range()),
                             length -> length == part.place().capacity() ? part.place() : allocate.apply(length));
                 } else {
@@ -193,12 +194,12 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
     }
 
     /**
-     * A part of a range: within one chunk file, or (without a file) in the inline tail.
+     * A part of a range: in one chunk file, or in the inline tail if there is no file.
      *
-     * @param place where it belongs in the whole; null if it is the whole
+     * @param place the buffer for its bytes in that of the range; null if the part is the whole range
      */
     private record Part(String file, FileRange range, ByteBuffer place) {
-        /** See to it that the bytes are in their place, where they may have been read to. */
+        /** Copy the bytes to their place, unless they were read into it. */
         void put() {
             ByteBuffer found = range.getData().join();
             if (found != place) {
@@ -208,9 +209,9 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
     }
 
     /**
-     * A range and the parts that it is read in.
+     * A range and its parts.
      *
-     * @param whole where its bytes go if there are several, or if they are in the header
+     * @param whole the buffer for its bytes, if there are several parts or one in the header; else null
      */
     private record Join(FileRange range, List<Part> parts, ByteBuffer whole) {
         CompletableFuture<?> done() {
@@ -219,7 +220,7 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
         }
     }
 
-    /** A range's bytes; if a part of it fails, it is read again by itself, which looks at the map again. */
+    /** The bytes of a range; if a part of it fails, the range is read again alone, with a new look at the map. */
     private CompletableFuture<ByteBuffer> data(Join join, IntFunction<ByteBuffer> allocate) {
         return join.done().handle((done, failure) -> {
             if (failure == null && join.whole != null) {
@@ -239,7 +240,7 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
         });
     }
 
-    /** How the ranges are to be read; the chunk files for it are open then. */
+    /** Split ranges into parts, and open the chunk files of the parts. */
     private List<Join> plan(List<? extends FileRange> ranges, IntFunction<ByteBuffer> allocate) throws IOException {
         List<Join> joins = new ArrayList<>();
         for (FileRange range : ranges) {
@@ -269,14 +270,14 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
 
     // -- the map ---------------------------------------------------------------------------------------------
 
-    /** The piece that holds a position, of at most so many bytes. */
+    /** The piece that begins at a position, of at most {@code count} bytes. */
     private Piece piece(long at, int count) throws IOException {
         long offset = origin + at;
         if (offset >= header.tailStart()) {
             int from = (int) (offset - header.tailStart());
             return new Piece(null, -1, from, Math.min(count, header.tail.length - from));
         }
-        Entry entry = header.entries.get(Ranges.find(header.entries, offset));
+        Entry entry = header.entries.get(Placement.find(header.entries, offset));
         String home = path;
         if (entry instanceof Page page) {
             if (!page.equals(pageSeen)) {
@@ -284,14 +285,14 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
                 pageSeen = page;
             }
             home = IndexPages.home(path, page);
-            entry = chunksSeen.get(Ranges.find(chunksSeen, offset));
+            entry = chunksSeen.get(Placement.find(chunksSeen, offset));
         }
         long within = offset - entry.start();
         return new Piece(Names.resolve(home, entry.file()), ((Chunk) entry).size(), entry.offset() + within,
                 (int) Math.min(count, entry.length() - within));
     }
 
-    /** The open stream of a chunk file; few stay open. */
+    /** The open stream of a chunk file; at most {@link #STREAMS_MAX} stay open. */
     private FSDataInputStream stream(Piece piece) throws IOException {
         FSDataInputStream found = streams.get(piece.file());
         if (found == null) {
@@ -305,7 +306,7 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
         return found;
     }
 
-    /** Do something, again with the map as it is now if it meets a file that is gone. */
+    /** Read; if a file is gone, read again with the present map. */
     private <T> T retrying(long at, Reading<T> reading) throws IOException {
         while (true) {
             try {
@@ -320,10 +321,10 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
     private void lookAgain(long offset, FileNotFoundException gone) throws IOException {
         Header now = Snapshot.header(store, path, null);
         if (now == null || now.deleted()) {
-            throw new FileNotFoundException(path + " was deleted after it was opened");
+            throw new FileNotFoundException(path + ": the segment was deleted after it was opened");
         }
         if (!now.segment.equals(header.segment)) {
-            throw new RollingException(path + ": another segment has taken the name of the one that was opened");
+            throw new RollingException(path + ": another segment has this name now; the one that was opened is gone");
         }
         if (offset < now.start) {
             throw new RollingException.Truncated(path + ": offset " + offset

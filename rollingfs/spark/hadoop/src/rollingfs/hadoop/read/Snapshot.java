@@ -9,9 +9,9 @@ import rollingfs.hadoop.format.Header;
 import rollingfs.hadoop.format.Names;
 
 /**
- * What is at a path: a live header, else a plain file or a folder, else nothing.
+ * What is at a path: a segment, else a plain file or a folder, else nothing.
  *
- * @param isDead whether nothing is there because a tombstone hides the plain file that still lies there
+ * @param isDead whether a tombstone hides a plain file that still lies at the path, so that nothing is there
  */
 public record Snapshot(Header header, FileInfo plain, boolean isDead) {
     private static final Snapshot NOTHING = new Snapshot(null, null, false);
@@ -36,7 +36,7 @@ public record Snapshot(Header header, FileInfo plain, boolean isDead) {
         return header == null && plain != null && plain.isFolder();
     }
 
-    /** A segment's header, also that of a deleted one; null if there is none. {@code known} is what a listing said. */
+    /** The header at a path, also a tombstone; null if there is none. {@code known} is its listed status, or null. */
     public static Header header(Store store, String path, FileStatus known) throws IOException {
         String file = Names.headerPath(path);
         byte[] data = store.readWhole(file, known);
@@ -61,11 +61,11 @@ public record Snapshot(Header header, FileInfo plain, boolean isDead) {
         if (plain != null && !isDead) {
             return of(plain);
         }
-        Header again = header(store, path, null); // adopted between the two looks
+        Header again = header(store, path, null); // another program adopted the file between the two looks
         return again != null && !again.deleted() ? of(again) : new Snapshot(null, null, isDead);
     }
 
-    /** Whether a header hides a plain file: a live one any, a tombstone only that whose token and date it names. */
+    /** Whether a header hides a plain file: a live one hides any; a tombstone that of its token and date. */
     public static boolean isHidden(Store store, Header header, FileInfo plain) throws IOException {
         if (header == null || plain.isFolder()) {
             return false;

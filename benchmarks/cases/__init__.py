@@ -1,0 +1,29 @@
+"""The cases that are measured, one module each; `ALL` is what ``python -m benchmarks`` runs."""
+
+from benchmarks.case import Case
+from benchmarks.cases import (
+    l1_consolidate,
+    l3_collect,
+    l4_tail,
+    p1_append,
+    p2_read_and_write,
+    p3_ranges,
+    p4_parquet,
+    p5_concat,
+    p6_truncate,
+    p7_chunk_count,
+    p8_open,
+    p11_local_disk,
+    p12_import,
+    s1_spark_read,
+    s2_spark_write,
+    s3_spark_source,
+    s4_spark_small_segments,
+)
+
+_MODULES = (
+    *(p1_append, p2_read_and_write, p3_ranges, p4_parquet, p5_concat, p6_truncate, p7_chunk_count, p8_open),
+    *(p12_import, p11_local_disk, l1_consolidate, l3_collect, l4_tail),
+    *(s1_spark_read, s2_spark_write, s3_spark_source, s4_spark_small_segments),
+)
+ALL: tuple[Case, ...] = tuple(case for module in _MODULES for case in module.CASES)

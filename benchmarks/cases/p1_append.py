@@ -1,0 +1,160 @@
+"""P1, P1b: small durable appends, by one, by threads, by processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from benchmarks.case import Case, Goal, Job, figure, ratio
+from benchmarks.clients import BUCKET, delta_options, obs, rolling, s3
+from benchmarks.content import check, content
+
+SIZE = 4096
+SIDE_BY_SIDE = 8
+
+
+def ours(job: Job) -> None:
+    fs, path = rolling(job), f"{BUCKET}/p1-{job.name}"
+    fs.create(path)
+    count = job.pick(500, 60)
+    job.each(lambda number: fs.append(path, content(number * SIZE, SIZE)), count)
+    check(rolling(job, direct=True).cat_file(path), 0)
+    assert job.sample.count == count
+
+
+def obstore_put(job: Job) -> None:
+    import obstore
+
+    store, name = obs(job), f"p1-{job.name}"
+    job.each(lambda number: obstore.put(store, f"{name}/{number}", content(0, SIZE)), job.pick(500, 60))
+
+
+def s3fs_pipe_file(job: Job) -> None:
+    fs, path = s3(job), f"{BUCKET}/p1-{job.name}"
+    job.each(lambda number: fs.pipe_file(f"{path}/{number}", content(0, SIZE)), job.pick(500, 60))
+
+
+def s3fs_ab(job: Job) -> None:
+    fs, path = s3(job), f"{BUCKET}/p1-{job.name}"
+
+    def append(number: int) -> None:
+        with fs.open(path, "ab") as file:
+            file.write(content(number * SIZE, SIZE))
+
+    job.each(append, job.pick(100, 12))
+    check(fs.cat_file(path), 0)
+
+
+def delta(job: Job) -> None:
+    options = delta_options(job)
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    url = f"s3://{BUCKET}/p1-{job.name}"
+    batch = pa.table({"data": [content(0, SIZE)]})
+    write_deltalake(url, batch, storage_options=options)
+    table = DeltaTable(url, storage_options=options)  # kept, because opening it by URL reads its log again
+
+    job.each(lambda _: write_deltalake(table, batch, mode="append"), job.pick(60, 6))
+
+
+def ours_threads(job: Job) -> None:
+    fs, path = rolling(job), f"{BUCKET}/p1b-{job.name}"
+    fs.create(path)
+    data, count = content(0, SIZE), job.pick(2000, 400)
+
+    def append(_: int) -> float:
+        began = time.perf_counter()
+        fs.append(path, data)
+        return time.perf_counter() - began
+
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool, job.measured(count) as sample:
+        sample.latencies_s += pool.map(append, range(count))
+    assert fs.info(path)["size"] == count * SIZE
+
+
+def ours_one_process(job: Job) -> None:
+    _processes(job, 1)
+
+
+def ours_processes(job: Job) -> None:
+    _processes(job, SIDE_BY_SIDE)
+
+
+def _processes(job: Job, processes: int) -> None:
+    path = f"{BUCKET}/p1b-{job.name}"
+    fs = rolling(job)
+    fs.create(path)
+    each = job.pick(400, 40) // processes
+    context = multiprocessing.get_context("forkserver")
+    barrier, answers = context.Barrier(processes + 1), context.Queue()
+    workers = [context.Process(target=_append_many, args=(job, path, each, barrier, answers)) for _ in range(processes)]
+    for worker in workers:
+        worker.start()
+    barrier.wait()
+    with job.measured(each * processes) as sample:
+        for _ in workers:
+            sample.latencies_s += answers.get()
+        for worker in workers:
+            worker.join()
+    assert fs.info(path, refresh=True)["size"] == each * processes * SIZE
+
+
+def _append_many(job: Job, path: str, count: int, barrier: Any, answers: Any) -> None:
+    fs = rolling(job)
+    fs.append(f"{path}-other", b"") if fs.exists(f"{path}-other") else fs.touch(f"{path}-other")  # probes the store
+    data, latencies = content(0, SIZE), []
+    barrier.wait()
+    for _ in range(count):
+        began = time.perf_counter()
+        fs.append(path, data)
+        latencies.append(time.perf_counter() - began)
+    answers.put(latencies)
+
+
+CASES = (
+    Case(
+        "P1",
+        "durable append of 4 KiB, one after another",
+        {
+            "rollingfs append": ours,
+            "obstore put": obstore_put,
+            "s3fs pipe_file": s3fs_pipe_file,
+            "s3fs ab": s3fs_ab,
+            "delta-rs append": delta,
+        },
+        (
+            Goal("latency / obstore put", ratio("unit_s", "rollingfs append", "obstore put"), at_most=1.25),
+            Goal("latency / s3fs pipe_file", ratio("unit_s", "rollingfs append", "s3fs pipe_file"), at_most=0.65),
+            Goal("requests each", figure("requests", "rollingfs append"), at_most=1.02),
+            Goal("s3fs ab / latency", ratio("unit_s", "s3fs ab", "rollingfs append"), at_least=4.5),
+            Goal("delta-rs / latency", ratio("unit_s", "delta-rs append", "rollingfs append"), at_least=9),
+        ),
+        shown=("unit_s", "p99_s", "requests", "cpu_unit_s", "memory_bytes"),
+    ),
+    Case(
+        "P1b",
+        "4 KiB appended by 8 threads, by 8 processes",
+        {
+            "rollingfs, 1 process": ours_one_process,
+            "rollingfs, 8 threads": ours_threads,
+            "rollingfs, 8 processes": ours_processes,
+        },
+        (
+            Goal("8 threads / 1", ratio("rate_per_s", "rollingfs, 8 threads", "rollingfs, 1 process"), at_least=6),
+            Goal(
+                "8 processes / 1", ratio("rate_per_s", "rollingfs, 8 processes", "rollingfs, 1 process"), at_least=0.7
+            ),
+            Goal(
+                "8 processes, p99 / median",
+                lambda medians: (
+                    medians["rollingfs, 8 processes"]["p99_s"] / medians["rollingfs, 8 processes"]["unit_s"]
+                ),
+                at_most=10,
+            ),
+        ),
+        shown=("rate_per_s", "unit_s", "p99_s", "requests", "cpu_unit_s"),
+    ),
+)

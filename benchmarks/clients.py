@@ -1,0 +1,98 @@
+"""How rollingfs and its rivals connect. Each has the settings that made it fastest when we tried."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import fsspec
+
+from benchmarks.case import Job, Skip
+
+BUCKET = "bench"
+WARM = f"{BUCKET}/warm"
+"""A small object that each client reads before the clock starts, so that its first connection is made by then."""
+S3FS_CONNECTIONS = 64
+
+
+def need(module: str) -> None:
+    """Skip the contestant where its package is not installed."""
+    if importlib.util.find_spec(module) is None:
+        raise Skip(f"{module} is not installed")
+
+
+def rolling(job: Job, *, direct: bool = False, warm: bool = True, **options: Any) -> Any:
+    """A new `RollingFileSystem`."""
+    fs = fsspec.filesystem(
+        "rolling",
+        target_protocol="s3",
+        target_options=job.servers.s3fs_options(direct=direct),
+        skip_instance_cache=True,
+        **options,
+    )
+    if warm:
+        fs.cat_file(WARM)
+    return fs
+
+
+def s3(job: Job, *, direct: bool = False, warm: bool = True) -> Any:
+    """A new s3fs, with as many connections as ours."""
+    from s3fs import S3FileSystem
+
+    fs = S3FileSystem(
+        **job.servers.s3fs_options(direct=direct),
+        config_kwargs={"max_pool_connections": S3FS_CONNECTIONS},
+        skip_instance_cache=True,
+    )
+    if warm:
+        fs.cat_file(WARM)
+    return fs
+
+
+def obs(job: Job, *, direct: bool = False) -> Any:
+    """A new obstore client."""
+    need("obstore")
+    import obstore
+    from obstore.store import S3Store
+
+    store = S3Store(
+        BUCKET,
+        endpoint=job.servers.direct_url if direct else job.servers.url,
+        access_key_id=job.servers.key,
+        secret_access_key=job.servers.secret,
+        region="us-east-1",
+        virtual_hosted_style_request=False,
+        client_options={"allow_http": True},
+    )
+    obstore.get(store, "warm").bytes()
+    return store
+
+
+def arrow(job: Job) -> Any:
+    """Pyarrow's own filesystem."""
+    import pyarrow as pa
+    from pyarrow.fs import S3FileSystem
+
+    pa.set_io_thread_count(32)
+    fs = S3FileSystem(
+        access_key=job.servers.key,
+        secret_key=job.servers.secret,
+        endpoint_override=job.servers.url.removeprefix("http://"),
+        scheme="http",
+        region="us-east-1",
+    )
+    with fs.open_input_file(WARM) as file:
+        file.read()
+    return fs
+
+
+def delta_options(job: Job) -> dict[str, str]:
+    """The storage options of delta-rs; conditional puts are its default."""
+    need("deltalake")
+    return {
+        "AWS_ACCESS_KEY_ID": job.servers.key,
+        "AWS_SECRET_ACCESS_KEY": job.servers.secret,
+        "AWS_ENDPOINT_URL": job.servers.url,
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }

@@ -1,0 +1,133 @@
+"""The servers: MinIO, and toxiproxy in front of it, which adds the latency and the bandwidth of S3."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TOXIPROXY_MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
+TOXIPROXY_VERSION = "v2.12.0"
+BUILD_S_MAX = 600
+LATENCY_MS = 12
+"""Of every request: S3 answers a small one in some 12 to 15 ms."""
+BANDWIDTH_KB_S = 85_000
+"""Of every connection, downstream: what one connection to S3 gives."""
+READY_S_MAX = 30
+
+_COUNT = re.compile(r'minio_api_requests_total\{name="(\w+)".*type="s3"\} (\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The addresses of the servers, for the processes that measure."""
+
+    direct_url: str
+    """MinIO itself, for preparations and for the counts of requests."""
+    url: str
+    """MinIO behind the proxy, for measurements."""
+    key: str
+    secret: str
+
+    def s3fs_options(self, *, direct: bool = False) -> dict[str, Any]:
+        """The storage options of s3fs."""
+        return {
+            "endpoint_url": self.direct_url if direct else self.url,
+            "key": self.key,
+            "secret": self.secret,
+            "client_kwargs": {"region_name": "us-east-1"},
+        }
+
+    def requests(self) -> Counter[str]:
+        """The number of requests that MinIO has received since it started, by operation."""
+        with urllib.request.urlopen(f"{self.direct_url}/minio/metrics/v3/api/requests", timeout=60) as answer:
+            text = answer.read().decode()
+        return Counter({name: int(count) for name, count in _COUNT.findall(text)})
+
+
+@contextlib.contextmanager
+def open_servers() -> Iterator[Servers]:
+    """Start MinIO and toxiproxy, after building into the cache folder what is missing there.
+
+    Raises
+    ------
+    RuntimeError
+        There is no Go to build them with.
+    """
+    from tests.support import servers
+
+    minio = servers.minio_binary(servers.cache_dir(), build=True)
+    if minio is None:
+        raise RuntimeError("MinIO is not built, and there is no `go` to build it with")
+    os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # lets everybody read its counters
+    with servers.minio_server(minio) as options, _toxiproxy(servers.cache_dir(), options["endpoint_url"]) as url:
+        yield Servers(options["endpoint_url"], url, options["key"], options["secret"])
+
+
+def toxiproxy_binary(cache: Path) -> Path:
+    """The proxy, built into `cache` once."""
+    binary = cache / f"toxiproxy-{TOXIPROXY_VERSION}"
+    if binary.exists():
+        return binary
+    go = shutil.which("go")
+    if go is None:
+        raise RuntimeError("toxiproxy is not built, and there is no `go` to build it with")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        command = [go, "install", f"{TOXIPROXY_MODULE}@{TOXIPROXY_VERSION}"]
+        subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=BUILD_S_MAX, cwd=folder)
+        os.replace(Path(folder) / "server", binary)
+    return binary
+
+
+@contextlib.contextmanager
+def _toxiproxy(cache: Path, upstream_url: str) -> Iterator[str]:
+    from tests.support import servers
+
+    control, port = servers.free_port(), servers.free_port()
+    command = [str(toxiproxy_binary(cache)), "-host", "127.0.0.1", "-port", str(control)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "LOG_LEVEL": "error"}
+    )
+    try:
+        url = f"http://127.0.0.1:{control}"
+        _wait_ready(process, f"{url}/version")
+        upstream = upstream_url.removeprefix("http://")
+        _post(f"{url}/proxies", {"name": "s3", "listen": f"127.0.0.1:{port}", "upstream": upstream})
+        toxics = f"{url}/proxies/s3/toxics"
+        _post(toxics, {"type": "latency", "stream": "upstream", "attributes": {"latency": LATENCY_MS}})
+        _post(toxics, {"type": "bandwidth", "stream": "downstream", "attributes": {"rate": BANDWIDTH_KB_S}})
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_ready(process: subprocess.Popen[bytes], url: str) -> None:
+    deadline = time.monotonic() + READY_S_MAX
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except OSError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("toxiproxy did not start") from error
+            time.sleep(0.05)
+
+
+def _post(url: str, fields: dict[str, Any]) -> None:
+    # toxiproxy refuses browsers; the User-Agent of urllib is accepted
+    request = urllib.request.Request(url, json.dumps(fields).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10):
+        pass

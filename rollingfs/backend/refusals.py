@@ -1,0 +1,80 @@
+"""The refusals that adapters share: one text for each, whatever the store."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+
+from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.format import names
+
+
+def no_file(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "no such file", path)
+
+
+def no_folder(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "no such folder", path)
+
+
+def not_a_folder(path: str) -> NotADirectoryError:
+    return NotADirectoryError(errno.ENOTDIR, "this is a file, not a folder", path)
+
+
+def name_taken(path: str) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, "a file or folder has this name", path)
+
+
+def not_empty(path: str) -> OSError:
+    return OSError(errno.ENOTEMPTY, "the folder is not empty", path)
+
+
+def upload_closed(path: str) -> ValueError:
+    return ValueError(f"the upload of {path!r} is finished or aborted; it takes no more bytes")
+
+
+def changed(path: str, token: str, found: str | None) -> ConflictError:
+    """The error for a file that has the token `found` instead of `token`; None stands for a file that is gone."""
+    return ConflictError(f"{path!r} should have token {token}; {f'found {found}' if found else 'the file is gone'}")
+
+
+def check_token(path: str, found: str | None, token: str) -> None:
+    """Refuse a file that has another token than `token`, or is gone.
+
+    Raises
+    ------
+    ConflictError
+        The tokens differ.
+    """
+    if found != token:
+        raise changed(path, token, found)
+
+
+def not_atomic(path: str) -> UnsafeBackendError:
+    """The error for a store without conditional writes, where nobody vouched for a single writer."""
+    return UnsafeBackendError(
+        f"{names.shown(path)}: this store cannot replace a file atomically, so two writers could lose each other's "
+        "data; nothing was written; if nobody else ever writes here, say so with single_writer=True"
+    )
+
+
+def delete_each(paths: Sequence[str], delete: Callable[[str], None]) -> None:
+    """Delete files one by one, all that can be deleted; a missing file is no error.
+
+    Raises
+    ------
+    OSError
+        Some files could not be deleted; the message names the first.
+    """
+    failed: list[tuple[str, OSError]] = []
+    for path in paths:
+        try:
+            delete(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            failed.append((path, error))
+    if failed:
+        path, first = failed[0]
+        message = f"{len(failed)} of {len(paths)} files could not be deleted: {first.strerror or first}"
+        raise OSError(first.errno, message, path) from first

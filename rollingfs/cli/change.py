@@ -1,0 +1,200 @@
+"""Commands that change segments: ``append``, ``truncate``, ``seal``, ``concat``, ``mv``, ``rm``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from io import BufferedReader
+from typing import Annotated, cast
+
+import typer
+
+from rollingfs.cli.command import Commands, PathOf, Paths
+from rollingfs.cli.output import count_text
+from rollingfs.cli.session import Advance, Place, Session
+from rollingfs.errors import SegmentNotSealedError
+from rollingfs.format.transitions import MISSING, Guard
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.write.ingest import PIECE_BYTES, Intake
+
+commands = Commands()
+
+UNCHANGED = "interrupted; what was finished is finished, the rest is as it was"
+
+
+@commands("append")
+def append(
+    session: Session,
+    path: PathOf,
+    expected_offset: Annotated[
+        int | None, typer.Option(min=0, help="Append only if the segment ends at this offset.")
+    ] = None,
+    create: Annotated[bool, typer.Option(help="Make the segment if it is not there.")] = True,
+) -> None:
+    """Append standard input to a segment, all or nothing, in one commit at its end.
+
+    A segment that is not there is made, as >> does. With --json: name, offset and size of what was appended.
+    """
+    place = session.place(path)
+    session.interrupted = f"{place.path}: interrupted; the append is not committed"
+    source = cast(BufferedReader, sys.stdin.buffer)
+    is_typed = source.isatty()
+    with session.progress(path, _size(source), of_bytes=True, shown=not is_typed) as advance:
+        try:
+            offset, size = _append(place, source, Guard(expected_offset=expected_offset), create, advance)
+        except FileNotFoundError as error:
+            if error.strerror != MISSING:
+                raise
+            why = f"{MISSING}, so nothing was written: leave out --no-create to make it"
+            raise FileNotFoundError(error.errno, why, error.filename) from error
+    session.report(
+        {"name": place.fs._strip(place.path), "offset": offset, "size": size},
+        f"{path}: {size:,} bytes at offset {offset:,}",
+    )
+
+
+def _size(source: BufferedReader) -> int | None:
+    """The size of standard input, if it is a regular file."""
+    try:
+        status = os.fstat(source.fileno())
+    except OSError:  # a stand-in without a descriptor
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, advance: Advance) -> tuple[int, int]:
+    """Append all of a file; returns the offset and the size of what was appended.
+
+    The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
+    """
+    fs = place.fs
+    path = fs._operations.to_write(place.path)
+    segments, bridge = fs._client.segments, fs._bridge
+    intake: Intake = segments.addition(path, guard, create=create)
+    try:
+        while data := source.read1(PIECE_BYTES):  # takes what has come, so that progress is shown at once
+            bridge.run(intake.take(data))
+            advance(len(data))
+        bridge.run(intake.flush())
+    except BaseException:
+        bridge.run(intake.abort())
+        raise
+    size = intake.size
+    written = bridge.run(segments.extend(path, intake, guard=guard, create=create), commits=path)
+    return written.offset, size
+
+
+@commands("truncate")
+def truncate(
+    session: Session,
+    path: PathOf,
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, show_default=False)],
+) -> None:
+    """Drop the bytes of a segment before an offset.
+
+    With --json: name, start_offset, and the bytes that wait for collect.
+    """
+    place = session.place(path)
+    waiting = place.fs.truncate(place.path, offset)
+    start = place.fs.info(place.path)["start_offset"]
+    rest = f"; {waiting:,} bytes wait for collect" if waiting else ""
+    session.report(
+        {"name": place.fs._strip(place.path), "start_offset": start, "waiting": waiting},
+        f"{path}: begins at offset {start:,}{rest}",
+    )
+
+
+@commands("seal")
+def seal(session: Session, path: Paths) -> None:
+    """Let segments take no more bytes.
+
+    With --json: name and length of each, on a line of its own.
+    """
+    session.interrupted = UNCHANGED
+    for text in path:
+        place = session.place(text)
+        length = place.fs.seal(place.path)
+        session.report({"name": place.fs._strip(place.path), "length": length}, f"{text}: sealed at length {length:,}")
+
+
+@commands("concat")
+def concat(
+    session: Session,
+    target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
+    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False)],
+    create: Annotated[bool, typer.Option("--create", help="Make the target if it is not there.")] = False,
+) -> None:
+    """Append sealed segments to another, in this order, moving no bytes; they are gone afterwards.
+
+    With --json: name of the target and the offset at which the first source begins.
+    """
+    session.interrupted = "interrupted; run it again with the sources that are still there"
+    fs, (to, *sources) = session.places([target, *source])
+    if create and not fs.exists(to):
+        _check_sealed(fs, sources)  # so that a refusal leaves no empty target
+        fs.create(to)
+    with session.progress(f"joining {count_text(len(sources), 'segment')}"):
+        offset = fs.concat(to, sources)
+    session.report(
+        {"name": fs._strip(to), "offset": offset, "sources": len(sources)},
+        f"{target}: {count_text(len(sources), 'segment')} joined at offset {offset:,}",
+    )
+
+
+def _check_sealed(fs: RollingFileSystem, paths: Sequence[str]) -> None:
+    for path in paths:
+        found = fs.info(path)
+        if found["type"] == "directory":
+            raise IsADirectoryError(
+                errno.EISDIR, "It is a folder: concat takes sealed segments; nothing was changed", path
+            )
+        if not found["sealed"]:
+            raise SegmentNotSealedError(f"{path} is not sealed: seal it first; nothing was changed")
+
+
+@commands("mv")
+def mv(
+    session: Session,
+    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
+) -> None:
+    """Give segments or folders another name; what is at the target is replaced, no bytes are moved.
+
+    Several sources, and patterns, go into the folder TARGET.
+    """
+    session.interrupted = UNCHANGED
+    fs, (to, *sources) = session.places([target, *source])
+    with session.progress(f"moving to {target}"):
+        fs.mv(sources[0] if len(sources) == 1 else sources, to)
+    moved = ", ".join(source)
+    session.report({"sources": [fs._strip(path) for path in sources], "target": fs._strip(to)}, f"{moved} → {target}")
+
+
+@commands("rm")
+def rm(
+    session: Session,
+    path: Paths,
+    recursive: Annotated[bool, typer.Option("-r", "--recursive", help="Folders too, with all in them.")] = False,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Also segments whose header cannot be read, whatever they hold.")
+    ] = False,
+) -> None:
+    """Delete segments and plain files; patterns are expanded."""
+    session.interrupted = UNCHANGED
+    for text in path:
+        place = session.place(text)
+        with session.progress(f"deleting {text}"):
+            _remove(place, recursive, damaged)
+        session.report({"name": place.fs._strip(place.path), "deleted": True}, f"{text}: deleted")
+
+
+def _remove(place: Place, recursive: bool, damaged: bool) -> None:
+    try:
+        place.fs.rm(place.path, recursive=recursive, damaged=damaged)
+    except IsADirectoryError as error:
+        raise IsADirectoryError(
+            error.errno, "It is a folder: give -r to delete it with all in it", place.path
+        ) from error

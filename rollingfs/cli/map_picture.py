@@ -1,0 +1,191 @@
+"""The map of a segment as a file: SVG, or PNG by Pillow. Both draw the same few shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rollingfs.cli.output import count_text, size_text, visible
+from rollingfs.fs.segment_map import Class, Outline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WIDTH = 1000
+MARGIN = 20
+CELLS = 480
+BAR_TOP, BAR_HEIGHT = 70, 90
+BAR_BOTTOM = BAR_TOP + BAR_HEIGHT
+CHUNK_HEIGHT_MIN = 6
+CHUNK_GAP = 1
+ROW_HEIGHT = 22
+LEGEND_TOP = BAR_BOTTOM + 70
+AGE_COLOURS = ("#2da44e", "#57ab5a", "#39a7c4", "#3b6fd4", "#8250df")
+"""The youngest first; as many as `segment_map.AGES`."""
+GONE_COLOUR, TAIL_COLOUR, GARBAGE_COLOUR = "#d0d7de", "#d4a72c", "#cf222e"
+INK, PAPER, SIZE_COLOUR = "#1f2328", "#ffffff", "#6e7781"
+FONT_PX, TITLE_PX = 14, 18
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A filled rectangle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A line of text. It begins at `x`, or ends there if `ends`."""
+
+    x: float
+    y: float
+    text: str
+    px: int = FONT_PX
+    ends: bool = False
+
+
+Shape = Box | Label
+
+
+def draw(found: Outline, file: Path) -> None:
+    """Write the picture into a file, as SVG or PNG by its suffix.
+
+    Raises
+    ------
+    ImportError
+        A PNG is wanted, and Pillow is not installed.
+    """
+    height = LEGEND_TOP + ROW_HEIGHT * (max(len(found.ages), len(found.sizes)) + 2) + MARGIN
+    shapes = list(_shapes(found))
+    if file.suffix.lower() == ".svg":
+        file.write_text(_svg(shapes, height), encoding="utf-8")
+    else:
+        _write_png(shapes, height, file)
+
+
+# -- shapes --------------------------------------------------------------------------------------------------
+
+
+def _shapes(found: Outline) -> Iterator[Shape]:
+    yield Label(MARGIN, 30, visible(found.path), TITLE_PX)
+    yield Label(MARGIN, 54, found.title)
+    yield from _bar(found)
+    yield Label(MARGIN, BAR_BOTTOM + 18, "0")
+    if found.start:
+        yield Label(_x(found, found.start), BAR_BOTTOM + 18, f"start {found.start:,}")
+    yield Label(WIDTH - MARGIN, BAR_BOTTOM + 18, f"length {found.length:,}", ends=True)
+    if found.garbage.files:
+        width = max(2.0, min(1.0, found.garbage.bytes / max(1, found.length)) * (WIDTH - 2 * MARGIN))
+        yield Box(MARGIN, BAR_BOTTOM + 28, width, 10, GARBAGE_COLOUR)
+    yield from _legend(found)
+
+
+def _x(found: Outline, offset: int) -> float:
+    return MARGIN + (WIDTH - 2 * MARGIN) * offset / max(1, found.length)
+
+
+def _bar(found: Outline) -> Iterator[Box]:
+    largest = max((cell.size for cell in found.cells), default=0)
+    each = (WIDTH - 2 * MARGIN) / max(1, len(found.cells))
+    at = 0
+    for cell, group in groupby(found.cells):
+        count = len(list(group))
+        x, width = MARGIN + at * each, count * each
+        at += count
+        if cell.is_gone:
+            yield Box(x, BAR_TOP, width, BAR_HEIGHT, GONE_COLOUR)
+        elif cell.size == 0:
+            yield Box(x, BAR_TOP, width, BAR_HEIGHT, TAIL_COLOUR)
+        else:
+            height = max(CHUNK_HEIGHT_MIN, BAR_HEIGHT * cell.size / largest)
+            gap = CHUNK_GAP if count > 1 else 0
+            yield Box(x, BAR_BOTTOM - height, width - gap, height, AGE_COLOURS[cell.age])
+
+
+def _legend(found: Outline) -> Iterator[Shape]:
+    marks = [(colour, one.count > 0, _class_text(one)) for colour, one in zip(AGE_COLOURS, found.ages, strict=True)]
+    marks += [
+        (GONE_COLOUR, found.start > 0, f"truncated: {size_text(found.start)}"),
+        (TAIL_COLOUR, found.tail_bytes > 0, f"inline tail: {size_text(found.tail_bytes)}"),
+        (
+            GARBAGE_COLOUR,
+            found.garbage.files > 0,
+            f"garbage: {count_text(found.garbage.files, 'file')}, {size_text(found.garbage.bytes)}",
+        ),
+    ]
+    shown = [(colour, text) for colour, is_there, text in marks if is_there]
+    yield Label(MARGIN, LEGEND_TOP, "by age")
+    for index, (colour, text) in enumerate(shown):
+        y = LEGEND_TOP + ROW_HEIGHT * (index + 1)
+        yield Box(MARGIN, y - 11, 12, 12, colour)
+        yield Label(MARGIN + 20, y, text)
+    yield from _sizes(found.sizes)
+
+
+def _sizes(sizes: Sequence[Class]) -> Iterator[Shape]:
+    """A bar for each class of sizes; its length shows the bytes of its chunks."""
+    left = WIDTH // 2
+    most = max(one.bytes for one in sizes)
+    yield Label(left, LEGEND_TOP, "by size")
+    for index, one in enumerate(sizes):
+        y = LEGEND_TOP + ROW_HEIGHT * (index + 1)
+        yield Label(left, y, _class_text(one))
+        if one.bytes:
+            yield Box(left + 260, y - 11, max(2.0, 200 * one.bytes / most), 12, SIZE_COLOUR)
+
+
+def _class_text(one: Class) -> str:
+    return f"{one.label}: {count_text(one.count, 'chunk')}, {size_text(one.bytes)}"
+
+
+# -- files ----------------------------------------------------------------------------------------------------
+
+
+def _svg(shapes: Sequence[Shape], height: int) -> str:
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'font-family="sans-serif" fill="{INK}">',
+        f'<rect width="{WIDTH}" height="{height}" fill="{PAPER}"/>',
+    ]
+    for shape in shapes:
+        if isinstance(shape, Box):
+            lines.append(
+                f'<rect x="{shape.x:.2f}" y="{shape.y:.2f}" width="{shape.width:.2f}" height="{shape.height:.2f}" '
+                f'fill="{shape.colour}"/>'
+            )
+        else:
+            anchor = ' text-anchor="end"' if shape.ends else ""
+            text = escape(shape.text)
+            lines.append(f'<text x="{shape.x:.2f}" y="{shape.y:.2f}" font-size="{shape.px}"{anchor}>{text}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _write_png(shapes: Sequence[Shape], height: int, file: Path) -> None:
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError as error:
+        raise ImportError("a picture as PNG needs Pillow: pip install 'rollingfs[cli]', or ask for SVG") from error
+    image = Image.new("RGB", (WIDTH, height), PAPER)
+    canvas = ImageDraw.Draw(image)
+    for shape in shapes:
+        if isinstance(shape, Box):
+            corners = (
+                shape.x,
+                shape.y,
+                shape.x + shape.width - 1,
+                shape.y + shape.height - 1,
+            )  # both corners are drawn
+            canvas.rectangle(corners, fill=shape.colour)
+        else:
+            font = ImageFont.load_default(shape.px)
+            anchor = "rs" if shape.ends else "ls"
+            canvas.text((shape.x, shape.y), shape.text, INK, font=font, anchor=anchor)
+    image.save(file, "PNG")

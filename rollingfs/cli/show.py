@@ -1,0 +1,191 @@
+"""Commands that show what is there: ``ls``, ``info``, ``map``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from rollingfs.cli import errors, output
+from rollingfs.cli.command import Commands, PathOf, Paths
+from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.output import date_text, visible
+from rollingfs.cli.session import Session
+from rollingfs.folders.listing import Info
+from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.segment_map import Garbage, outline
+
+commands = Commands()
+
+MAP_COLUMNS_MAX = 120
+MAP_MARGIN_COLUMNS = 3
+
+
+@commands("ls")
+def ls(
+    session: Session,
+    path: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", show_default=False)] = None,
+    long: Annotated[bool, typer.Option("-l", "--long", help="State, chunks, start, size and date.")] = False,
+) -> None:
+    """List segments, plain files and folders.
+
+    What cannot be read is listed with its error; then the exit code is 3. With --json: an array of what fsspec calls
+    infos.
+    """
+    infos: list[Info] = []
+    names: list[str] = []
+    for text in path or ["."]:
+        place = session.place(text)
+        found = cast("list[Info]", place.fs.ls(place.path, detail=True))
+        infos += found
+        names += [_shown(info, len(path or ()) < 2) for info in found]
+    if session.json:
+        output.write_json(infos)
+    elif long:
+        output.show(_listing(infos, names))
+    else:
+        for name in names:
+            output.say(name)
+    for one in infos:
+        if "error" in one:
+            session.code = errors.DAMAGED
+            output.complain(f"{one['name']} cannot be read: {one['error']}")
+
+
+def _shown(info: Info, is_short: bool) -> str:
+    name: str = info["name"].rpartition("/")[2] if is_short else info["name"]
+    return name + ("/" if info["type"] == "directory" else "")
+
+
+def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
+    """``ls -l``: a row for each info, with its shown name."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("state", "chunks", "start", "size", "modified", "name"):
+        table.add_column(title, justify="right" if title in ("chunks", "start", "size") else "left", no_wrap=True)
+    for info, name in zip(infos, names, strict=True):
+        if info["type"] == "directory":
+            table.add_row("folder", "", "", "", "", Text(visible(name)))
+            continue
+        if "error" in info:
+            table.add_row("unreadable", "", "", "", "", Text(visible(name)))
+            continue
+        state = "sealed" if info["sealed"] else "open" if info["version"] else "plain"
+        numbers = [f"{info[key]:,}" for key in ("chunks", "start_offset", "size")]
+        table.add_row(state, *numbers, date_text(info["mtime"]), Text(visible(name)))
+    return table
+
+
+@commands("info")
+def info(session: Session, path: Paths) -> None:
+    """Show what is known of segments, plain files or folders.
+
+    With --json: for each, an object with the names of fs.info, on a line of its own.
+    """
+    for text in path:
+        place = session.place(text)
+        found = place.fs.info(place.path)
+        if session.json:
+            output.write_json(found)
+            continue
+        rows = [(name, _value(name, value)) for name, value in found.items()]
+        if found["type"] == "file":
+            rows += _details(place.fs.segment(place.path))
+        output.show(_fields(rows))
+
+
+def _fields(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names and values, one below the other."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, value in rows:
+        table.add_row(name, Text(visible(value)))
+    return table
+
+
+def _value(name: str, value: Any) -> str:
+    if name in ("created", "mtime"):
+        return date_text(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _details(segment: Segment) -> list[tuple[str, str]]:
+    """What the handle of a segment has beyond `fs.info`."""
+    policy = segment.policy
+    age = "never" if policy.max_age is None else f"{policy.max_age:g} s"
+    rows = [
+        ("rolls at", f"max_bytes={policy.max_bytes:,} max_age={age} inline_bytes={policy.inline_bytes:,}"),
+        ("epoch", f"{segment.epoch}" + (f", held by {segment.owner}" if segment.owner else "")),
+    ]
+    return rows + [(f"attr {name}", value) for name, value in sorted(segment.attrs.items())]
+
+
+@commands("map")
+def show_map(
+    session: Session,
+    path: PathOf,
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the picture as .svg or .png.")
+    ] = None,
+) -> None:
+    """Draw a segment: what is truncated, its chunks by size and age, the inline tail, garbage.
+
+    The height of a chunk is its size, its colour its age. With --json: all of it as one object.
+    """
+    if file is not None and file.suffix.lower() not in (".svg", ".png"):
+        raise WrongUsage(f"--output {file}: a picture is written as .svg or .png")
+    place = session.place(path)
+    with session.progress(f"reading the map of {path}"):
+        segment = place.fs.segment(place.path)
+        loose = place.fs.collect(place.path, grace=0, dry_run=True)
+        garbage = Garbage(len(loose.files), loose.bytes)
+        columns = _columns(is_picture=file is not None)
+        found = outline(segment, now_s=time.time(), width=columns, garbage=garbage)
+    if file is not None:
+        from rollingfs.cli.map_picture import draw
+
+        draw(found, file)
+    if session.json:
+        output.write_json(_as_object(segment, garbage, file))
+    elif file is not None:
+        output.say(f"{file}: the map of {segment.path}")
+    else:
+        from rollingfs.cli.map_text import map_lines
+
+        output.show(*map_lines(found))
+
+
+def _columns(*, is_picture: bool) -> int:
+    if is_picture:
+        from rollingfs.cli.map_picture import CELLS
+
+        return CELLS
+    return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))
+
+
+def _as_object(segment: Segment, garbage: Garbage, file: Path | None) -> dict[str, Any]:
+    chunks = [
+        {
+            "start": max(chunk.start, segment.start),
+            "end": chunk.end,
+            "file": chunk.file,
+            "file_size": chunk.size,
+            "written": chunk.at_ms / 1000,
+        }
+        for chunk in segment.chunks
+    ]
+    tail_start = chunks[-1]["end"] if chunks else segment.start
+    return {
+        "name": segment.path,
+        "state": segment.state,
+        "version": segment.version,
+        "start_offset": segment.start,
+        "length": segment.length,
+        "chunks": chunks,
+        "inline": {"start": tail_start, "end": segment.length},
+        "garbage": {"files": garbage.files, "bytes": garbage.bytes},
+        "output": None if file is None else str(file),
+    }

@@ -1,0 +1,183 @@
+"""Commands on streams, which are folders of segments: ``cut``, ``trim``, ``retain``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollingfs.cli import errors, output
+from rollingfs.cli.command import Commands
+from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.session import Session
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.retention import EVERY_DEFAULT, RetentionPolicy
+
+commands = Commands()
+
+StreamPath = Annotated[str, typer.Argument(metavar="STREAM", show_default=False)]
+Align = Annotated[str | None, typer.Option(metavar="TEXT", help=r"Cut only behind this delimiter, for example '\n'.")]
+
+
+@commands("cut")
+def cut(
+    session: Session,
+    stream: StreamPath,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Before what came after: seconds since 1970, or ISO 8601.")
+    ] = None,
+    align: Align = None,
+    kept: Annotated[bool, typer.Option("--kept", help="The cuts that retention has kept, oldest first.")] = False,
+) -> None:
+    """Write where the segments of a stream end now, as one line of JSON that trim takes."""
+    if kept and (at is not None or align is not None):
+        raise WrongUsage("--kept shows cuts that were taken before: --at and --align mean nothing with it")
+    place = session.place(stream)
+    found = place.fs.stream(place.path)
+    for one in found.cuts() if kept else [found.cut(at=_time(at), align=_delimiter(align))]:
+        output.say(str(one))
+
+
+def _time(text: str | None) -> float | None:
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):  # it may be a date
+        return float(text)
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError as error:
+        raise WrongUsage(f"--at {text}: give seconds since 1970, or a date like 2026-11-20T10:00:00Z") from error
+
+
+def _delimiter(text: str | None) -> bytes | None:
+    r"""The bytes of a delimiter on the command line; escapes like ``\n`` mean what they mean in Python."""
+    if text is None:
+        return None
+    try:
+        return text.encode().decode("unicode_escape").encode("latin-1")
+    except ValueError as error:
+        raise WrongUsage(f"--align {text}: {error}") from error
+
+
+@commands("trim")
+def trim(
+    session: Session,
+    stream: StreamPath,
+    cut: Annotated[
+        str, typer.Argument(metavar="[CUT]", help="A file that holds the cut, or its text; - to read it.")
+    ] = "-",
+) -> None:
+    """Truncate every segment of a stream to a cut, and delete sealed ones that lie wholly before it.
+
+    With --json: name, bytes, deleted, waiting, failed.
+    """
+    place = session.place(stream)
+    found = place.fs.stream(place.path)
+    where = StreamCut.parse(_cut_text(cut))
+    session.interrupted = f"{stream}: interrupted; the next trim or retain finishes what was begun"
+    with session.progress(f"trimming {stream}"):
+        did = found.trim(where)
+    gone = "".join(f"; deleted {path}" for path in did.deleted)
+    session.report(
+        {
+            "name": found.path,
+            "bytes": did.bytes,
+            "deleted": did.deleted,
+            "waiting": did.waiting,
+            "failed": dict(did.failed),
+        },
+        f"{stream}: {did.bytes:,} bytes trimmed{gone}",
+    )
+    _complain(session, did.failed)
+
+
+def _complain(session: Session, failed: Mapping[str, str]) -> None:
+    for path, error in failed.items():
+        session.code = errors.FAILED
+        output.complain(f"{path} was left as it is: {error}")
+
+
+def _cut_text(given: str) -> str:
+    if given.lstrip().startswith("{"):
+        return given
+    text = sys.stdin.read() if given == "-" else Path(given).read_text(encoding="utf-8")
+    if not text.strip():
+        raise WrongUsage(f"{'standard input' if given == '-' else given} is empty: give the line that cut has written")
+    return text
+
+
+@commands("retain")
+def retain(
+    session: Session,
+    stream: StreamPath,
+    by_size: Annotated[
+        str | None, typer.Option(metavar="MIN", help="From now on keep the newest MIN bytes, like 10GiB.")
+    ] = None,
+    by_time: Annotated[
+        str | None, typer.Option(metavar="MIN", help="From now on keep what was written in the last MIN, like 7d.")
+    ] = None,
+    max_: Annotated[
+        str | None, typer.Option("--max", metavar="MAX", help="Keep what subscribers have not read up to MAX.")
+    ] = None,
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="Take a cut that often (30min).")] = None,
+    align: Align = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, say what would be done.")] = False,
+) -> None:
+    """Run the retention of a stream once: take a cut if it is time, and trim as its policy says.
+
+    --by-size or --by-time store a policy first. With --json: what the run did.
+    """
+    policy = _policy(by_size, by_time, max_, every, align)
+    if policy is not None and dry_run:
+        raise WrongUsage("--dry-run changes nothing, so it stores no policy: give --by-size or --by-time without it")
+    place = session.place(stream)
+    found = place.fs.stream(place.path)
+    session.interrupted = f"{stream}: interrupted; the next run finishes what was begun"
+    with session.progress(f"retaining {stream}"):
+        if policy is not None:
+            found.retention = policy
+        elif found.retention is None:
+            found.segments()  # raises if there is no such folder
+            raise ValueError(f"{stream}: the stream has no retention policy; store one by --by-size or --by-time")
+        did = found.retain(dry_run=dry_run)
+    done = "would drop" if dry_run else "dropped"
+    gone = "".join(f"; {'would delete' if dry_run else 'deleted'} {path}" for path in did.deleted)
+    taken = "a cut taken, " if did.taken is not None and not dry_run else ""
+    session.report(
+        {
+            "name": found.path,
+            "taken": did.taken,
+            "trimmed": did.trimmed,
+            "bytes": did.bytes,
+            "deleted": did.deleted,
+            "size": did.size,
+            "failed": dict(did.failed),
+            "dry_run": did.dry_run,
+        },
+        f"{stream}: {taken}{done} {did.bytes:,} bytes, {did.size:,} left{gone}",
+    )
+    _complain(session, did.failed)
+
+
+def _policy(
+    by_size: str | None, by_time: str | None, max_: str | None, every: str | None, align: str | None
+) -> RetentionPolicy | None:
+    if by_size is not None and by_time is not None:
+        raise WrongUsage("--by-size and --by-time are two policies: give one of them")
+    if by_size is None and by_time is None:
+        if max_ is not None or every is not None or align is not None:
+            raise WrongUsage("--max, --every and --align are parts of a policy: give --by-size or --by-time with them")
+        return None
+    delimiter = _delimiter(align)
+    try:
+        if by_size is not None:
+            return RetentionPolicy.by_size(by_size, max_, every or EVERY_DEFAULT, align=delimiter)
+        assert by_time is not None
+        return RetentionPolicy.by_time(by_time, max_, every or EVERY_DEFAULT, align=delimiter)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from error

@@ -1,0 +1,57 @@
+"""The files that a segment itself deletes, by its drop lines or by its map."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from functools import partial
+
+from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
+from rollingfs.commit.loop import CommitLoop
+from rollingfs.format import names
+from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
+from rollingfs.format.header import Chunk, Drop, Header, Page
+
+
+async def finish_drops(loop: CommitLoop, path: str, header: Header) -> None:
+    """Delete the files in the segment's own folder that the drop lines of a committed header name.
+
+    The next commit clears the lines. Hints are left to the collection of the folders that they name.
+    """
+    store, slots = loop.store, loop.slots
+    done, now_ms = slots.of(path).done_drops, store.now_ms()
+    due = [drop for drop in header.drops if is_due(drop, now_ms) and drop not in done]
+    groups = await dropped_files(store.pages, path, due)
+    try:
+        for group in groups:
+            if group:
+                await store.backend.delete(group)
+    except OSError as error:
+        why = error.strerror or error
+        text = f"{path}: committed, but what was dropped could not be deleted yet, collect() will: {why}"
+        raise OSError(error.errno or errno.EIO, text) from error
+    slots.remember(path, drops=due, header=header)
+
+
+async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> tuple[list[str], list[str]]:
+    """The files that drop lines name which are due: chunks, and index pages, which go last because they name chunks."""
+    of_pages = [drop for drop in due if drop.is_page]
+    lists = await pages.runtime.gather([partial(_listed, pages, path, drop) for drop in of_pages], PAGE_READS_MAX)
+    listed = dict(zip(of_pages, lists, strict=True))
+    chunks = [file for drop in due for file in dropped_chunks(drop, listed.get(drop, ()))]
+    whole = [drop.file for drop in due if drop.whole]
+    return [names.resolve(path, file) for file in chunks], [names.resolve(path, file) for file in whole]
+
+
+async def _listed(pages: Pages, path: str, drop: Drop) -> Sequence[Chunk]:
+    try:
+        return await pages.raw(names.resolve(path, drop.file))
+    except FileNotFoundError:
+        return ()  # the page goes last, so its chunks are gone
+
+
+async def mapped_files(pages: Pages, path: str, header: Header) -> list[str]:
+    """The files of a segment's map that go with the segment: own chunks that were not staged, then own pages."""
+    chunks = [chunk.file for chunk in await pages.unfold(path, header.entries) if is_deletable(chunk.file)]
+    own_pages = [entry.file for entry in header.entries if isinstance(entry, Page) and is_own(entry.file)]
+    return [names.resolve(path, file) for file in chunks + own_pages]

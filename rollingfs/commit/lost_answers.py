@@ -1,0 +1,203 @@
+"""What is known of a commit whose answer is lost: the header is looked at and judged.
+
+No answer of the store but success is a verdict by itself. See "The judge" in ``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+
+from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.errors import (
+    AppendInterrupted,
+    AppendOutcomeUnknown,
+    CommitTimeoutError,
+    ConflictError,
+    LockedError,
+    RollingError,
+    interrupted,
+    not_committed,
+)
+from rollingfs.format.verdict import Verdict, is_crowded
+from rollingfs.runtime.concurrency import backoff_s
+
+logger = logging.getLogger("rollingfs")
+
+REFUSALS_MAX = 2
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ENOTDIR}
+"""Errors that resending the same bytes will not mend."""
+
+
+class LostAnswers:
+    """The requests on one base that were not confirmed, and what the header shows of them."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._refusals = 0
+        self._doubts = 0
+        self._is_certain = attempt.store.backend.conflicts_are_final
+        """Whether the store has refused every request before it wrote anything."""
+
+    async def judge(self, cause: Exception) -> tuple[Verdict, Loaded]:
+        """Pause, look at the header and judge the newest request; `SAME` asks to send it again.
+
+        The pause comes before the look: the next attempt must not be conditioned on what a pause has made old. But
+        where so many write that their commit lines could push out one's own meanwhile, the verdict comes before the
+        pause, and another look after it.
+
+        Parameters
+        ----------
+        cause
+            The store's answer to the request.
+
+        Raises
+        ------
+        AppendOutcomeUnknown
+            The header does not tell, or there is no time left.
+        OSError
+            The store refuses the request for good.
+        """
+        attempt = self._attempt
+        assert attempt.base is not None
+        pause_s = self._pause_s(cause)
+        self._is_certain = self._is_certain and isinstance(cause, ConflictError)
+        looks_first = not self._is_certain and is_crowded(attempt.base.header)
+        if not looks_first:
+            await attempt.store.runtime.sleep(pause_s)
+        current = await self._look(cause)
+        verdict = attempt.judge(current)
+        logger.debug("%s: attempt %d (%s): %s", attempt.path, attempt.count, cause, verdict.value)
+        if verdict is Verdict.UNKNOWN and not self._is_certain:
+            raise unknown(attempt.path, "the header was replaced so often that no trace is left") from cause
+        if verdict is Verdict.UNKNOWN:
+            verdict = Verdict.NOT_MINE
+        if looks_first and verdict is not Verdict.MINE:
+            await attempt.store.runtime.sleep(pause_s)
+        if looks_first and verdict is Verdict.NOT_MINE:
+            current = await attempt.load()
+        if verdict is Verdict.SAME:
+            self._check_refusals(cause)
+        return verdict, current
+
+    def _pause_s(self, cause: Exception) -> float:
+        attempt = self._attempt
+        pause_s = backoff_s(attempt.count)
+        if isinstance(cause, ConflictError) and attempt.base is not None:
+            pause_s = attempt.turns.pause_s(attempt.base.header, attempt.count)
+        return min(pause_s, max(attempt.left_s(), 0))
+
+    async def _look(self, cause: Exception) -> Loaded:
+        """The header as it is now; asked again until the deadline, because without it nothing is known."""
+        attempt, store = self._attempt, self._attempt.store
+        for count in itertools.count(1):
+            if attempt.left_s() <= 0 and count > 1:
+                break
+            try:
+                load = store.headers.load(attempt.path)
+                found = await store.runtime.limit(load, max(attempt.share_s(), LAST_LOOK_S))
+                if attempt.judge(found) is Verdict.MINE:
+                    await store.headers.secure(attempt.path, found)
+                return found
+            except (OSError, TimeoutError) as error:
+                if isinstance(error, RollingError):
+                    raise unknown(attempt.path, f"its header cannot be read: {error}") from cause
+                logger.info("%s: cannot look at the header after %s: %s", attempt.path, cause, error)
+                await store.runtime.sleep(min(backoff_s(count + 3), max(attempt.left_s(), 0)))
+        raise unknown(attempt.path, "the store did not answer in time") from cause
+
+    def _check_refusals(self, cause: Exception) -> None:
+        """Refuse to send a request again that the store refuses for good, or that there is no time for."""
+        path = self._attempt.path
+        self._refusals += _is_refusal(cause)
+        self._doubts += not (_is_refusal(cause) or isinstance(cause, LockedError))
+        if self._refusals >= REFUSALS_MAX and self._doubts:
+            raise unknown(path, "the store refuses now, but an earlier request may still arrive") from cause
+        if self._refusals >= REFUSALS_MAX:
+            raise not_committed(cause, path) if isinstance(cause, OSError) else cause from cause
+        check_time(self._attempt, is_void=not (self._refusals or self._doubts), cause=cause)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the store said that it will not, rather than that somebody was first."""
+    if isinstance(error, ConflictError | FileExistsError):
+        return False
+    return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in _REFUSED)
+
+
+def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = None) -> None:
+    """Raise the error for the caller if there is no time for another request.
+
+    Parameters
+    ----------
+    is_void
+        Whether none of the requests sent so far can take effect any more.
+
+    Raises
+    ------
+    CommitTimeoutError
+        None of them can.
+    AppendOutcomeUnknown
+        One of them may.
+    """
+    if attempt.left_s() > 0:
+        return
+    path, timeout_s = attempt.path, attempt.timeout_s
+    if not is_void:
+        why = (
+            f"{attempt.count} requests in {timeout_s} s were not confirmed, the last: {cause!r}; "
+            "the header has not changed so far, but one of them may still arrive"
+        )
+        raise unknown(path, why) from cause
+    raced = f"other writers were faster {attempt.count} times"
+    raise CommitTimeoutError(f"{path}: {cause or raced}; nothing was written within {timeout_s} s") from cause
+
+
+def unknown(path: str, why: str) -> AppendOutcomeUnknown:
+    """The error for a commit of which nobody knows whether it took place."""
+    return AppendOutcomeUnknown(
+        f"{path}: whether the commit took place is unknown ({why}); read the segment before repeating it"
+    )
+
+
+# -- broken off by something that is no answer -----------------------------------------------------------------
+
+
+async def after_interrupt(attempt: Attempt) -> AppendInterrupted:
+    """The error for a commit that Ctrl-C broke off: it says what one look at the header tells."""
+    verdict = await _looked_once(attempt)
+    outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
+    return interrupted(attempt.path, outcome)
+
+
+async def after_error(attempt: Attempt, error: Exception) -> Committed:
+    """The result of a commit that an error broke off which is no answer of the store, by one look at the header.
+
+    Raises
+    ------
+    AppendOutcomeUnknown
+        The look does not tell.
+    Exception
+        The error itself: the commit did not take place.
+    """
+    verdict = await _looked_once(attempt)
+    if verdict is Verdict.NOT_MINE:
+        raise error
+    if verdict is not Verdict.MINE:
+        raise unknown(attempt.path, f"it was broken off by {error!r}") from error
+    logger.info("%s: committed, though %r came after the request", attempt.path, error)
+    assert attempt.base is not None
+    return Committed(attempt.base.header, attempt.wanted)
+
+
+async def _looked_once(attempt: Attempt) -> Verdict:
+    """The verdict on what was sent, by one look at the header."""
+    if not attempt.is_open:
+        return Verdict.NOT_MINE
+    try:
+        return attempt.judge(await attempt.store.headers.load_durable(attempt.path))
+    except Exception as error:  # noqa: BLE001 - memory may still be short: whatever comes, nothing is known
+        logger.info("%s: cannot look at the header: %s", attempt.path, error)
+        return Verdict.UNKNOWN

@@ -1,0 +1,148 @@
+"""How concat and rename change the headers of their sources and of their target. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rollingfs.errors import SegmentNotSealedError
+from rollingfs.format import tokens
+from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Adopted, Entry, Header, Mark, Merge, Phase
+from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone
+
+# -- sources -------------------------------------------------------------------------------------------------
+
+
+def check_source(header: Header | None, name: str, *, sealed: bool, segment: str | None = None) -> Header:
+    """The header, if it may be merged into another; with `segment`, if it is of this incarnation.
+
+    Raises
+    ------
+    SegmentNotSealedError
+        It is open, and `sealed` asks for a sealed one.
+    """
+    found = check(header, Guard(segment), name)
+    if sealed and found.phase is not Phase.SEALED:
+        raise not_sealed(name)
+    return found
+
+
+def not_sealed(name: str) -> SegmentNotSealedError:
+    """The error for a source that still takes bytes."""
+    return SegmentNotSealedError(
+        f"{name} is not sealed; seal() it before concat, so that no append is lost; nothing was joined"
+    )
+
+
+def mark_merging(header: Header, merge: Merge) -> Header:
+    """Freeze a source: its map, start and drops stay as they are until the mark is resolved."""
+    return replace(header, phase=Phase.MERGING, merge=merge)
+
+
+def is_merging(header: Header | None, txn: str) -> bool:
+    """Whether this is the header of a source that is still bound to a transaction."""
+    return header is not None and header.merge is not None and header.merge.txn == txn
+
+
+def unmark(header: Header) -> Header:
+    """Give a source its prior state back, after its transaction was aborted in the target."""
+    assert header.merge is not None
+    return replace(header, phase=header.merge.prior, merge=None)
+
+
+def bury(header: Header, txn: str) -> Header:
+    """The tombstone of a source whose content another segment has taken; its own drops are still to be deleted."""
+    return replace(tombstone(header, merged=txn), drops=header.drops)
+
+
+# -- the target ----------------------------------------------------------------------------------------------
+
+
+def renamed(
+    source: Header,
+    entries: Sequence[Entry],
+    base: Header | None,
+    mark: Mark,
+    incarnation: str,
+    adopted: Adopted | None,
+    now_ms: int,
+) -> Header:
+    """The header of a rename's target: a new incarnation with all that the marked source has.
+
+    Parameters
+    ----------
+    entries
+        Those of the source, as the target refers to them.
+    base
+        What the target's path has now. Its content becomes `Drop`.
+    adopted
+        The plain file that the target hides.
+    """
+    assert source.merge is not None
+    fresh = create(base, incarnation, source.policy, now_ms, adopted)
+    return replace(
+        fresh,
+        phase=source.merge.prior,
+        epoch=max(source.epoch, base.epoch if base else 0) + 1,
+        start=source.start,
+        entries=tuple(entries),
+        tail=source.tail,
+        tail_at_ms=source.tail_at_ms,
+        attrs=source.attrs,
+        merges=(mark,),
+        created_ms=source.created_ms,
+        unknown=source.unknown,
+    )
+
+
+def check_marks(header: Header, more: Sequence[Mark]) -> None:
+    """Refuse marks for which a header has no room beside those that it has.
+
+    Raises
+    ------
+    MarksFullError
+        They must be settled first.
+    """
+    old = (*header.merges, *header.aborts)
+    count = len(old) + len(more)
+    if old and (count > MARKS_MAX or sum(map(_mark_bytes, [*old, *more])) > MARKS_BYTES_MAX):
+        raise MarksFullError("too many concats and renames that it takes part in are not finished")
+
+
+def _mark_bytes(mark: Mark) -> int:
+    return len(f"Aborted {mark.txn} {tokens.quote(mark.source)}\n".encode())
+
+
+def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
+    """In a target: these transactions took place."""
+    return replace(header, merges=header.merges + tuple(marks))
+
+
+def with_aborted(header: Header, mark: Mark) -> Header:
+    """In a target: this transaction will never take place.
+
+    Raises
+    ------
+    MarksFullError
+        There is no room for it: the marks that are there must be settled first.
+    """
+    check_marks(header, [mark])
+    return replace(header, aborts=(*header.aborts, mark))
+
+
+def has_merged(header: Header, txn: str) -> bool:
+    return any(mark.txn == txn for mark in header.merges)
+
+
+def has_aborted(header: Header, txn: str) -> bool:
+    return any(mark.txn == txn for mark in header.aborts)
+
+
+def settle(header: Header, marks: Iterable[Mark]) -> Header:
+    """Forget marks whose sources are not merging in their transactions any more."""
+    gone = set(marks)
+    return replace(
+        header,
+        merges=tuple(mark for mark in header.merges if mark not in gone),
+        aborts=tuple(mark for mark in header.aborts if mark not in gone),
+    )

@@ -1,0 +1,48 @@
+"""Commit lines as evidence: whether an attempt whose answer was lost took place. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from rollingfs.format.header import COMMITS_MAX, Header
+
+
+class Verdict(Enum):
+    """What the header now says of an attempt to replace its predecessor."""
+
+    MINE = "it took place"
+    SAME = "it has not taken place, but still may"
+    NOT_MINE = "it did not take place and never will"
+    UNKNOWN = "nothing can be said"
+
+
+def judge(base: Header | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
+    """Whether operation `number` of `writer`, conditioned on `base`, took place.
+
+    Parameters
+    ----------
+    base
+        The header that the attempt would have replaced; None if there was none.
+    same
+        Whether the file still is what the attempt was conditioned on.
+    current
+        The header that is there now; None if there is none (or an empty file).
+    """
+    if same:
+        return Verdict.SAME
+    if current is None:
+        return Verdict.UNKNOWN
+    base_version = base.version if base else 0
+    mine = current.commit_of(writer)
+    if mine is not None and mine.number == number:
+        return Verdict.MINE
+    if (mine is not None and mine.number > number) or current.evicted > base_version or current.version <= base_version:
+        return Verdict.UNKNOWN
+    return Verdict.NOT_MINE
+
+
+def is_crowded(base: Header | None) -> bool:
+    """Whether many writers commit now, so that the line of a commit that follows on `base` may soon be evicted."""
+    if base is None:
+        return False
+    return sum(line.version > base.version - COMMITS_MAX for line in base.commits) > COMMITS_MAX // 2

@@ -1,0 +1,91 @@
+"""What a file for writing finds when it is opened: nothing, or the end of a segment that it appends to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rollingfs.client import Client
+from rollingfs.errors import SegmentSealedError
+from rollingfs.format import transitions
+from rollingfs.format.header import Header, Phase
+from rollingfs.format.transitions import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a file for writing begins."""
+
+    is_there: bool = False
+    """Whether a segment or plain file exists."""
+    position: int = 0
+    """How many bytes it retains."""
+    segment: str | None = None
+    """The incarnation that is appended to; None for a plain file, and for nothing."""
+    epoch: int | None = None
+    """The epoch of an exclusive writer."""
+
+
+async def check_absent(client: Client, path: str) -> None:
+    """Refuse to create a file where a segment, a plain file or a folder exists.
+
+    Raises
+    ------
+    FileExistsError
+        There is a segment or a plain file.
+    FolderOccupiedError
+        There is a folder with something in it.
+    """
+    try:
+        await client.lookup.view(path, fresh=True)
+    except FileNotFoundError:
+        await client.contents.check_no_folder(path)
+        return
+    raise FileExistsError(17, "A segment or a file is there already; nothing was written", path)
+
+
+async def find_end(client: Client, path: str, owner: str | None) -> Start:
+    """The end that a file appends to; with an owner, the segment is created if it is missing, and acquired.
+
+    Raises
+    ------
+    SegmentSealedError
+        The segment is sealed.
+    FencedError
+        Another holds the segment exclusively, and no owner is given.
+    FolderOccupiedError
+        There is a folder with something in it.
+    """
+    try:
+        view = await client.lookup.view(path, fresh=True)
+    except FileNotFoundError:
+        if owner is None:
+            await client.contents.check_no_folder(path)
+            return Start()
+        header, position, is_there = await _created(client, path), 0, False
+    else:
+        position, is_there = view.size, True
+        if view.header is None and owner is None:
+            return Start(is_there, position)
+        header = view.header or await _adopted(client, path)
+    if owner is None and header.phase is not Phase.MERGING:
+        transitions.check(header, Guard(), path)
+    if header.sealed:
+        raise SegmentSealedError(
+            f"{path} is sealed at length {header.length}; it takes no more bytes, so nothing was written"
+        )
+    if owner is None:
+        return Start(is_there, position, header.segment)
+    header = await client.segments.acquire(path, owner)
+    return Start(True, header.size, header.segment, header.epoch)
+
+
+async def _created(client: Client, path: str) -> Header:
+    try:
+        return await client.segments.create(path)
+    except FileExistsError:
+        return await _adopted(client, path)
+
+
+async def _adopted(client: Client, path: str) -> Header:
+    await client.segments.adopt(path)
+    return transitions.live((await client.headers.load(path)).header, path)

@@ -1,0 +1,143 @@
+"""The verbs that change names: they make, remove and rename files and folders, as coroutines of the core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fsspec.utils import stringify_path
+
+from rollingfs.folders.folders import Folders
+from rollingfs.format import names
+from rollingfs.format.transitions import missing
+from rollingfs.fs.patterns import Paths, Patterns, as_list, is_one
+
+
+class FolderOperations:
+    """Makes, removes and renames files and folders, over paths as callers write them."""
+
+    def __init__(self, patterns: Patterns) -> None:
+        self.patterns = patterns
+        self.folders = Folders(patterns.queries.client, patterns.queries.listings)
+        self.strip = patterns.strip
+
+    async def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Make a folder; on an object store only a bucket is really made.
+
+        Raises
+        ------
+        FileExistsError
+            Something of this name is there.
+        """
+        await self.folders.make(self.strip(path), parents=create_parents)
+
+    async def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make a folder and those above it."""
+        await self.folders.make_all(self.strip(path), exist_ok=exist_ok)
+
+    async def rmdir(self, path: str) -> None:
+        """Remove an empty folder (on an object store: an empty bucket).
+
+        Raises
+        ------
+        OSError
+            It is not empty (``errno.ENOTEMPTY``).
+        """
+        await self.folders.remove_empty(self.strip(path))
+
+    async def rm_file(self, path: str, **kwargs: Any) -> None:
+        """Delete a segment or plain file.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none.
+        FencedError
+            An exclusive owner holds it.
+        """
+        path = self.strip(path)
+        if names.is_reserved(path):
+            raise missing(path)
+        await self.folders.delete_file(path)
+
+    async def rm(
+        self,
+        path: Paths,
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        damaged: bool = False,
+        batch_size: int | None = None,
+    ) -> None:
+        """Delete segments and plain files; with `recursive`, folders with all that is in them.
+
+        Parameters
+        ----------
+        path
+            One, several, or patterns; a path like a pattern is one only where nothing has that name.
+        recursive
+            Folders too.
+        maxdepth
+            How many levels of a folder to empty; then the folders stay.
+        damaged
+            Also segments whose header is damaged or too new, whatever they hold. The header is deleted, and with it
+            all knowledge of the content; the chunks are left to `collect`.
+        batch_size
+            Ignored; fsspec has this parameter.
+
+        Raises
+        ------
+        FileNotFoundError
+            A path does not exist.
+        IsADirectoryError
+            A path is a folder, and `recursive` is false.
+        FencedError
+            An exclusive owner holds a segment.
+        CorruptHeaderError
+            The header of a segment cannot be read, and `damaged` is false; nothing of its folder was deleted.
+        """
+        paths = await self.patterns.chosen(path)
+        await self.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
+
+    async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Give a segment or plain file another name, and replace what is there; no bytes are moved."""
+        await self.folders.move(self.strip(path1), self.strip(path2))
+
+    async def mv(
+        self, path1: Paths, path2: Paths, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
+    ) -> None:
+        """Give segments, plain files and folders other names; no bytes are moved.
+
+        A segment keeps its offsets, seal, policy and attributes. What is at the target is replaced; a source goes into
+        a target folder that exists, under its own name. Each segment moves by itself, all or nothing.
+
+        Parameters
+        ----------
+        path1
+            One, several, or patterns, as for `rm`.
+        path2
+            Where to; a folder, for several. As many as there are of `path1`, if it is a list.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing at `path1`.
+        FencedError
+            An exclusive owner holds one of the segments.
+        NotImplementedError
+            `maxdepth` is given: half a folder cannot be moved.
+        """
+        if maxdepth is not None:
+            raise NotImplementedError(
+                f"{path1}: mv takes no maxdepth: half a folder cannot be moved; nothing was moved"
+            )
+        sources = await self.patterns.chosen(path1)
+        if not is_one(path2):
+            for source, target in zip(sources, as_list(path2), strict=True):
+                await self.folders.move(source, self.strip(target), into=False)
+            return
+        into: bool | None = None  # the move itself looks whether the target is a folder
+        if not is_one(path1) or sources != self.patterns.listed(path1) or stringify_path(path2).endswith("/"):
+            into = True  # several sources, or a pattern: a pattern never stands for its own name
+        elif stringify_path(path1).endswith("/"):
+            into = False  # as with cp: what is in the folder
+        for source in sources:
+            await self.folders.move(source, self.strip(stringify_path(path2)), into=into)

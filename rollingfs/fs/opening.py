@@ -1,0 +1,141 @@
+"""Opening: files for reading and writing, handles on segments, streams."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from io import BufferedReader
+from typing import Any
+
+from fsspec import AbstractFileSystem
+
+from rollingfs.folders.listing import check_on_error
+from rollingfs.format import names
+from rollingfs.format.transitions import missing
+from rollingfs.fs import arguments
+from rollingfs.fs.operations import Operations
+from rollingfs.fs.read_file import ReadFile
+from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.store_options import meant
+from rollingfs.fs.stream_handle import Stream
+from rollingfs.fs.tail import open_follow
+from rollingfs.fs.write_file import MODES, WriteFile
+from rollingfs.read.tuning import Tuning
+from rollingfs.runtime.bridge import Bridge
+
+APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
+PASSED_OVER = frozenset({"buffering", "encoding", "errors", "fill_cache", "newline", "size"})
+"""Options that users of fsspec give to any filesystem, and that mean nothing here."""
+
+
+class Opener:
+    """Opens files, handles and streams for callers of one filesystem.
+
+    Parameters
+    ----------
+    fs
+        The filesystem, which open files name.
+    tuning
+        How files are read, unless the call that opens them says otherwise.
+    """
+
+    def __init__(self, fs: AbstractFileSystem, bridge: Bridge, operations: Operations, tuning: Tuning) -> None:
+        self.fs = fs
+        self.bridge = bridge
+        self.operations = operations
+        self.client = operations.client
+        self.listings = operations.queries.listings
+        self.strip = operations.strip
+        self.tuning = tuning
+
+    def open(
+        self,
+        path: str,
+        mode: str,
+        *,
+        block_size: int | str | None = None,
+        autocommit: bool = True,
+        cache_options: dict[str, Any] | None = None,
+        absolute: bool = False,
+        owner: str | None = None,
+        attrs: arguments.Attrs = None,
+        cache_type: str | None = None,
+        follow: bool = False,
+        max_concurrency: int | None = None,
+        prefetch: bool | None = None,
+        max_memory: int | str | None = None,
+        verify: bool = False,
+        **unknown: Any,
+    ) -> ReadFile | WriteFile | BufferedReader:
+        """Open a binary file; see `RollingFileSystem.open`."""
+        path = self.strip(path)
+        check_known(path, unknown)
+        tuning = self.tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
+        if mode in MODES:
+            if tuning != self.tuning or verify or absolute or follow:
+                raise ValueError(
+                    f"{path}: absolute, follow, max_concurrency, prefetch, max_memory and verify are for reading, not "
+                    f"for mode {mode!r}"
+                )
+            path = self.operations.to_write(path)
+            arguments.check_attrs(path, attrs)
+            return WriteFile(
+                self.fs, self.client, self.bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs
+            )
+        if mode != "rb":
+            raise ValueError(f"{path}: there is no mode {mode!r}: open a segment by 'rb', 'wb', 'xb' or 'ab'")
+        if names.is_reserved(path):
+            raise missing(path)
+        if attrs is not None or owner is not None:
+            raise ValueError(f"{path}: attrs and owner are for writing, not for mode {mode!r}")
+        if follow and verify:
+            raise ValueError(f"{path}: a followed file is verified chunk by chunk as it grows; leave out verify=True")
+        if follow:
+            return open_follow(self.client, self.bridge, path)
+        return ReadFile(
+            self.fs,
+            self.client,
+            self.bridge,
+            path,
+            absolute=absolute,
+            block_size=block_size,
+            cache_type=cache_type,
+            cache_options=cache_options,
+            tuning=tuning,
+            verify=verify,
+        )
+
+    async def segment(self, path: str) -> Segment:
+        """A handle on one segment, which speaks segment offsets.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such segment or file.
+        """
+        path = self.strip(path)
+        if names.is_reserved(path):
+            raise missing(path)
+        return await Segment.open(self.client, self.bridge, path, self.strip)
+
+    def stream(self, path: str, on_error: str) -> Stream:
+        """The segments directly in a folder; see `RollingFileSystem.stream`."""
+        return Stream(self.client, self.listings, self.bridge, self.strip(path), check_on_error(on_error))
+
+
+OPTIONS = frozenset(inspect.signature(Opener.open).parameters) - {"self", "path", "mode", "unknown"} | {"compression"}
+"""The options of `RollingFileSystem.open`."""
+
+
+def check_known(path: str, unknown: Iterable[str]) -> None:
+    """Refuse options that `open` does not have: a mistyped condition would count as none.
+
+    Raises
+    ------
+    TypeError
+        With the option's name.
+    """
+    for name in unknown:
+        if name not in PASSED_OVER:
+            why = "; append() takes it" if name in APPEND_OPTIONS else meant(name, OPTIONS)
+            raise TypeError(f"{path}: open has no option {name!r}{why}; nothing was written")

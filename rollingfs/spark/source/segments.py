@@ -1,0 +1,139 @@
+"""Segments as they are now: a look at them, what tells one from a later one of its name, and their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.fs.read_file import ReadFile
+from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
+from rollingfs.read.snapshot import View
+from rollingfs.spark.source.partitions import Extent
+
+T = TypeVar("T")
+
+PLAIN = "plain "
+"""With this begins the identity of a plain file."""
+
+
+def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[View | CorruptHeaderError | None]:
+    """The segments at some paths now, or why their headers cannot be read, or None; the requests go out together."""
+    client = fs._client
+
+    async def one(path: str) -> View | CorruptHeaderError | None:
+        try:
+            return await client.lookup.view(path, fresh=True)
+        except FileNotFoundError:
+            return None
+        except CorruptHeaderError as error:
+            return error
+
+    return fs._bridge.run(client.runtime.gather([partial(one, path) for path in paths], client.backend.requests_max))
+
+
+def view_now(fs: RollingFileSystem, path: str) -> View | None:
+    """The segment at a path now, or None.
+
+    Raises
+    ------
+    CorruptHeaderError
+        Its header cannot be read.
+    """
+    try:
+        return fs._bridge.run(fs._client.lookup.view(path, fresh=True))
+    except FileNotFoundError:
+        return None
+
+
+def identity(view: View) -> str:
+    """The identity of a segment: another segment that gets its name later has another."""
+    if view.header is not None:
+        return view.header.segment
+    assert view.plain is not None
+    # without a token or milliseconds: a listing and a look at the file may differ in both
+    return f"{PLAIN}{int(view.plain.modified)} {view.plain.size}"
+
+
+def is_same(view: View, known: str) -> bool:
+    """Whether offsets in the segment with a known identity are valid in this one.
+
+    They stay valid when a plain file is adopted: the header keeps the date of the file.
+    """
+    if view.header is not None and known.startswith(PLAIN):
+        origin_ms = view.header.origin_ms
+        return origin_ms is not None and known.split()[1] == str(origin_ms // 1000)
+    return identity(view) == known
+
+
+def is_sealed(view: View) -> bool:
+    """Whether a segment takes no more bytes."""
+    return view.header is not None and view.header.sealed
+
+
+def extent_of(view: View, start: int | None = None, end: int | None = None) -> Extent:
+    """The bytes ``[start, end)`` of a segment; by default all that it retains."""
+    return Extent(
+        view.path, identity(view), view.start if start is None else start, view.length if end is None else end
+    )
+
+
+class SegmentReader:
+    """Reads one snapshot of a segment, by segment offsets."""
+
+    def __init__(self, fs: RollingFileSystem, view: View) -> None:
+        self.fs = fs
+        self.view = view
+        self._checks = PieceChecks(RUNS_MAX)
+
+    @classmethod
+    def of(cls, fs: RollingFileSystem, extent: Extent) -> SegmentReader:
+        """The reader of a task: the segment must still be the one that the driver planned for.
+
+        Raises
+        ------
+        FileNotFoundError
+            It is gone, or another has its name.
+        SegmentTruncatedError
+            Its head was truncated into the extent.
+        """
+        view = view_now(fs, extent.path)
+        if view is None or not is_same(view, extent.identity):
+            raise FileNotFoundError(2, "The segment was deleted or replaced since this query was planned", extent.path)
+        if view.start > extent.start:
+            raise SegmentTruncatedError(
+                f"{extent.path}: bytes {extent.start} to {extent.end} are to be read, but the segment was truncated "
+                f"since this query was planned and holds {view.start} to {view.length}"
+            )
+        return cls(fs, view)
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes ``[start, end)``, all of them."""
+        if start == end:
+            return b""
+        return self.fs._bridge.run(self.fs._client.fetcher.read(self.view, start, end, checks=self._checks))
+
+    def file(self) -> ReadFile:
+        """A file whose position 0 is the first retained byte."""
+        return ReadFile(self.fs, self.fs._client, self.fs._bridge, self.view.path, self.view)
+
+
+def is_remote(fs: RollingFileSystem) -> bool:
+    """Whether a request takes long, however small it is."""
+    return fs._bridge.is_async
+
+
+def prefetched(fs: RollingFileSystem, items: Iterator[T]) -> Iterator[T]:
+    """The same items; from a remote store, the next is fetched while the caller works on one."""
+    if not is_remote(fs):
+        yield from items
+        return
+    end = object()
+    with ThreadPoolExecutor(1, "rollingfs-spark") as pool:
+        waiting = pool.submit(next, items, end)
+        while (item := waiting.result()) is not end:
+            waiting = pool.submit(next, items, end)
+            yield item  # type: ignore[misc]

@@ -1,0 +1,109 @@
+"""Growing a header: bytes and chunk files go behind what it has, as entries and an inline tail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.chunk_files import Stored
+from rollingfs.format import placement, transitions
+from rollingfs.format.header import Chunk, Entry, Header, Page
+from rollingfs.format.placement import Item, Spill
+
+UPLOADS_MAX = 8
+"""Maximum chunks of one commit that are written at once."""
+
+
+def size_of(item: Item) -> int:
+    """Bytes of an item."""
+    return len(item) if isinstance(item, bytes) else item.length
+
+
+async def as_items(data: Sequence[bytes | Stored], attempt: Attempt) -> list[Item]:
+    """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
+    items: list[Item] = []
+    store_now = None
+    if any(isinstance(item, Stored) and item.staged for item in data):
+        store_now = await attempt.store.backend.now(attempt.path)
+    for item in data:
+        if isinstance(item, bytes):
+            items += [item] if item else []
+        else:
+            items.append((await attempt.young(item, store_now)).chunk(attempt.path, 0))
+    return items
+
+
+async def grow(header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False) -> Header:
+    """Put items behind a header's content, writing as chunks what does not stay inline.
+
+    With `joint`, several small pieces between entries share a file, so that a concat of many sources with
+    inline tails costs no request for each.
+    """
+    now_ms = attempt.store.now_ms()
+    policy = header.policy
+    aged = policy.max_age is not None and bool(header.tail) and now_ms - header.tail_at_ms > policy.max_age * 1000
+    placed, tail = placement.arrange(header.tail, items, policy, spill_all=aged)
+    if not placed:
+        return transitions.extend(header, (), tail, now_ms)
+    spills = [item.data for item in placed if isinstance(item, Spill)]
+    if joint and len(spills) > 1:
+        written = iter(await _joint(spills, policy.max_bytes, attempt))
+    else:
+        written = iter(await _each(header, placed, attempt))
+    entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
+    return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
+
+
+async def _each(header: Header, placed: Sequence[Spill | Entry], attempt: Attempt) -> list[Chunk]:
+    """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
+    seen: Counter[bytes] = Counter()
+    start = header.tail_start
+    calls: list[Callable[[], Awaitable[Chunk | None]]] = []
+    for item in placed:
+        if isinstance(item, Spill):
+            seen[item.data] += 1
+            calls.append(partial(_written, item.data, seen[item.data], start, attempt))
+        start += len(item.data) if isinstance(item, Spill) else item.length
+    if not any(isinstance(item, Page) for item in placed):
+        fold_ahead = attempt.store.pages.fold_ahead
+        calls.append(partial(fold_ahead, attempt.path, header.entries, len(placed), attempt.pages))
+    written = await attempt.store.runtime.gather(calls, UPLOADS_MAX)
+    return [chunk for chunk in written if chunk is not None]
+
+
+async def _joint(spills: Sequence[bytes], size_max: int, attempt: Attempt) -> list[Chunk]:
+    """Write pieces into as few files as `size_max` allows; one entry for each piece, to be placed."""
+    entries: list[Chunk] = []
+    groups: list[list[bytes]] = [[]]
+    for data in spills:
+        if groups[-1] and sum(map(len, groups[-1])) + len(data) > size_max:
+            groups.append([])
+        groups[-1].append(data)
+    for nth, group in enumerate(groups):
+        data = b"".join(group)
+        stored = await _once(data, -nth - 1, partial(attempt.store.chunks.write_shared, attempt.path, data), attempt)
+        whole, offset = stored.chunk(attempt.path, 0), 0
+        for piece in group:
+            entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
+            offset += len(piece)
+    return entries
+
+
+async def _written(data: bytes, nth: int, start: int, attempt: Attempt) -> Chunk:
+    """Write bytes as a chunk.
+
+    Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
+    truncation of one would delete the other's bytes.
+    """
+    write = partial(attempt.store.chunks.write, attempt.path, data, start)
+    return (await _once(data, nth, write, attempt)).chunk(attempt.path, start)
+
+
+async def _once(data: bytes, nth: int, write: Callable[[], Awaitable[Stored]], attempt: Attempt) -> Stored:
+    """Write a file once for all attempts of a commit, but again when it has grown too old."""
+    stored = attempt.written.get((data, nth))
+    stored = await write() if stored is None else await attempt.store.chunks.young(stored, None)
+    return attempt.keep((data, nth), stored)

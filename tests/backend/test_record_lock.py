@@ -1,0 +1,202 @@
+"""The record lock of the local backend: against threads, processes, forks and Java."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs.backend.local import record_lock
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.errors import ConflictError
+from rollingfs.format import names
+from rollingfs.testing import run
+from tests.support.servers import require
+
+WAIT_S = 60
+
+needs_ofd_locks = pytest.mark.skipif(not record_lock._HAS_OFD_LOCKS, reason="no locks of open file descriptions")
+
+
+@pytest.fixture
+def backend() -> LocalBackend:
+    return LocalBackend()
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> str:
+    return f"{tmp_path}/segment$header"
+
+
+def _hold_posix_lock(path: str, pipe: Any) -> None:
+    import fcntl
+
+    with open(path, "r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        pipe.send("locked")
+        pipe.recv()
+
+
+def _replace_in_thread(backend: LocalBackend, header: str, token: str) -> tuple[threading.Thread, threading.Event]:
+    done = threading.Event()
+
+    def replace() -> None:
+        run(backend, backend.replace(header, b"new", token))
+        done.set()
+
+    thread = threading.Thread(target=replace, daemon=True)
+    thread.start()
+    return thread, done
+
+
+@pytest.mark.parametrize("has_ofd_locks", [True, False])
+def test_a_posix_lock_of_another_process_is_waited_for(
+    backend: LocalBackend, header: str, monkeypatch: pytest.MonkeyPatch, has_ofd_locks: bool
+) -> None:
+    if has_ofd_locks and not record_lock._HAS_OFD_LOCKS:
+        pytest.skip("this system has no locks of open file descriptions")
+    monkeypatch.setattr(record_lock, "_HAS_OFD_LOCKS", has_ofd_locks)
+    token = run(backend, backend.create(header, b"x"))
+    token = run(backend, backend.replace(header, b"old", token))  # makes the lock file
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_hold_posix_lock, args=(names.lock_path(header), there), daemon=True)
+    process.start()
+    assert here.poll(WAIT_S)
+    here.recv()
+    thread, done = _replace_in_thread(backend, header, token)
+    assert not done.wait(0.3)
+    assert run(backend, backend.read(header)).data == b"old"
+    here.send("go on")
+    assert done.wait(WAIT_S)
+    thread.join()
+    process.join()
+    assert run(backend, backend.read(header)).data == b"new"
+
+
+JAVA_HOLDER = """
+import java.io.RandomAccessFile;
+public class Holder {
+    public static void main(String[] args) throws Exception {
+        try (var file = new RandomAccessFile(args[0], "rw"); var lock = file.getChannel().lock()) {
+            System.out.println("locked");
+            System.in.read();
+        }
+    }
+}
+"""
+
+
+@pytest.mark.slow
+def test_javas_lock_is_waited_for(backend: LocalBackend, header: str, tmp_path: Path) -> None:
+    java = shutil.which("java")
+    if java is None:
+        require("java is not installed")
+    assert java is not None
+    (tmp_path / "Holder.java").write_text(JAVA_HOLDER)
+    token = run(backend, backend.create(header, b"x"))
+    token = run(backend, backend.replace(header, b"old", token))
+    command = [java, str(tmp_path / "Holder.java"), names.lock_path(header)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == b"locked"
+        thread, done = _replace_in_thread(backend, header, token)
+        assert not done.wait(0.3)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert done.wait(WAIT_S)
+        thread.join()
+    assert run(backend, backend.read(header)).data == b"new"
+
+
+@needs_ofd_locks
+def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend: LocalBackend, header: str) -> None:
+    token = run(backend, backend.create(header, b"x"))
+    token = run(backend, backend.replace(header, b"old", token))
+    lock = names.lock_path(header)
+    with contextlib.ExitStack() as new:
+        with record_lock.record_lock(lock):
+            thread, done = _replace_in_thread(backend, header, token)
+            assert not done.wait(0.2)
+            os.unlink(lock)
+            new.enter_context(record_lock.record_lock(lock))
+        assert not done.wait(0.2)  # it has the lock of the old file now, which is worth nothing
+        assert run(backend, backend.read(header)).data == b"old"
+    assert done.wait(WAIT_S)
+    thread.join()
+    assert run(backend, backend.read(header)).data == b"new"
+
+
+@needs_ofd_locks
+def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path: Path) -> None:
+    """As after a fork that Python does not see."""
+    lock = f"{tmp_path}/lock"
+    with record_lock.record_lock(lock):
+        (descriptor,) = record_lock._held
+        copy = os.dup(descriptor)
+    acquired = threading.Event()
+
+    def acquire() -> None:
+        with record_lock.record_lock(lock):
+            acquired.set()
+
+    thread = threading.Thread(target=acquire, daemon=True)
+    thread.start()
+    assert acquired.wait(WAIT_S / 10)
+    thread.join()
+    os.close(copy)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path: Path) -> None:
+    lock = f"{tmp_path}/lock"
+    reading, writing = os.pipe()
+    with record_lock.record_lock(lock):
+        child = os.fork()
+        if child == 0:
+            os.close(writing)
+            os._exit(len(record_lock._held) + len(os.read(reading, 1)))
+    os.close(reading)
+    acquired = threading.Event()
+
+    def acquire() -> None:
+        with record_lock.record_lock(lock):
+            acquired.set()
+
+    thread = threading.Thread(target=acquire, daemon=True)
+    thread.start()
+    assert acquired.wait(WAIT_S)
+    thread.join()
+    os.close(writing)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_no_descriptor_is_left_open(backend: LocalBackend, header: str, tmp_path: Path) -> None:
+    def everything() -> None:
+        path = f"{tmp_path}/{os.urandom(4).hex()}$header"
+        token = run(backend, backend.create(path, b"x"))
+        run(backend, backend.replace(path, b"y", token))
+        with pytest.raises(ConflictError):
+            run(backend, backend.replace(path, b"y", token))
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.read(str(tmp_path)))
+        run(backend, backend.copy(path, path + "$copy"))
+        run(backend, backend.delete_if(path + "$copy", run(backend, backend.read(path + "$copy")).token))
+        upload = run(backend, backend.open_write(path + "$upload"))
+        run(backend, upload.abort())
+        run(backend, backend.list(str(tmp_path)))
+
+    everything()
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for _ in range(5):
+        everything()
+    assert (len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0) == before
+    assert record_lock._held == set()

@@ -1,0 +1,89 @@
+"""A command that is given the wrong path or value says what is there, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import done, failed
+from tests.support.servers import new_bucket
+
+ON_SEGMENTS = ("cat", "head", "tail", "seal", "truncate {} 3", "map", "consolidate")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    done("append", tmp_path / "folder" / "log", stdin=b"line\n")
+    return f"{tmp_path}/folder"
+
+
+def refused(words: str, path: str, code: int = 1) -> str:
+    """Run a command that must fail with one line on standard error; returns that line."""
+    return failed(*(words if "{}" in words else words + " {}").format(path).split(), code=code)
+
+
+@pytest.mark.parametrize("words", ON_SEGMENTS)
+def test_a_folder_is_named_as_one_where_a_segment_is_wanted(folder: str, words: str) -> None:
+    assert (
+        refused(words, folder) == f"rollingfs: {folder}: It is a folder, not a segment: this command takes segments\n"
+    )
+
+
+@pytest.mark.parametrize("words", ["verify", "collect"])
+def test_a_command_that_could_take_a_folder_says_how(folder: str, words: str) -> None:
+    assert "It is a folder, not a segment: give -r for all segments in it" in refused(words, folder)
+
+
+def test_concat_makes_no_target_for_a_folder(folder: str, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    assert "It is a folder: concat takes sealed segments" in refused(f"concat --create {target}", folder)
+    assert "It is a folder, not a segment" in refused(f"concat {folder}/log", folder)
+    assert not list(tmp_path.glob("target*"))
+
+
+def test_a_missing_path_is_no_folder(folder: str) -> None:
+    for words in ("cat", "ls", "verify"):
+        assert refused(words, f"{folder}/none") == f"rollingfs: {folder}/none: No such segment or file\n"
+
+
+def test_a_missing_bucket_is_named(moto: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in moto.items():
+        monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
+    for words in ("cat", "head", "ls", "info", "seal"):
+        assert "the bucket 'not-made-by-anybody' does not exist" in refused(words, "s3://not-made-by-anybody/x")
+    assert "the bucket 'not-made-by-anybody' does not exist" in refused("ls", "s3://not-made-by-anybody")
+    bucket = new_bucket(moto)
+    assert "No such segment or file" in refused("cat", f"s3://{bucket}/x")
+    done("append", f"s3://{bucket}/folder/log", stdin=b"line\n")
+    assert "It is a folder" in refused("cat", f"s3://{bucket}/folder")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("max_bytes=abc", "'abc' is no size"),
+        ("max_age=soon", "'soon' is no time"),
+        ("sync=7", "sync is 7: it must be True or False"),
+        ("header_cache_s=-1", "header_cache_s is -1"),
+        ("max_concurrency=many", "max_concurrency is 'many'"),
+    ],
+)
+def test_a_bad_value_of_an_option_is_wrong_usage_and_named(folder: str, option: str, said: str) -> None:
+    found = refused(f"cat --option {option}", f"{folder}/log", code=2)
+    assert found.startswith(f"rollingfs: --option {option.partition('=')[0]}: {said}")
+
+
+def test_a_bad_value_of_a_variable_is_wrong_usage_and_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLINGFS_OPTION_MAX_BYTES", "abc")
+    assert "ROLLINGFS_OPTION_MAX_BYTES: 'abc' is no size" in refused("cat", f"{folder}/log", code=2)
+
+
+@pytest.mark.parametrize("option", ["s3.=3", ".key=3", "=3", "key"])
+def test_an_option_without_a_name_or_value_is_wrong_usage(folder: str, option: str) -> None:
+    assert "is not of the form name=value" in refused(f"cat --option {option}", f"{folder}/log", code=2)
+
+
+def test_a_trim_without_a_cut_is_wrong_usage(folder: str) -> None:
+    assert "standard input is empty" in refused("trim", folder, code=2)

@@ -1,0 +1,243 @@
+"""What a commit returns when its answer is lost and others go on from what it made; commits beside many writers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rollingfs import AppendOutcomeUnknown, FencedError
+from rollingfs.client import Client
+from rollingfs.commit import loop
+from rollingfs.folders.listing import Listings
+from rollingfs.format.header import COMMITS_MAX
+from rollingfs.format.transitions import Guard
+from rollingfs.fs.stream_handle import Stream
+from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.cut import StreamCut
+from tests.support.hooks import Hooked, Site, fail, private_memory
+
+
+@pytest.fixture
+def site() -> Site:
+    site = Site(Hooked(private_memory()), "")
+    site.create()
+    return site
+
+
+def lose_answer(site: Site, then: Callable[[Client], Any], verb: str = "replace") -> None:
+    """Let the next header be written and its answer be lost; before the writer looks, another client does `then`."""
+
+    def others_go_on() -> None:
+        drive(then(site.other()))
+        fail()
+
+    assert isinstance(site.backend, Hooked)
+    site.backend.plan(verb, "clicks$header", after=others_go_on)
+
+
+# -- results come from the header that the commit wrote --------------------------------------------------------
+
+
+def test_two_that_acquire_never_hold_one_epoch(site: Site) -> None:
+    lose_answer(site, lambda other: other.segments.acquire(site.path, "another"))
+    mine = site.run(site.client.segments.acquire(site.path, "me"))
+    assert (mine.owner, mine.epoch) == ("me", 1)
+    with pytest.raises(FencedError):
+        site.append(b"mine", guard=Guard(mine.segment, mine.epoch))
+    assert site.content() == b""
+
+
+def test_a_handle_that_has_acquired_is_fenced_by_whoever_acquired_before_it_looked(site: Site) -> None:
+    lose_answer(site, lambda other: other.segments.acquire(site.path, "another"))
+    held = site.segment().acquire("me")
+    with pytest.raises(FencedError):
+        held.append(b"mine")
+
+
+def test_a_file_goes_on_into_its_own_incarnation_alone(site: Site) -> None:
+    for mode in ("wb", "ab"):
+        file = site.open(mode)
+        file.write(b"mine")
+        lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"))
+        file.commit()
+        file.write(b" goes on")
+        with pytest.raises(FileNotFoundError):
+            file.commit()
+        file.discard()
+        assert site.content() == b"another's"
+
+
+def test_a_file_that_creates_goes_on_into_its_own_incarnation_alone() -> None:
+    site = Site(Hooked(private_memory()), "")
+    file = site.open("xb")
+    file.write(b"mine")
+    lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"), "create")
+    file.commit()
+    file.write(b" goes on")
+    with pytest.raises(FileNotFoundError):
+        file.commit()
+    file.discard()
+    assert site.content() == b"another's"
+
+
+def test_an_append_says_what_its_own_commit_made(site: Site) -> None:
+    site.append(b"0123")
+    lose_answer(site, lambda other: other.segments.append(site.path, b"more"))
+    written = site.run(site.client.segments.extend(site.path, b"45"))
+    assert (written.offset, written.header.length) == (4, 6)
+    assert site.content() == b"012345more"
+
+
+def test_a_seal_returns_the_length_that_it_sealed(site: Site) -> None:
+    site.append(b"0123")
+    lose_answer(site, lambda other: other.segments.overwrite(site.path, b"longer than before"))
+    assert site.run(site.client.segments.seal(site.path)) == 4
+
+
+def test_a_delete_that_took_place_leaves_what_is_created_after_it_alone(site: Site) -> None:
+    site.append(b"old")
+
+    async def create_again(other: Client) -> None:
+        await other.segments.create(site.path)
+        await other.segments.append(site.path, b"new")
+
+    lose_answer(site, create_again)
+    site.run(site.client.segments.delete(site.path))
+    assert site.content() == b"new"
+
+
+def test_deleting_a_plain_file_leaves_what_is_created_after_it_alone() -> None:
+    site = Site(Hooked(private_memory()), "")
+    site.run(site.backend.write(site.path, [b"plain"]))
+    site.run(site.client.segments.seal(site.path))
+    site.run(site.client.segments.delete(site.path))  # leaves a tombstone
+    site.run(site.backend.write(site.path, [b"plain again"]))
+    lose_answer(site, lambda other: other.segments.create(site.path))
+    site.run(site.client.segments.delete(site.path))
+    assert site.is_there()
+
+
+def test_an_adoption_by_a_lost_claim_begins_again() -> None:
+    site = Site(Hooked(private_memory()), "")
+    site.run(site.backend.write(site.path, [b"plain"]))
+
+    async def adopt_and_delete(other: Client) -> None:
+        await other.segments.append(site.path, b" of another")
+        await other.segments.delete(site.path)
+
+    lose_answer(site, adopt_and_delete, "create")
+    with pytest.raises(FileNotFoundError):
+        site.append(b"mine")
+    assert not site.is_there()
+
+
+@pytest.mark.parametrize("verb", ["append", "seal", "truncate"])
+def test_a_handle_on_a_plain_file_is_bound_to_what_its_own_verb_has_adopted(verb: str) -> None:
+    site = Site(Hooked(private_memory()), "")
+    site.run(site.backend.write(site.path, [b"plain"]))
+    handle = site.segment()
+    site.run(site.other().segments.adopt(site.path))
+    lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"))
+    getattr(handle, verb)(*{"append": [b"!"], "truncate": [2]}.get(verb, []))
+    with pytest.raises(FileNotFoundError):
+        handle.append(b"more")
+    assert site.content() == b"another's"
+
+
+def test_a_publication_that_was_acknowledged_is_not_overwritten() -> None:
+    backend = Hooked(private_memory())
+    client, other = Client(backend), Client(backend.inner)
+    drive(client.segments.create("/stream/a"))
+    cut = StreamCut({"/stream/a": 0}, 1.0, 0)
+
+    def another_publishes() -> None:
+        Stream(other, Listings(other), Bridge(backend.inner), "/stream").publish("another", cut)
+        fail()
+
+    backend.plan("create", "$stream$header", after=another_publishes)
+    stream = Stream(client, Listings(client), Bridge(backend), "/stream")
+    stream.publish("me", cut)
+    assert set(stream.subscribers()) == {"another", "me"}
+
+
+def test_an_overwrite_of_one_incarnation_makes_no_other_where_it_is_gone(site: Site) -> None:
+    bound = site.segment()
+    site.run(site.client.segments.delete(site.path))
+    with pytest.raises(FileNotFoundError):
+        site.run(site.client.segments.overwrite(site.path, b"x", guard=bound._guard()))
+    assert not site.is_there()
+
+
+# -- so many writers that no trace is left ---------------------------------------------------------------------
+
+
+def others_append(site: Site, count: int = COMMITS_MAX + 6) -> None:
+    """As many others commit once each."""
+    for _ in range(count):
+        drive(site.other().segments.append(site.path, b"."))
+
+
+def meet_others(site: Site) -> None:
+    """As many others commit once each, and this client sees it."""
+    others_append(site)
+    site.run(site.client.headers.load(site.path))
+
+
+def lose_race(site: Site) -> None:
+    """Let another commit before the next attempt of this client arrives."""
+    assert isinstance(site.backend, Hooked)
+    site.backend.plan("replace", "clicks$header", before=lambda: others_append(site, 1))
+
+
+def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    meet_others(site)
+    pauses = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        others_append(site)
+
+    monkeypatch.setattr(site.client.runtime, "sleep", sleep)
+    lose_race(site)
+    offset = site.append(b"mine")
+    assert len(pauses) == 1
+    assert site.content()[offset:] == b"mine"
+    assert site.content().count(b"mine") == 1
+
+
+@pytest.mark.parametrize("is_crowded", [True, False])
+def test_what_was_seen_long_ago_of_many_writers_is_not_attempted_upon(
+    site: Site, monkeypatch: pytest.MonkeyPatch, is_crowded: bool
+) -> None:
+    meet_others(site)
+    if not is_crowded:
+        for _ in range(COMMITS_MAX):
+            site.append(b"-")
+        monkeypatch.setattr(loop, "BELIEVED_S_MAX", 0.0)
+    others_append(site)
+    assert isinstance(site.backend, Hooked)
+    site.backend.calls.clear()
+    assert site.append(b"mine") == len(site.content()) - 4
+    assert [verb for verb, _ in site.backend.calls] == ["read_if_changed", "replace"]
+
+
+def test_where_a_conflict_is_final_nothing_is_unknown_however_many_have_committed() -> None:
+    site = Site(private_memory(), "")
+    site.create()
+    others_append(site)
+    assert site.append(b"mine") == COMMITS_MAX + 6
+
+
+def test_where_a_conflict_may_be_of_an_own_request_sent_twice_it_is_unknown_when_no_trace_is_left(site: Site) -> None:
+    def many_after_it() -> None:
+        others_append(site)
+        fail()
+
+    assert isinstance(site.backend, Hooked)
+    site.backend.plan("replace", "clicks$header", after=many_after_it)
+    with pytest.raises(AppendOutcomeUnknown):
+        site.append(b"mine")
+    assert site.content().startswith(b"mine")

@@ -1,0 +1,91 @@
+"""Drop lines: their limits, and which files the segment itself deletes for them."""
+
+import dataclasses
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollingfs.format.codec import format_text
+from rollingfs.format.drops import clear_drops, drop_line, dropped_chunks, is_deletable, is_due, merge_drops, shed_drops
+from rollingfs.format.header import (
+    DROPS_MAX,
+    Chunk,
+    Drop,
+    Header,
+)
+
+SEGMENT = str(uuid.UUID(int=7))
+EMPTY = Header(SEGMENT, 1)
+NOW_MS = 1_795_168_800_000
+
+
+@given(st.lists(st.integers(0, 3), max_size=200))
+def test_drop_lines_keep_one_hint_a_folder_pages_first_and_the_limit(kinds):
+    new = [
+        [
+            Drop(f"f{index}", 1),
+            Drop(f"index-{index}", 1, 0, 5, True),
+            Drop("../a$chunks/", 1, size=10),
+            Drop("./", 1, size=1),
+        ][kind]
+        for index, kind in enumerate(kinds)
+    ]
+    merged = merge_drops(new[:50], new[50:])
+    assert len(merged) <= DROPS_MAX
+    assert {drop.file: drop.size for drop in merged if drop.is_hint} == {
+        file: sum(drop.size for drop in new if drop.file == file)
+        for file in {drop.file for drop in new if drop.is_hint}
+    }
+    pages = [drop for drop in new if drop.is_page]
+    assert [drop for drop in merged if drop.is_page] == pages[: DROPS_MAX - sum(drop.is_hint for drop in merged)]
+    if len({drop.file for drop in new}) <= DROPS_MAX:
+        assert {drop.file for drop in merged} == {drop.file for drop in new}
+
+
+def test_drop_lines_with_long_names_give_way_to_the_map_and_hints_go_last():
+    hints = [Drop(f"../{'n' * 900}{index}$chunks/", 1, size=9) for index in range(60)]
+    files = [Drop(f"{index:020d}-0123456789ab", 1) for index in range(60)]
+    header = dataclasses.replace(EMPTY, drops=merge_drops(files, hints))
+    assert header.drops == (*hints, *files)
+    for over in (1, 1000, 5000, 30_000):
+        shed = shed_drops(header, over)
+        assert len(format_text(header)) - len(format_text(shed)) >= over
+        assert shed.drops == header.drops[: len(shed.drops)]
+
+
+def test_drops_that_are_done_are_cleared_and_the_others_stay():
+    first, second = Drop("f", 1), Drop("g", 1)
+    header = dataclasses.replace(EMPTY, drops=(first, second))
+    assert clear_drops(header, [first]).drops == (second,)
+    assert shed_drops(header, 1).drops == (first,)
+    assert shed_drops(header, 10**6).drops == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "is_deleted"),
+    [("own", True), ("stage-own", False), ("x$chunks/foreign", False), ("../y/x$chunks/far", False)],
+)
+def test_a_segment_deletes_its_own_chunks_that_were_not_staged(file, is_deleted):
+    assert is_deletable(file) == is_deleted
+    chunk = Chunk(0, 5, file, None, NOW_MS)
+    drop = drop_line(chunk, NOW_MS)
+    assert drop.is_hint == (not is_deleted)
+    assert dropped_chunks(drop) == [file] * is_deleted
+    page = Drop("index-1", NOW_MS, 0, 5, whole=True)
+    assert dropped_chunks(page, [chunk]) == [file] * is_deleted
+
+
+def test_of_a_page_those_chunks_are_dropped_that_end_within_the_range():
+    listed = [Chunk(start, 5, f"at-{start}", None, NOW_MS) for start in range(0, 20, 5)]
+    assert dropped_chunks(Drop("index-1", NOW_MS, 3, 15), listed) == ["at-0", "at-5", "at-10"]
+    assert dropped_chunks(Drop("index-1", NOW_MS, 5, 14), listed) == ["at-5"]
+    assert dropped_chunks(Drop("index-1", NOW_MS, 0, 20, whole=True)) == [], "the page is gone, and so are its chunks"
+
+
+def test_a_drop_is_due_in_the_own_folder_once_readers_have_had_their_time():
+    assert is_due(Drop("own", NOW_MS), NOW_MS)
+    assert not is_due(Drop("own", NOW_MS, after_ms=NOW_MS + 1), NOW_MS)
+    assert not is_due(Drop("x$chunks/index-1", NOW_MS, 0, 5), NOW_MS)
+    assert not is_due(Drop("x$chunks/", NOW_MS, size=5), NOW_MS)

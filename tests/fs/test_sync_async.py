@@ -1,0 +1,94 @@
+"""`both`: from a coroutine to a blocking and an awaited method."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rollingfs.fs.sync_async import both, in_order
+from rollingfs.runtime.bridge import Bridge
+from rollingfs.write.ingest import SMALL_BYTES_MAX
+from tests.support.hooks import private_memory
+
+LARGE = bytes(SMALL_BYTES_MAX + 1)
+
+
+class Verbs:
+    """Notes what it is called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def committed(self, target: str) -> str:
+        self.calls.append(("committed", target))
+        return target
+
+    async def append(self, path: str, data: Any, attrs: dict[str, str] | None = None) -> int:
+        """Append."""
+        self.calls.append(("append", path, data, attrs))
+        return 7
+
+    async def take(self, path: str, data: Any, attrs: dict[str, str] | None = None) -> str:
+        self.calls.append(("take", path, len(data), attrs))
+        return "taken"
+
+    async def look(self, path: str, depth: int = 0) -> str:
+        return f"{path} {depth}"
+
+
+class Face:
+    """A face of these verbs."""
+
+    append, _append = both(Verbs.append, takes=Verbs.take, of="_nouns")
+    look, _look = both(Verbs.look, of="_nouns")
+    _look_deep = in_order(both(Verbs.look, of="_nouns")[1], "depth", "path")
+
+    def __init__(self) -> None:
+        self._bridge = Bridge(private_memory())
+        self._nouns = Verbs()
+
+
+def test_small_data_goes_to_the_verb_in_one_call() -> None:
+    face = Face()
+    assert face.append("x", b"data") == 7
+    assert face._nouns.calls == [("committed", "x"), ("append", "x", b"data", None)]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_large_data_is_uploaded_by_a_call_of_its_own_before_the_commit(named: bool) -> None:
+    face = Face()
+    given: tuple[Any, ...] = () if named else (LARGE,)
+    options = {"data": LARGE} if named else {}
+    assert face.append("x", *given, **options, attrs={"a": "1"}) == 7
+    assert face._nouns.calls == [
+        ("take", "x", len(LARGE), {"a": "1"}),
+        ("committed", "x"),
+        ("append", "x", "taken", {"a": "1"}),
+    ]
+
+
+def test_the_awaited_form_gives_the_verb_the_data_itself() -> None:
+    face = Face()
+    assert asyncio.run(face._append("x", LARGE)) == 7
+    assert face._nouns.calls == [("append", "x", LARGE, None)]
+
+
+def test_wrong_arguments_name_the_face() -> None:
+    with pytest.raises(TypeError, match=r"^Face\.append\(\) missing 1 required positional argument: 'data'$"):
+        Face().append("x")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^Face\.look\(\) got an unexpected keyword argument 'dept'$"):
+        Face().look("x", dept=1)  # type: ignore[call-arg]
+
+
+def test_both_forms_have_the_name_and_the_docstring_of_the_verb() -> None:
+    assert (Face.append.__name__, Face.append.__doc__) == ("append", "Append.")
+    assert (Face._append.__name__, Face._append.__doc__) == ("append", "Append.")
+
+
+def test_a_method_in_another_order_takes_names_too_and_not_more_than_it_has() -> None:
+    assert asyncio.run(Face()._look_deep(3, "x")) == "x 3"
+    assert asyncio.run(Face()._look_deep(path="x", depth=2)) == "x 2"
+    with pytest.raises(TypeError):
+        asyncio.run(Face()._look_deep(3, "x", "more"))

@@ -1,0 +1,111 @@
+"""Copies of several files at once: how many are under way, what an error does, what the callback hears."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.callbacks import Callback
+
+from rollingfs import RollingFileSystem
+from tests.support.hooks import AsyncMemory, private_memory
+
+
+@pytest.fixture(params=["sync", "async"])
+def fs(request: pytest.FixtureRequest) -> Any:
+    """A filesystem with three files in a folder, over a backend of either kind."""
+    memory = private_memory()
+    found = RollingFileSystem(
+        backend=AsyncMemory(memory) if request.param == "async" else memory, skip_instance_cache=True
+    )
+    for name in ("a", "b", "c"):
+        found.pipe_file(f"/from/{name}", name.encode())
+    return found
+
+
+class Counting(Callback):
+    """Counts the files that a transfer begins."""
+
+    begun = 0
+
+    def branched(self, path_1: str, path_2: str, **kwargs: Any) -> Callback:
+        self.begun += 1
+        return Callback()
+
+
+def names(fs: RollingFileSystem, folder: str) -> list[str]:
+    return [path.removeprefix(f"{folder}/") for path in fs.find(folder)]
+
+
+@pytest.mark.parametrize("on_error", [None, "raise"])
+def test_copy_raises_the_error_of_a_missing_file_and_ignores_it_on_request(
+    fs: RollingFileSystem, on_error: str | None
+) -> None:
+    sources, targets = ["/from/none", "/from/b"], ["/to/none", "/to/b"]
+    with pytest.raises(FileNotFoundError):
+        fs.copy(sources, targets, on_error=on_error)
+    fs.copy(sources, targets, on_error="ignore")
+    assert names(fs, "/to") == ["b"]
+
+
+def test_copies_beside_each_other_go_on_after_an_error(fs: RollingFileSystem) -> None:
+    with pytest.raises(FileNotFoundError):
+        fs.copy(["/from/none", "/from/b"], ["/to/none", "/to/b"])
+    assert names(fs, "/to") == (["b"] if fs._backend.is_async else [])
+
+
+def test_the_awaited_forms_take_arguments_in_the_order_of_fsspec(fs: RollingFileSystem, tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        (tmp_path / name).write_bytes(b"")
+    callback = Counting()
+
+    async def transfer() -> None:
+        await fs._copy("/from", "/copy", True, "raise", 1)
+        await fs._put(str(tmp_path), "/put", True, callback, 2, 1)
+
+    asyncio.run(transfer())
+    assert names(fs, "/copy") == ["a", "b", "c"]
+    assert names(fs, "/put") == ["x", "y"]
+    assert callback.begun == 2
+
+
+def test_the_callback_hears_of_every_file(fs: RollingFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for verb, args in ((fs.get, ("/from/*", f"{tmp_path}/deep/")), (fs.put, (f"{tmp_path}/deep", "/put"))):
+        callback = Counting()
+        verb(*args, recursive=True, callback=callback)
+        assert (callback.size, callback.value, callback.begun) == (3, 3, 3)
+    assert names(fs, "/put") == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("batch_size", "at_once"), [(1, 1), (2, 2), (-1, 3), (None, 3)])
+def test_not_more_files_than_the_batch_size_are_under_way(batch_size: int | None, at_once: int) -> None:
+    backend = AsyncMemory(private_memory())
+    fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
+    fs.pipe({f"/from/{name}": b"x" for name in "abc"})
+    backend.at_once_max.clear()
+    fs.copy("/from/*", "/to/", batch_size=batch_size)
+    assert names(fs, "/to") == ["a", "b", "c"]
+    assert max(backend.at_once_max.values()) == at_once
+
+
+def test_a_list_of_targets_must_be_as_long_as_what_a_pattern_matches(fs: RollingFileSystem) -> None:
+    with pytest.raises(ValueError, match="3 sources and 2 targets: give as many targets as sources"):
+        fs.copy("/from/*", ["/to/a", "/to/b"])
+    assert not fs.exists("/to")
+
+
+def test_put_in_a_transaction_commits_with_it(fs: RollingFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    with fs.transaction:
+        fs.put(str(tmp_path), "/put", recursive=True)
+        assert not fs.exists("/put/x")
+    assert fs.cat_file("/put/x") == b"x"
+
+
+def test_nothing_is_left_on_the_disk_of_a_file_that_does_not_exist(fs: RollingFileSystem, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        fs.get("/from/none", f"{tmp_path}/new/")
+    assert list(tmp_path.iterdir()) == []
