@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
-    from rollingfs.maintenance import Collected
+    from rollingfs.maintenance import Collected, Exported
     from rollingfs.policy import RollingPolicy
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
@@ -46,6 +46,7 @@ __all__ = [
     "StreamCut",
     "Staged",
     "Collected",
+    "Exported",
     "AppendInterrupted",
     "AppendOutcomeUnknown",
     "AttributeMismatchError",
@@ -88,6 +89,7 @@ _MODULES = {
     "RollingFileSystem": "fs.filesystem",
     "Segment": "fs.segment_handle",
     "Collected": "maintenance",
+    "Exported": "maintenance",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",

@@ -13,7 +13,7 @@ from rollingfs.commit.loop import CommitLoop
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.store import Store
 from rollingfs.maintenance.collect import Collector
-from rollingfs.maintenance.plain import PlainCopies
+from rollingfs.maintenance.export import Exporter
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.ranges import Fetcher
@@ -61,11 +61,10 @@ class Client:
         self.contents = Contents(backend, runtime, headers, self.lookup)
         self.merges = Merges(CommitLoop(self.store, commit_timeout_s))
         self.committer = Committer(self.merges)
-        self.plain_copies = PlainCopies(self.committer, self.fetcher)
-        self.merges.settlers.append(self.plain_copies.settle)  # until there are no plain copies any more
         self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())
         self.concats = Concats(self.committer, self.segments)
-        self.collector = Collector(self.committer, self.lookup, self.merges, self.plain_copies)
+        self.collector = Collector(self.committer, self.lookup, self.merges)
+        self.exporter = Exporter(self.fetcher)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

@@ -4,6 +4,6 @@ In: paths, bytes and tokens of a store. Out: bytes, tokens, listings; of several
 Must not be here: anything that knows what a header says.
 """
 
-from rollingfs.backend.contract import Backend, Blob, FileInfo, Listing, Part, Upload
+from rollingfs.backend.contract import Backend, Blob, FileInfo, Listing, Over, Part, Upload
 
-__all__ = ["Backend", "Blob", "FileInfo", "Listing", "Part", "Upload"]
+__all__ = ["Backend", "Blob", "FileInfo", "Listing", "Over", "Part", "Upload"]

@@ -9,11 +9,16 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 Buffer = bytes | bytearray | memoryview
 
-ABSENT = ""
-"""Stands for the token of a file that does not exist."""
+
+class Over(Enum):
+    """What a new file may replace, under a name that others use as well."""
+
+    NOTHING = "nothing"
+    ANYTHING = "anything"
 
 
 def frozen(data: Buffer) -> bytes:
@@ -70,11 +75,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A byte range of a file, as an operand of `Backend.join`."""
+    """A byte range of a file for `Backend.join` and `Upload.copy`; with `token`, only `Upload.copy` compares it."""
 
     path: str
     start: int
     end: int
+    token: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +98,35 @@ class PendingUpload:
 class Upload(abc.ABC):
     """A new file that is written piece by piece. The file appears whole, with `finish` and not before.
 
-    (A backend of local files may show the file earlier, under its own name, which nobody refers to yet.)
+    (Without `over`, a disk may show the file earlier, under its own name, which nobody refers to yet.)
     """
 
     @abc.abstractmethod
     async def write(self, data: Buffer) -> None:
         """Append bytes. The upload may buffer them; the caller may reuse `data` after the call."""
 
-    @abc.abstractmethod
-    async def finish(self) -> str | None:
-        """Make the file durable and visible; with `over`, return its token. A write after it is an error.
+    async def copy(self, part: Part) -> None:
+        """Append a range of a file on the same store, if the backend says `can_join`; a later call may raise its error.
 
         Raises
         ------
-        FileExistsError, ConflictError
-            The store refused because of `over`, as in `Backend.join`. The upload made no file.
+        FileNotFoundError, ConflictError
+            The file of the part is missing, or has another token.
+        ValueError
+            The bytes that were written before it are fewer than `Backend.join_part_bytes_min`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
+
+    @abc.abstractmethod
+    async def finish(self) -> None:
+        """Make the file durable and visible. A write after it is an error.
+
+        Raises
+        ------
+        FileExistsError
+            With `Over.NOTHING`: a file exists (the caller's own, if an answer was lost), or another is changing it.
+        ConflictError
+            Somebody aborted the upload.
         """
 
     @abc.abstractmethod
@@ -135,13 +155,13 @@ class Backend(abc.ABC):
     can_copy: bool = False
     """Whether the server (or the disk) does `copy`, so that the bytes do not pass through this process."""
     can_join: bool = False
-    """Whether the server does `join`."""
+    """Whether the server does `join` and `Upload.copy`."""
     can_delete_if: bool = False
     """Whether the adapter has `delete_if`. The probe still tries what the store does."""
     has_folders: bool = False
     """Whether empty folders exist (a disk), or a folder is only a prefix (an object store)."""
     join_part_bytes_min: int = 0
-    """The smallest part that `join` takes on the server; the last part may be smaller."""
+    """The smallest part that `join` and `Upload.copy` take on the server; the last part may be smaller."""
     can_list_uploads: bool = False
     """Whether `list_uploads` finds the unfinished uploads of others."""
     requests_max: int = 32
@@ -294,8 +314,12 @@ class Backend(abc.ABC):
         """Write a new file durably, under a name that nobody uses, and make missing parent folders."""
 
     @abc.abstractmethod
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
-        """Begin a new file of unknown size, in bounded memory; with `over`, as in `join`, under any name."""
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+        """Begin a new file of unknown size, in bounded memory; without `over`, under a name that nobody uses.
+
+        With `over`, others may use the name; `over` says what may exist when the whole file appears. Where a store
+        takes no condition, the adapter looks right before.
+        """
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """Copy a whole file into a new one on the server; with `token`, only if the source has that token.
@@ -309,30 +333,8 @@ class Backend(abc.ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
 
-    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
-        """Join ranges of files into one new file on the server. The file is durable when the verb returns.
-
-        Parameters
-        ----------
-        over
-            For names that others use as well: what may exist when the file appears. `ABSENT` allows nothing;
-            a token allows the file with that token, which is replaced. Without `over`, nobody else uses the name.
-
-        Returns
-        -------
-        str or None
-            The token of the file, if `over` was given.
-
-        Raises
-        ------
-        FileExistsError
-            With `ABSENT`: the store says that a file exists, or that another client was changing it. If an answer
-            was lost, that file may be the caller's own.
-        ConflictError
-            With a token: the store says that the file has another token or is gone (likewise).
-        UnsafeBackendError
-            The store says that it does not know the condition. Only a probe finds a store that says nothing.
-        """
+    async def join(self, parts: Sequence[Part], target: str) -> None:
+        """Join ranges of files on the server into a new file, under a name that nobody uses; durable on return."""
         raise NotImplementedError(f"{type(self).__name__} cannot join on the server")
 
     # -- removing and folders ------------------------------------------------------------------------------
@@ -347,8 +349,10 @@ class Backend(abc.ABC):
             Some files could not be deleted; the message names the first.
         """
 
-    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
-        """The unfinished uploads of files directly in a folder, whoever began them, for collection to abort.
+    async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
+        """The unfinished uploads of files directly in a folder, whoever began them.
+
+        With `name`, only the uploads of that file. Some stores (MinIO) list no others.
 
         Raises
         ------

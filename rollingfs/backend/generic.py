@@ -13,7 +13,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Upload
 from rollingfs.format import names
 
 # filesystems' names for what changes with every content
@@ -59,7 +59,7 @@ class GenericBackend(Backend):
         self.has_folders = has_folders
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
         self._has_moved = False
-        self._can_move = not _MOVES_OVER.isdisjoint(protocols)
+        self._can_move = self._moves_over = not _MOVES_OVER.isdisjoint(protocols)
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class GenericBackend(Backend):
         folder = names.parent(temporary)
         is_new = self.has_folders and not await self.is_folder(folder)
         try:
-            self._make_parents(temporary)
+            self.make_parents(temporary)
             self.fs.pipe_file(temporary, b"")
             return _modified_s(self._file_info(temporary))
         finally:
@@ -145,15 +145,16 @@ class GenericBackend(Backend):
 
     async def create(self, path: str, data: Buffer) -> str:
         self._check_can_write(path)
-        self._forget(path)
-        try:
-            self.fs.info(path)  # not `exists`, which takes every error for "no"
-        except FileNotFoundError:
-            return self._put(path, bytes(data))
-        raise refusals.name_taken(path)
+        self.check_absent(path)
+        return self._put(path, bytes(data))
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
-        await self._check_over(path, token)
+        self._check_can_write(path)
+        try:
+            found = (await self.stat(path)).token
+        except FileNotFoundError:
+            found = None
+        refusals.check_token(path, found, token)
         return self._put(path, bytes(data))
 
     # -- new files -----------------------------------------------------------------------------------------
@@ -161,11 +162,11 @@ class GenericBackend(Backend):
     async def write(self, path: str, data: Sequence[Buffer]) -> None:
         self._put(path, b"".join(data))
 
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
-        if over is not None:
-            await self._check_over(path, over)
-        self._make_parents(path)
-        return _GenericUpload(self, path, over)
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+        if over is None:
+            self.make_parents(path)
+            return _GenericUpload(self.fs, path)
+        return _MovedUpload(self, path, over)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
@@ -197,17 +198,24 @@ class GenericBackend(Backend):
 
     # -- within --------------------------------------------------------------------------------------------
 
-    async def _check_over(self, path: str, over: str) -> None:
-        """Refuse to overwrite what `over` does not name; correct for a single writer only."""
-        self._check_can_write(path)
+    def check_absent(self, path: str) -> None:
+        """Refuse a name that a file or folder has; correct for a single writer only."""
+        self._forget(path)
         try:
-            found = (await self.stat(path)).token
+            self.fs.info(path)  # not `exists`, which takes every error for "no"
         except FileNotFoundError:
-            found = None
-        if over == ABSENT and found is not None:
-            raise refusals.name_taken(path)
-        if over != ABSENT:
-            refusals.check_token(path, found, over)
+            return
+        raise refusals.name_taken(path)
+
+    async def move(self, path: str, target: str) -> None:
+        """Give a whole file another name, over the file that may have it."""
+        if type(self.fs).mv is AbstractFileSystem.mv:  # which takes "*" and "[" in a name for a pattern
+            self.fs.cp_file(path, target)
+            self.fs.rm_file(path)
+            return
+        if not self._moves_over:
+            await self.delete([target])
+        self.fs.mv(path, target)
 
     def _check_can_write(self, path: str) -> None:
         if not self.can_write:
@@ -237,7 +245,7 @@ class GenericBackend(Backend):
         return Blob(data, token, _modified_s(info))
 
     def _put(self, path: str, content: bytes) -> str:
-        self._make_parents(path)
+        self.make_parents(path)
         if not (path.endswith(names.HEADER_SUFFIX) and self._can_move and self._put_beside(path, content)):
             self.fs.pipe_file(path, content)
         info = self._file_info(path)
@@ -246,7 +254,7 @@ class GenericBackend(Backend):
     def _put_beside(self, path: str, content: bytes) -> bool:
         """Write a file under another name and move it over the old one; False if this server cannot move files so."""
         temporary = names.temporary_path(path)
-        self._make_parents(temporary)
+        self.make_parents(temporary)
         self.fs.pipe_file(temporary, content)  # if this fails, collection removes what is left of it
         try:
             self.fs.mv(temporary, path)
@@ -263,7 +271,8 @@ class GenericBackend(Backend):
         self._has_moved = True
         return True
 
-    def _make_parents(self, path: str) -> None:
+    def make_parents(self, path: str) -> None:
+        """Make the folders above a file, in a store that has folders."""
         if self.has_folders:
             self.fs.makedirs(self.fs._parent(path), exist_ok=True)
 
@@ -301,12 +310,10 @@ def _modified_s(info: dict[str, Any]) -> float:
 
 
 class _GenericUpload(Upload):
-    def __init__(self, backend: GenericBackend, path: str, over: str | None) -> None:
-        self._backend = backend
-        self._fs = backend.fs
+    def __init__(self, fs: AbstractFileSystem, path: str) -> None:
+        self._fs = fs
         self._path = path
-        self._over = over
-        self._file = backend.fs.open(path, "wb")
+        self._file = fs.open(path, "wb")
         self._is_over = False
 
     async def write(self, data: Buffer) -> None:
@@ -314,12 +321,11 @@ class _GenericUpload(Upload):
             raise refusals.upload_closed(self._path)
         self._file.write(bytes(data))
 
-    async def finish(self) -> str | None:
+    async def finish(self) -> None:
         if self._is_over:
             raise refusals.upload_closed(self._path)
         self._file.close()
         self._is_over = True
-        return None if self._over is None else (await self._backend.stat(self._path)).token
 
     async def abort(self) -> None:
         if self._is_over:
@@ -330,3 +336,36 @@ class _GenericUpload(Upload):
         finally:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._path)
+
+
+class _MovedUpload(_GenericUpload):
+    """A file under a name that others use as well. It grows under a temporary name, and is moved once it is whole."""
+
+    def __init__(self, backend: GenericBackend, path: str, over: Over) -> None:
+        temporary = names.export_path(path)
+        backend.make_parents(temporary)
+        super().__init__(backend.fs, temporary)
+        self._backend = backend
+        self._target = path
+        self._over = over
+
+    async def finish(self) -> None:
+        await super().finish()
+        try:
+            if self._over is Over.NOTHING:
+                self._backend.check_absent(self._target)
+            await self._backend.move(self._path, self._target)
+        except BaseException:
+            await self._backend.delete([self._path])
+            raise
+        finally:
+            self._clean()
+
+    async def abort(self) -> None:
+        await super().abort()
+        self._clean()
+
+    def _clean(self) -> None:
+        if self._backend.has_folders:
+            with contextlib.suppress(OSError):  # the folder is not empty, or gone
+                self._fs.rmdir(names.parent(self._path))

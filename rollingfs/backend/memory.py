@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Part, Upload
 
 # one lock for all instances, because they share the global store; held for dictionary work only
 _lock = threading.Lock()
@@ -112,7 +112,9 @@ class MemoryBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         content = bytes(data)
         with _lock:
-            return self._put_over(path, content, token)
+            file = self.fs.store.get(path)
+            refusals.check_token(path, None if file is None else _token(file), token)
+            return self._put(path, content)
 
     async def delete_if(self, path: str, token: str) -> bool:
         with _lock:
@@ -127,7 +129,7 @@ class MemoryBackend(Backend):
         with _lock:
             self._put_new(path, content)
 
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
         return _MemoryUpload(self, path, over)
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
@@ -137,15 +139,9 @@ class MemoryBackend(Backend):
                 refusals.check_token(source, _token(file), token)
             self._put_new(target, file.getvalue())
 
-    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
+    async def join(self, parts: Sequence[Part], target: str) -> None:
         with _lock:
-            pieces = []
-            for part in parts:
-                piece = self._file(part.path).getvalue()[part.start : part.end]
-                if len(piece) != part.end - part.start:
-                    raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
-                pieces.append(piece)
-            return self._put_over(target, b"".join(pieces), over)
+            self._put_new(target, b"".join(map(self._piece, parts)))
 
     async def delete(self, paths: Sequence[str]) -> None:
         with _lock:
@@ -177,12 +173,29 @@ class MemoryBackend(Backend):
     def root(self, path: str) -> str:
         return "memory"
 
-    def put_over(self, path: str, content: bytes, over: str | None) -> str:
-        """Store a whole file: a new one, or in place of the file with the token `over`."""
+    def put(self, path: str, content: bytes, over: Over | None) -> None:
+        """Store a whole file."""
         with _lock:
-            return self._put_over(path, content, over)
+            if over is not Over.ANYTHING or path not in self.fs.store:
+                self._put_new(path, content)
+            else:
+                self._put(path, content)
+
+    def piece(self, part: Part) -> bytes:
+        """The bytes of a range of a file."""
+        with _lock:
+            return self._piece(part)
 
     # -- under the lock ------------------------------------------------------------------------------------
+
+    def _piece(self, part: Part) -> bytes:
+        file = self._file(part.path)
+        if part.token is not None and not _is_still(file, part.token):
+            raise refusals.changed(part.path, part.token, _token(file))
+        piece: bytes = file.getvalue()[part.start : part.end]
+        if len(piece) != part.end - part.start:
+            raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
+        return piece
 
     def _file(self, path: str) -> MemoryFile:
         file = self.fs.store.get(path)
@@ -194,13 +207,6 @@ class MemoryBackend(Backend):
         if path in self.fs.store or path in self.fs.pseudo_dirs:
             raise refusals.name_taken(path)
         self._make_folders(path.rpartition("/")[0])
-        return self._put(path, content)
-
-    def _put_over(self, path: str, content: bytes, over: str | None) -> str:
-        if over is None or over == ABSENT:
-            return self._put_new(path, content)
-        file = self.fs.store.get(path)
-        refusals.check_token(path, None if file is None else _token(file), over)
         return self._put(path, content)
 
     def _put(self, path: str, content: bytes) -> str:
@@ -247,7 +253,7 @@ def _folder_info(path: str) -> FileInfo:
 
 
 class _MemoryUpload(Upload):
-    def __init__(self, backend: MemoryBackend, path: str, over: str | None) -> None:
+    def __init__(self, backend: MemoryBackend, path: str, over: Over | None) -> None:
         self._backend = backend
         self._path = path
         self._over = over
@@ -258,12 +264,14 @@ class _MemoryUpload(Upload):
             raise refusals.upload_closed(self._path)
         self._content += data
 
-    async def finish(self) -> str:
+    async def copy(self, part: Part) -> None:
+        await self.write(self._backend.piece(part))
+
+    async def finish(self) -> None:
         if self._content is None:
             raise refusals.upload_closed(self._path)
-        token = self._backend.put_over(self._path, bytes(self._content), self._over)
+        self._backend.put(self._path, bytes(self._content), self._over)
         self._content = None
-        return token
 
     async def abort(self) -> None:
         self._content = None

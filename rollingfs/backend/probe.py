@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import ABSENT, Backend, Blob, Part
+from rollingfs.backend.contract import Backend, Blob
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 
@@ -120,60 +120,6 @@ async def _probe_delete_if(backend: Backend, path: str, old_token: str, newest: 
         return (await backend.read(path)).data == newest
     except FileNotFoundError:
         return False
-
-
-async def probe_over(backend: Backend, folder: str) -> bool:
-    """Try on files of the probe's own whether a join overwrites only what it may (an upload, where no join exists).
-
-    Returns
-    -------
-    bool
-        Whether the store replaces a file by its token. If not, the store still makes a file only where none exists.
-
-    Raises
-    ------
-    UnsafeBackendError
-        The store overwrites a file although it was told that none may exist, or it does not take that condition.
-    OSError
-        The store failed before it could be judged.
-    """
-    source, target = (f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}" for _ in range(2))
-    first = b"probe: a source\n"
-    try:
-        await backend.write(source, [first])
-        await _make_over(backend, source, target, len(first), ABSENT)
-        again = _make_over(backend, source, target, 1, ABSENT)
-        await _must_leave(backend, target, first, again, FileExistsError, "a new file", "over an existing one")
-        return await _replaces(backend, source, target)
-    finally:
-        await backend.delete([source, target])
-
-
-async def _replaces(backend: Backend, source: str, target: str) -> bool:
-    """Whether the store replaces a file that has the token, and leaves it alone once it has another."""
-    old_token = (await backend.read(target)).token
-    try:
-        await _make_over(backend, source, target, 1, old_token)
-    except (ConflictError, UnsafeBackendError):
-        return False
-    try:
-        await _make_over(backend, source, target, 2, old_token)
-    except ConflictError:
-        return len((await backend.read(target)).data) == 1
-    return False
-
-
-async def _make_over(backend: Backend, source: str, target: str, size: int, over: str) -> None:
-    if backend.can_join:
-        await backend.join([Part(source, 0, size)], target, over)
-        return
-    upload = await backend.open_write(target, over)
-    try:
-        await upload.write(await backend.read_range(source, 0, size))
-        await upload.finish()
-    except BaseException:
-        await upload.abort()
-        raise
 
 
 async def _remove_lock_folder(backend: Backend, path: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Page, Part, PendingUpload, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
+
+T = TypeVar("T")
 
 _ABILITIES = tuple(Backend.__annotations__)
 
@@ -34,9 +36,9 @@ class BackendWrapper(Backend):
         Parameters
         ----------
         verb : str
-            The name of the method, or ``"upload.write"``, ``"upload.finish"``, ``"upload.abort"``.
+            The name of the method, or ``"upload.write"``, ``"upload.copy"``, ``"upload.finish"``, ``"upload.abort"``.
         args
-            Its arguments. For an upload: the path, the inner `Upload`, and the bytes of a write.
+            Its arguments. For an upload: the path, the inner `Upload`, and the bytes of a write or the part of a copy.
         """
         if verb.startswith("upload."):
             _path, upload, *rest = args
@@ -102,21 +104,20 @@ class BackendWrapper(Backend):
     async def write(self, path: str, data: Sequence[Buffer]) -> None:
         await self.call("write", path, data)
 
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
         return _WrappedUpload(self, path, await self.call("open_write", path, *_given(over)))
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         await self.call("copy", source, target, token)
 
-    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
-        token: str | None = await self.call("join", parts, target, *_given(over))
-        return token
+    async def join(self, parts: Sequence[Part], target: str) -> None:
+        await self.call("join", parts, target)
 
     async def delete(self, paths: Sequence[str]) -> None:
         await self.call("delete", paths)
 
-    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
-        uploads: Sequence[PendingUpload] = await self.call("list_uploads", folder)
+    async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
+        uploads: Sequence[PendingUpload] = await self.call("list_uploads", folder, *_given(name))
         return uploads
 
     async def abort_upload(self, upload: PendingUpload) -> None:
@@ -141,7 +142,7 @@ class BackendWrapper(Backend):
         self.inner.after_fork()
 
 
-def _given(argument: str | None) -> tuple[str, ...]:
+def _given(argument: T | None) -> tuple[T, ...]:
     return () if argument is None else (argument,)
 
 
@@ -154,9 +155,11 @@ class _WrappedUpload(Upload):
     async def write(self, data: Buffer) -> None:
         await self._wrapper.call("upload.write", self._path, self._inner, data)
 
-    async def finish(self) -> str | None:
-        token: str | None = await self._wrapper.call("upload.finish", self._path, self._inner)
-        return token
+    async def copy(self, part: Part) -> None:
+        await self._wrapper.call("upload.copy", self._path, self._inner, part)
+
+    async def finish(self) -> None:
+        await self._wrapper.call("upload.finish", self._path, self._inner)
 
     async def abort(self) -> None:
         await self._wrapper.call("upload.abort", self._path, self._inner)

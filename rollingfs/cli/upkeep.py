@@ -1,10 +1,10 @@
-"""Commands that keep segments healthy: ``consolidate``, ``collect``, ``verify``."""
+"""Commands that keep segments healthy, or hand their bytes on: ``consolidate``, ``collect``, ``verify``, ``export``."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,29 +34,48 @@ def consolidate(
     grace: Annotated[
         str, typer.Option(metavar="TIME", help="Keep the old files so long for readers that opened it before.")
     ] = "10min",
-    plain: Annotated[
-        bool,
-        typer.Option("--plain", help="Also write a sealed segment as one file under its plain name, for other tools."),
-    ] = False,
 ) -> None:
     """Join small neighbouring chunks into chunks of the segment's max_bytes.
 
-    With --json: name, replaced, written, joined_bytes, copied_bytes and plain_bytes of each, on a line of its own.
+    With --json: name, replaced, written, joined_bytes and copied_bytes of each, on a line of its own.
     """
     seconds = _seconds("--grace", grace)
     session.interrupted = "interrupted; what was joined stays joined, the rest is as it was"
     for text in path:
         place = session.place(text)
         segment = place.fs.segment(place.path)
-        total = segment.size * (1 + plain)
-        with session.progress(f"consolidating {text}", total, of_bytes=True) as advance:
-            did = segment.consolidate(grace=seconds, plain=plain, progress=advance)
-        copied = f"; {did.plain_bytes:,} bytes written under its plain name" if did.plain_bytes else ""
+        with session.progress(f"consolidating {text}", segment.size, of_bytes=True) as advance:
+            did = segment.consolidate(grace=seconds, progress=advance)
         moved = f"{did.joined_bytes:,} bytes joined by the store, {did.copied_bytes:,} through this client"
         session.report(
             {"name": segment.path, **dataclasses.asdict(did)},
-            f"{text}: {count_text(did.replaced, 'chunk')} became {did.written:,}; {moved}{copied}",
+            f"{text}: {count_text(did.replaced, 'chunk')} became {did.written:,}; {moved}",
         )
+
+
+@commands("export")
+def export(
+    session: Session,
+    segment: Annotated[str, typer.Argument(metavar="SEGMENT", help="A segment or plain file.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A path or URL, on this or on another store.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write what a segment holds as one plain file under another name, for other tools.
+
+    The file appears when it is whole. On one store, the store joins the chunks.
+
+    With --json: path, target, size, joined_bytes, copied_bytes and length.
+    """
+    session.interrupted = "interrupted; nothing is at the target, unless the file was just being finished"
+    place, other = session.place(segment), session.place(target)
+    found = place.fs.segment(place.path)
+    options: dict[str, Any] = {}
+    if other.fs is not place.fs:
+        options = {name: other.fs.storage_options[name] for name in ("target_protocol", "target_options")}
+    with session.progress(f"exporting {segment}", found.size, of_bytes=True) as advance:
+        did = place.fs.export(place.path, other.path, overwrite=overwrite, progress=advance, **options)
+    moved = f"{did.joined_bytes:,} bytes joined by the store, {did.copied_bytes:,} through this client"
+    session.report(dataclasses.asdict(did), f"{segment}: {did.size:,} bytes written to {target}; {moved}")
 
 
 def _seconds(option: str, text: str) -> float:

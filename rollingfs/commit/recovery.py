@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -39,8 +38,6 @@ class Merges:
     def __init__(self, loop: CommitLoop) -> None:
         self.loop = loop
         self.store = loop.store
-        self.settlers: list[Callable[[str], Awaitable[None]]] = [self.settle]
-        """Called with the path of a segment whose marks leave no room, or keep it from disappearing."""
 
     async def commit(self, change: Change) -> Committed:
         """Commit a change; where the step asks for it, settle the segment's marks first.
@@ -62,8 +59,7 @@ class Merges:
                     within = f"nothing was written within {self.loop.timeout_s} s"
                     raise CommitTimeoutError(f"{path}: {full}; {within}") from full
                 with if_interrupted(path, "not committed"):
-                    for settle in self.settlers:
-                        await settle(path)
+                    await self.settle(path)
                 change = replace(change, fresh=True)
 
     async def _change(self, path: str, step: Step, *, fresh: bool = False) -> Committed:

@@ -28,7 +28,7 @@ def is_shadowed(header: Header | None, info: FileInfo) -> bool:
 
 
 def names_file(header: Header, info: FileInfo) -> bool:
-    """Whether the header says that this plain file is the segment's: it was adopted, or it is the plain copy.
+    """Whether the header says that this plain file is the segment's, because it was adopted or overwritten.
 
     Token *and* date: on S3 the token is a hash of the bytes, so another tool's file of the same bytes has the same.
     """

@@ -7,10 +7,11 @@ Both directions check the whole header: its form, its limits and its checksums. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rollingfs.format import line_codec, tokens
-from rollingfs.format.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin, PlainCopy
+from rollingfs.format.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin
 
 FORMAT = "rollingfs 1"
 
@@ -64,10 +65,6 @@ def _lines(header: Header) -> Iterable[str]:
             yield f"{kind} {mark.txn} {tokens.quote(mark.source)}"
     yield from map(line_codec.format_drop, header.drops)
     # last: a client that does not know these lines keeps them there
-    if header.plain_copy is not None:
-        copy = header.plain_copy
-        since = "" if copy.began_ms is None else f" {tokens.format_time(copy.began_ms)}"
-        yield f"plain {copy.segment} {copy.start}{since}"
     if header.origin is not None:
         yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
     yield from header.unknown
@@ -158,8 +155,10 @@ class _Parser:
 
     def _on_plain(self, parts: Sequence[str]) -> None:
         segment, start, *since = parts
-        began_ms = tokens.parse_time(*tokens.exactly(since, 1)) if since else None
-        self._once(plain_copy=PlainCopy(tokens.uuid(segment), tokens.number(start), began_ms))
+        if since:
+            tokens.parse_time(*tokens.exactly(since, 1))
+        tokens.number(start)
+        self._once(plain_copy=(tokens.uuid(segment), not since))
 
     def _on_origin(self, parts: Sequence[str]) -> None:
         segment, modified = tokens.exactly(parts, 2)
@@ -210,6 +209,7 @@ class _Parser:
         if "turn" in self.fields:  # a client that does not know the line may carry it into another version
             writer, version = self.fields["turn"]
             self.fields["turn"] = writer if version == self.fields["version"] else None
+        copy = self.fields.pop("plain_copy", None)
         header = Header(
             **self.fields,
             entries=tuple(self.entries),
@@ -225,7 +225,18 @@ class _Parser:
         if self.inline is not None and self.inline != (header.tail_start, len(tail), tokens.crc32c(tail)):
             raise tokens.Malformed("the inline tail does not have the offset, length and checksum that its line says")
         header.check()
-        return header
+        return _without_copy(header, *copy) if copy is not None else header
+
+
+def _without_copy(header: Header, segment: str, is_whole: bool) -> Header:
+    """The header without the lines on a plain copy, which older releases wrote: nobody deletes that file.
+
+    If the copy is whole, `Adopted` names it. If not, `Adopted` may still name the file of `origin`.
+    """
+    if header.deleted or segment != header.segment:
+        return header  # the line means nothing
+    is_origin = header.adopted is not None and header.adopted.modified_ms == header.origin_ms
+    return replace(header, adopted=header.adopted if is_origin and not is_whole else None, has_plain_copy=True)
 
 
 def parse_header(data: bytes, name: str) -> Header | None:

@@ -165,21 +165,6 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainCopy:
-    """The retained bytes of a sealed segment as one file under its plain name, for tools that know no headers.
-
-    Once it is written, `Adopted` names it: so whatever makes an end of the segment makes an end of it, too.
-    """
-
-    segment: str
-    """Incarnation: who does not know this line may carry it into another, where it means nothing."""
-    start: int
-    """Start offset of the segment when it was written."""
-    began_ms: int | None = None
-    """Since when it is being written; None once it is whole."""
-
-
-@dataclass(frozen=True, slots=True)
 class Origin:
     """The plain file that became this segment; `Adopted` may name another, which an overwrite hides."""
 
@@ -236,7 +221,6 @@ class Header:
     """The writer that asked the others to leave the next commit to it."""
     drops: tuple[Drop, ...] = ()
     adopted: Adopted | None = None
-    plain_copy: PlainCopy | None = None
     origin: Origin | None = None
     merges: tuple[Mark, ...] = ()
     aborts: tuple[Mark, ...] = ()
@@ -244,6 +228,8 @@ class Header:
     modified_ms: int = 0
     unknown: tuple[str, ...] = ()
     """Lower-case lines of a newer release, kept unchanged."""
+    has_plain_copy: bool = False
+    """A `plain` line says that an older release also wrote the bytes under the plain name. It is never written."""
 
     @property
     def tail_start(self) -> int:
@@ -270,11 +256,6 @@ class Header:
         return self.phase is Phase.DELETED
 
     @property
-    def has_plain_copy(self) -> bool:
-        """Whether the file that `adopted` names holds just what is retained: a truncation makes it stale."""
-        return not self.deleted and self.plain_copy == PlainCopy(self.segment, self.start)
-
-    @property
     def origin_ms(self) -> int | None:
         """The date of the plain file that became this segment; None if there was none."""
         return self.origin.modified_ms if self.origin is not None and self.origin.segment == self.segment else None
@@ -293,15 +274,9 @@ class Header:
         return self.origin_ms is not None
 
     @property
-    def is_copying(self) -> bool:
-        """Whether somebody is writing its plain copy, or died at it: the file under its plain name may be of it."""
-        copy = self.plain_copy
-        return copy is not None and copy.segment == self.segment and copy.began_ms is not None and not self.deleted
-
-    @property
     def must_settle(self) -> bool:
-        """Whether something is to be settled before the segment may disappear or change its incarnation."""
-        return bool(self.merges or self.aborts) or self.is_copying
+        """Whether merge marks must be settled before the segment may disappear or change its incarnation."""
+        return bool(self.merges or self.aborts)
 
     @property
     def chunk_count(self) -> int:

@@ -13,6 +13,7 @@ PIN_PREFIX = "pin-"
 STAGED_PREFIX = "stage-"
 PROBE_PREFIX = "probe-"
 TEMPORARY_PREFIX = "tmp-"
+EXPORT_PREFIX = f"{TEMPORARY_PREFIX}export-"
 REMOVED_NAME = "$removed"
 """The mark of a folder that was removed while tombstones had to stay in it. Without content, it does not exist."""
 LEDGER_NAME = "$stream"
@@ -67,6 +68,11 @@ def temporary_path(path: str) -> str:
     elif not folder.endswith(CHUNKS_SUFFIX):
         folder = chunks_folder(path)
     return f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+
+
+def export_path(target: str) -> str:
+    """A new name for a file that an export writes before there is one under `target`; hidden, as chunks are."""
+    return f"{chunks_folder(target)}/{EXPORT_PREFIX}{uuid.uuid4().hex}"
 
 
 def _random() -> str:

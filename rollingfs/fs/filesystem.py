@@ -22,6 +22,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import arguments
+from rollingfs.fs.export_verb import ExportVerb
 from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.opening import Opener
 from rollingfs.fs.operations import Operations
@@ -165,6 +166,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._patterns = Patterns(self._queries)
         self._folders = FolderOperations(self._patterns)
         self._operations = Operations(self._queries, self._folders)
+        self._exports = ExportVerb(self._queries)
         self._transfers = Transfers(self._operations, self._patterns, batch_size)
         self._opener = Opener(self, self._bridge, self._operations, tuning)
 
@@ -194,6 +196,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     truncate, _truncate = both(Operations.truncate, of="_operations", commits=True)
     concat, _concat = both(Operations.concat, of="_operations", commits=True)
     collect, _collect = both(Operations.collect, of="_operations")
+    export, _export = both(ExportVerb.export, of="_exports")
     cp_file, _cp_file = both(Operations.cp_file, of="_operations")
     _pipe_file_now, _pipe_file = both(
         Operations.pipe_file, of="_operations", takes=Operations.take_pipe_file, data="value"

@@ -13,7 +13,6 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs import arguments
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
-from rollingfs.maintenance.plain import check_sealed
 from rollingfs.maintenance.steps import Progress
 from rollingfs.maintenance.verify import Verified, Verifier
 from rollingfs.policy import parse_seconds
@@ -316,7 +315,7 @@ class SegmentVerbs:
         return collected
 
     async def consolidate(
-        self, grace: float | str = READERS_GRACE_S, *, plain: bool = False, progress: Progress | None = None
+        self, grace: float | str = READERS_GRACE_S, *, progress: Progress | None = None
     ) -> Consolidated:
         """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on meanwhile.
 
@@ -325,35 +324,22 @@ class SegmentVerbs:
         grace
             Seconds (or text like ``"10min"``) for which the old files stay for readers that opened the segment
             before. They go with the next truncation, collection or consolidation after that.
-        plain
-            Then write what is retained as one file under the segment's plain name as well, for tools that know no
-            headers; the segment must be sealed. It is there beside the chunks, and goes with the segment. After a
-            truncation it is stale: collection deletes it, or this, called again, replaces it.
         progress
-            Told how many more bytes are done, of as many as the segment has (with `plain`, of twice as many), from
-            whatever thread the library runs on.
+            Called with the number of bytes that were done since the last call; all of them are the segment's size. The
+            calls may come from any thread.
 
         Raises
         ------
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum.
-        SegmentNotSealedError
-            It may still grow, so it has no plain copy; nothing was done.
-        FileExistsError
-            A file that is not the segment's has its plain name; the chunks were joined.
         """
         header = (await self._current.look()).header
         if header is None:
-            return Consolidated()  # a plain file is one chunk, and is what it would be copied to
-        if plain:
-            check_sealed(header, self.path)
+            return Consolidated()  # a plain file is one chunk
         consolidator = Consolidator(self._client.committer, self._client.fetcher)
         result = await consolidator.consolidate(
             self.path, segment=header.segment, grace_s=parse_seconds(grace), progress=progress
         )
-        if plain:
-            copied = await self._client.plain_copies.write(self.path, segment=header.segment, progress=progress)
-            result = result.plus(Consolidated(0, 0, copied.joined_bytes, copied.copied_bytes, copied.size))
         await self._current.look(fresh=False)
         return result
 

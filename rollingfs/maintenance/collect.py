@@ -1,9 +1,11 @@
 """Collection: delete the files of a segment's chunk folder that nobody refers to any more.
 
-One folder at a time, no global scan. Everything that may refer to the folder is read twice; only if both looks
-agree, a new version of the folder's own header is committed over one that refers to nothing that is to go, which makes
-every commit in flight look again at the age of its chunks; and only then are unreferenced files older than the grace
-deleted.
+It takes one folder at a time, and never scans a store:
+
+1. Look twice at everything that may refer to the folder. Begin again if the two looks differ.
+2. Commit a new version of the folder's own header, over one that refers to nothing that is to go. So every commit in
+   flight has to look again at the age of its chunks.
+3. Delete the unreferenced files that are older than the grace.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
-from rollingfs.maintenance.plain import PlainCopies
 from rollingfs.maintenance.survey import Survey, Surveyor
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.concurrency import backoff_s
@@ -34,18 +35,17 @@ from rollingfs.runtime.concurrency import backoff_s
 logger = logging.getLogger("rollingfs")
 
 LOOKS_MAX = 16
-"""How often a folder that keeps changing is looked at."""
+"""How many times a collection begins again, because the folder keeps changing."""
 
 
 class Collector:
     """Collects the garbage of segments."""
 
-    def __init__(self, committer: Committer, lookup: Lookup, merges: Merges, plain_copies: PlainCopies) -> None:
+    def __init__(self, committer: Committer, lookup: Lookup, merges: Merges) -> None:
         self.committer = committer
         self.store = committer.store
         self.lookup = lookup
         self.merges = merges
-        self.plain_copies = plain_copies
         self.backend = self.store.backend
         self.surveyor = Surveyor(self.backend, self.store.headers, self.store.pages)
 
@@ -60,11 +60,11 @@ class Collector:
             Leave files younger than this alone, in seconds; by default the format's 24 hours. Less is the
             caller's word that nobody else writes.
         dry_run
-            Change nothing, say what would be deleted. It may name a plain file or a tombstone that stays, because the
-            store turns out to have no conditional delete.
+            Change nothing, say what would be deleted. That may be a plain file or a tombstone that will stay, because
+            whether the store deletes conditionally is not probed.
         seen
-            Chunk folders that were looked at already, by the same collection of many segments, with how much in
-            them was too young; gets this one's.
+            The chunk folders that the same collection of many segments has looked at, each with its count of files
+            that are too young. This collection adds its own.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class Collector:
             if folder in seen:
                 young += seen[folder]
                 continue
-            seen[folder] = 1  # until it is known: others may ask meanwhile
+            seen[folder] = 1  # until the count is known, because others may ask meanwhile
             found = await self._folder(folder, grace_s, dry_run)
             seen[folder] = found.young
             results.append(found)
@@ -93,7 +93,6 @@ class Collector:
         if header is None and not result.folders:
             await self.lookup.view(path, fresh=True)
         if header is not None:
-            header = await self._without_old_attempt(path, header, grace_s, dry_run)
             result = Collected.of([result, await self._plain_file(path, header, grace_s, dry_run)])
         if not dry_run and header is not None:
             await self._clear_hints(path, header, hints, result.young + young)
@@ -103,7 +102,7 @@ class Collector:
         return result
 
     async def _settled_map(self, path: str, dry_run: bool) -> tuple[Header | None, set[str], list[Collected]]:
-        """The settled header, the chunk folders that its entries lie in, and what settling it deleted."""
+        """The header without pending merges and drops, the folders that its chunks lie in, and what was deleted."""
         results: list[Collected] = []
         for count in range(1, LOOKS_MAX + 1):
             header, dropped = await self._settled(path, dry_run)
@@ -111,12 +110,12 @@ class Collector:
             try:
                 lies_in = await self.store.pages.folders(path, header.entries) if header else set()
                 return header, lies_in, results
-            except PageGoneError:  # it went with the header that named it
+            except PageGoneError:  # an index page went with the header that named it
                 await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{path}: its map changed {LOOKS_MAX} times; nothing was deleted, try again")
 
     async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
-        """The header, after merges and drops under way are finished, and what was dropped."""
+        """The header, once pending merges and drops are finished, and the files that were dropped."""
         loaded = await self.store.headers.load(path)
         if dry_run:
             return loaded.header, Collected()
@@ -155,10 +154,12 @@ class Collector:
                 await self._delete(garbage)
                 return garbage.report(folder)
             await self.store.runtime.sleep(backoff_s(count))
-        raise ConflictError(f"{folder}: who refers to it changed {LOOKS_MAX} times; nothing was deleted, try again")
+        raise ConflictError(
+            f"{folder}: the segments that refer to it changed {LOOKS_MAX} times; nothing was deleted, try again"
+        )
 
     async def _now(self, folder: str, survey: Survey, uploads: Sequence[PendingUpload]) -> float:
-        """The store's clock at a look, asked for where its listing does not tell it and an age is to be judged."""
+        """The store's clock at a look; asked for only if the listing does not tell it and an age is to be judged."""
         if survey.now is not None or not (uploads or survey.loose()):
             return survey.now or 0.0
         return await self.backend.now(folder)
@@ -166,7 +167,7 @@ class Collector:
     async def _uploads_alone(
         self, uploads: Sequence[PendingUpload], folder: str, grace_s: float, dry_run: bool
     ) -> Collected:
-        """Collect the unfinished uploads of a folder that has no files, which on an object store is none."""
+        """Collect the unfinished uploads of a folder without files, which an object store does not list."""
         if not uploads:
             return Collected()
         now = await self.backend.now(folder)
@@ -177,7 +178,7 @@ class Collector:
         return garbage.report(folder)
 
     async def _to_drop(self, survey: Survey) -> list[FileInfo]:
-        """What its own collection deletes in a folder before it looks at anything, however young."""
+        """The files that a collection deletes first, however young: those that drop lines of the own header name."""
         header = survey.own.header
         if header is None or header.phase is Phase.MERGING:
             return []
@@ -222,7 +223,7 @@ class Collector:
 
     async def _remove_folder(self, folder: str) -> None:
         """Remove the folder of a probe, with what it left in it."""
-        with contextlib.suppress(FileNotFoundError):  # somebody else collected it
+        with contextlib.suppress(FileNotFoundError):  # another collection removed it
             entries = (await self.backend.list(folder)).entries
             await self.backend.delete([info.path for info in entries if not info.path.endswith(f"/{names.LOCK_NAME}")])
             await self.backend.remove_folder(folder)
@@ -236,7 +237,7 @@ class Collector:
             if young or await self._is_waiting(path, folder):
                 continue
             done.append(drop)
-        settled = header.deleted and (header.merges or header.aborts)  # a tombstone goes only without such lines
+        settled = header.deleted and (header.merges or header.aborts)  # a tombstone with such lines cannot be deleted
         if not done and not settled:
             return
         self.committer.slots.remember(path, drops=done)
@@ -255,19 +256,9 @@ class Collector:
         is_pinned = any(path in (found.pin.source, found.pin.target) for found in survey.pins)
         return is_pinned and path not in {referrer.path for referrer in survey.referrers if referrer.files}
 
-    async def _without_old_attempt(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Header:
-        """The header, after a plain copy that somebody died at was given up: what is left of it is garbage then."""
-        copy = header.plain_copy
-        if not header.is_copying or copy is None or copy.began_ms is None or dry_run:
-            return header
-        if not is_old(self.store.now_ms() / 1000, copy.began_ms / 1000, grace_s):
-            return header
-        await self.plain_copies.settle(path)
-        return (await self.store.headers.load(path)).header or header
-
     async def _plain_file(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Collected:
-        """Delete the plain file that was adopted, if it still is what was adopted, and no copy of what is retained."""
-        if header.adopted is None or header.has_plain_copy:
+        """Delete the plain file that was adopted, if it still is what was adopted."""
+        if header.adopted is None:
             return Collected()
         try:
             info = await self.backend.stat(path)
@@ -276,7 +267,7 @@ class Collector:
         if not names_file(header, info) or not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
         if not dry_run and not await delete_shadowed(self.store, path, header.adopted):
-            return Collected()  # this store cannot delete conditionally, or somebody wrote it anew
+            return Collected()  # this store has no conditional delete, or somebody wrote the file anew
         return report([info], PLAIN)
 
     async def _tombstone(self, path: str, grace_s: float, would_go: set[str] | None) -> Collected:
@@ -294,8 +285,8 @@ class Collector:
             return Collected()  # pins elsewhere still name it
         plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted is not None else None
         if plain is not None and is_shadowed(found, plain) and path not in (would_go or ()):
-            return Collected()  # it still says that this plain file is dead
-        # a dry run does not probe, because that writes
+            return Collected()  # the tombstone still says that this plain file is dead
+        # a dry run does not probe, because a probe writes
         can = self.backend.can_delete_if if would_go is not None else (await self.store.abilities(path)).delete_if
         if not can or not await self._is_empty(folder, would_go or set()):
             return Collected()

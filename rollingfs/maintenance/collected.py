@@ -37,8 +37,8 @@ def why(path: str) -> str:
 def is_old(now: float, since: float, grace_s: float) -> bool:
     """Whether something of the time `since` is as old as the grace, by the clock of the store (seconds since 1970).
 
-    What seems to lie ahead of that clock is young: how old it is, nobody knows. S3 tells its time (the `Date` of an
-    answer) in whole seconds, so that it may be what was just written.
+    A date ahead of that clock counts as young. S3 tells its time (the `Date` of an answer) in whole seconds, so a file
+    that was just written may have such a date.
     """
     return max(0.0, now - since) >= grace_s
 
@@ -76,10 +76,10 @@ class Garbage:
     """What may go of one chunk folder."""
 
     files: tuple[FileInfo, ...] = ()
-    """On a disk also the folders that a probe of the store has left."""
+    """On a disk also the folders that a probe of the store left."""
     uploads: tuple[PendingUpload, ...] = ()
     young: int = 0
-    """How much more there is that is only too young."""
+    """How many more there are that are only too young."""
 
     def __bool__(self) -> bool:
         return bool(self.files or self.uploads)
@@ -90,7 +90,7 @@ class Garbage:
         return replace(self, files=tuple(info for info in self.files if info.path not in paths))
 
     def report(self, folder: str) -> Collected:
-        """What is said of it."""
+        """It as the result of a collection of this folder."""
         reasons = {info.path: why(info.path) for info in self.files}
         reasons |= {upload.path: UPLOAD for upload in self.uploads}
         size = sum(info.size for info in self.files)
@@ -98,7 +98,7 @@ class Garbage:
 
 
 def report(files: Iterable[FileInfo], reason: str) -> Collected:
-    """What is said of files that all go for one reason."""
+    """Files that all go for one reason, as the result of a collection."""
     several = tuple(files)
     paths = tuple(info.path for info in several)
     return Collected(paths, sum(info.size for info in several), reasons=dict.fromkeys(paths, reason))

@@ -1,8 +1,8 @@
 """Consolidation: runs of small neighbouring chunks become chunks of the policy's size.
 
-The bytes are joined on the server where the store can, read and written once where it cannot. The swap is
-committed only if exactly those entries are still there; the old files go later, so that readers with old
-snapshots are not disturbed.
+1. Join the bytes of each run to a new file: on the server where the store can, else by reading and writing them once.
+2. Commit the new chunks in the place of the old ones, on condition that exactly those are still there.
+3. Delete the old files later, so that readers with old snapshots are not disturbed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rollingfs.format import names, placement, transitions
 from rollingfs.format.crc import combined
 from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase
+from rollingfs.maintenance.passing import READ_BYTES_MAX, pass_through
 from rollingfs.maintenance.runs import PARTS_MAX, plan, size_of
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.piece_checks import PieceChecks
@@ -36,10 +37,9 @@ from rollingfs.runtime.clock import Moment
 logger = logging.getLogger("rollingfs")
 
 READERS_GRACE_S = 600.0
-"""For how long old files stay for readers that have opened the segment before."""
+"""How long old files stay, for readers that opened the segment before."""
 BATCH_BYTES = 1024 * 1024 * 1024
-"""So much is consolidated with one commit, or two chunks where they are larger."""
-READ_BYTES_MAX = 16 * 1024 * 1024
+"""One commit consolidates so many bytes, or two chunks if those are larger."""
 RUNS_AT_ONCE_MAX = 2
 DROP_LINES_MAX = 16
 """More old chunks than this are listed in an index page of their own, which one line drops."""
@@ -58,8 +58,6 @@ class Consolidated:
     """Joined on the server."""
     copied_bytes: int = 0
     """Read and written through this client."""
-    plain_bytes: int = 0
-    """Of the file that was written under the segment's plain name."""
 
     def plus(self, other: Consolidated) -> Consolidated:
         """Both together."""
@@ -68,7 +66,6 @@ class Consolidated:
             self.written + other.written,
             self.joined_bytes + other.joined_bytes,
             self.copied_bytes + other.copied_bytes,
-            self.plain_bytes + other.plain_bytes,
         )
 
 
@@ -102,7 +99,7 @@ class Consolidator:
         grace_s: float = READERS_GRACE_S,
         progress: Progress | None = None,
     ) -> Consolidated:
-        """Join what is worth it; appends, truncations and readers may go on beside it.
+        """Join the runs that are worth it; appends, truncations and readers may go on beside it.
 
         A plain file is one chunk: nothing is done.
 
@@ -120,7 +117,7 @@ class Consolidator:
         FileNotFoundError
             There is no such segment, nor a plain file.
         CorruptChunkError
-            A chunk is missing, too short, or fails its checksum; what was joined before it stays joined.
+            A chunk is missing, too short, or fails its checksum; runs that were joined before stay joined.
         """
         if grace_s < 0:
             raise ValueError(f"grace is {grace_s} s: it must be at least 0")
@@ -201,7 +198,7 @@ class Consolidator:
     async def _joined(
         self, path: str, header: Header, run: tuple[Chunk, ...], swaps: list[_Swap], steps: Steps
     ) -> None:
-        """Write one run as a new file; nothing, if it is no longer part of the segment."""
+        """Write one run as a new file, unless the run is no longer part of the segment."""
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(run[0].start)}"
         is_joined = self._can_join(run)
         began = Moment.now(self.store.clock)
@@ -232,9 +229,9 @@ class Consolidator:
         return self.backend.can_join and all(chunk.length >= least for chunk in run[:-1])
 
     async def _join(self, path: str, header: Header, run: Sequence[Chunk], target: str) -> int:
-        """Join on the server; returns the checksum, which those of the parts make: so what is damaged stays so.
+        """Join on the server; returns the checksum, combined from those of the parts, so damage can still be found.
 
-        A chunk that is used in part, or has no checksum, is read for it.
+        A chunk that is used in part, or has no checksum, is read for that.
         """
         crc = 0
         for chunk in run:
@@ -247,7 +244,7 @@ class Consolidator:
         return crc
 
     async def _checksum(self, path: str, header: Header, chunk: Chunk) -> int:
-        """Of the part of a chunk that is used; all of it is verified."""
+        """The checksum of the part of a chunk that is used; the whole chunk is verified."""
         view, checks, crc = Snapshot(path, header, None), PieceChecks(), 0
         for start in range(chunk.start, chunk.end, READ_BYTES_MAX):
             end = min(start + READ_BYTES_MAX, chunk.end)
@@ -257,14 +254,10 @@ class Consolidator:
 
     async def _copy(self, path: str, header: Header, run: Sequence[Chunk], target: str, steps: Steps) -> int:
         """Read and write, each byte once, all chunks verified; returns the checksum."""
-        view, checks, crc = Snapshot(path, header, None), PieceChecks(), 0
+        view, checks = Snapshot(path, header, None), PieceChecks()
         upload = await self.backend.open_write(target)
         try:
-            for start in range(run[0].start, run[-1].end, READ_BYTES_MAX):
-                data = await self.fetcher.read(view, start, min(start + READ_BYTES_MAX, run[-1].end), checks=checks)
-                crc = google_crc32c.extend(crc, data)
-                await upload.write(data)
-                steps.add(len(data))
+            crc = await pass_through(self.fetcher, view, run[0].start, run[-1].end, upload, checks, steps)
             await self.fetcher.complete(view, checks)
             await upload.finish()
         except BaseException:
@@ -277,7 +270,7 @@ class Consolidator:
     async def _commit(
         self, path: str, segment: str, swaps: Sequence[_Swap], grace_s: float, uploads: Uploads
     ) -> list[_Swap]:
-        """Put the new chunks in the place of those whose bytes they have; returns what took place."""
+        """Put the new chunks in the place of the old ones; returns the swaps that took place."""
         done: list[_Swap] = []
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
@@ -303,7 +296,7 @@ class Consolidator:
     async def _swapped(
         self, path: str, header: Header, swaps: Sequence[_Swap], attempt: Attempt, done: list[_Swap]
     ) -> tuple[tuple[Entry, ...], list[Chunk], list[Page]]:
-        """The entries with all runs swapped that are still there, the chunks that go, and the pages."""
+        """The entries with those runs swapped that are still there, and the chunks and pages that go."""
         first, last = min(swap.run[0].start for swap in swaps), max(swap.run[-1].end for swap in swaps)
         old = placement.overlapping(header.entries, first, min(last, header.tail_start))
         chunks = [c for c in await self.store.pages.unfold(path, old) if c.end > header.start]
@@ -330,7 +323,7 @@ class Consolidator:
     async def _drops(
         self, path: str, gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop
     ) -> list[Drop]:
-        """What is to be deleted: few old chunks one by one, many through an index page that lists them."""
+        """The drop lines: of few old chunks one each, of many one for an index page that lists them."""
         own = [chunk for chunk in gone if is_deletable(chunk.file)]
         entries: list[Entry] = [*gone, *pages]
         drops = [

@@ -1,11 +1,19 @@
-"""The plan of a plain copy: which bytes the store joins, and which are read and written. Pure."""
+"""The plan of an export: which bytes the store copies, which pass through the client, and in how many files. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from rollingfs.format.header import Chunk
+
+READ_PART_BYTES = 16 * 2**20
+"""An upload cuts bytes that are read and written into parts of this size; the last before a copy may be shorter."""
+COPY_PART_BYTES = 2**30
+"""The store copies at most so much in one part."""
+PARTS_MAX = 9_000
+"""Of one file. S3 takes 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +23,16 @@ class Piece:
     start: int
     end: int
     chunk: Chunk | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end - self.start
+
+    @property
+    def parts(self) -> int:
+        """How many parts of an upload it takes."""
+        return -(-self.size // (READ_PART_BYTES if self.chunk is None else COPY_PART_BYTES))
 
 
 def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: int) -> list[Piece]:
@@ -46,7 +64,7 @@ def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: i
         start = chunk.end
     if loose is not None or start < end:
         _add_loose(pieces, start if loose is None else loose, end)
-    return pieces
+    return _without_short_ends(pieces, part_bytes_min)
 
 
 def _add_loose(pieces: list[Piece], start: int, end: int) -> None:
@@ -54,3 +72,44 @@ def _add_loose(pieces: list[Piece], start: int, end: int) -> None:
     if pieces and pieces[-1].chunk is None and pieces[-1].end == start:
         start = pieces.pop().start
     pieces.append(Piece(start, end))
+
+
+def _without_short_ends(pieces: Sequence[Piece], part_bytes_min: int) -> list[Piece]:
+    """Let no piece that is read end, before one that is copied, with a part that is too short: read on instead."""
+    found: list[Piece] = []
+    for piece in pieces:
+        before = found[-1] if found and found[-1].chunk is None else None
+        start = piece.start
+        if before is not None and piece.chunk is None:
+            start = piece.end
+        elif before is not None and 0 < (short := before.size % READ_PART_BYTES) < part_bytes_min:
+            start = min(start + part_bytes_min - short, piece.end)
+            if piece.end - start < part_bytes_min and piece is not pieces[-1]:
+                start = piece.end
+        if before is not None:
+            found[-1] = replace(before, end=start)
+        if start < piece.end:
+            found.append(replace(piece, start=start))
+    return found
+
+
+def in_files(pieces: Sequence[Piece], parts_max: int = PARTS_MAX) -> list[list[Piece]]:
+    """Cut a plan into runs, each of which one upload takes."""
+    files: list[list[Piece]] = [[]]
+    room = parts_max
+    for piece in pieces:
+        for part in _cut(piece, parts_max):
+            if part.parts > room:
+                files.append([])
+                room = parts_max
+            files[-1].append(part)
+            room -= part.parts
+    return files
+
+
+def _cut(piece: Piece, parts_max: int) -> list[Piece]:
+    """A piece, cut between parts if it has too many for one upload; a chunk never has."""
+    if piece.chunk is not None:
+        return [piece]
+    bounds = [*range(piece.start, piece.end, parts_max * READ_PART_BYTES), piece.end]
+    return [replace(piece, start=start, end=end) for start, end in pairwise(bounds)]

@@ -1,6 +1,6 @@
-"""Which files a header refers to, folder by folder: of a page of thousands of chunks, this is found out once.
+"""The files that headers refer to, by folder; an index page of thousands of chunks is read and sorted once.
 
-The target of a concat is looked at for the folder of every source, and each look wants only what lies in that folder.
+A collection looks at the target of a concat for the folder of each source, and wants only the files of that folder.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rollingfs.format import names, placement
 from rollingfs.format.header import Drop, Header, Page
 
 FILES_KNOWN_MAX = CHUNKS_CACHED_MAX
-"""When more files than these are known, all are forgotten."""
+"""When more files than this are known, all are forgotten."""
 
 Files = Mapping[str, frozenset[str]]
 """Paths of files, by the folder they lie in."""
 
 
 class References:
-    """Finds what headers refer to; an index page never changes, so what it lists is remembered."""
+    """Finds the files that headers refer to; remembers what index pages list, because they never change."""
 
     def __init__(self, pages: Pages) -> None:
         self.pages = pages
@@ -32,7 +32,7 @@ class References:
     async def of(self, path: str, header: Header, folder: str) -> frozenset[str]:
         """The paths in a folder that the header of the segment at `path` refers to.
 
-        What it has dropped, but keeps for a while for readers with older snapshots, is among it.
+        Among them are files that it has dropped, but keeps for a while for readers with older snapshots.
 
         Raises
         ------
@@ -50,7 +50,7 @@ class References:
         return frozenset(file for file in named if names.parent(file) == folder).union(*found)
 
     async def _of_page(self, path: str, page: Page, start: int) -> Files:
-        """What the retained part of a page lists; a page may begin before the start of the segment."""
+        """The files that the retained part of a page lists; a page may begin before the start of the segment."""
         first = page.offset + max(0, start - page.start)
         return await self._listed(names.resolve(path, page.file), first, page.offset + page.length, page)
 
@@ -58,7 +58,7 @@ class References:
         try:
             return await self._listed(names.resolve(path, drop.file), drop.start, drop.end)
         except FileNotFoundError:
-            return {}  # the page goes last, so its chunks are gone
+            return {}  # the page is deleted after its chunks
 
     async def _listed(self, file: str, first: int, last: int, page: Page | None = None) -> Files:
         known = self._known.get((file, first, last))

@@ -1,4 +1,4 @@
-"""Which neighbouring chunks are to be joined. Pure."""
+"""The plan of a consolidation: which neighbouring chunks to join. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rollingfs.format.header import Chunk
 PARTS_MAX = 10_000
 """Of one object, on S3."""
 RUN_BYTES_MAX = 1024**4
-"""S3 takes objects of up to 5 TiB, and copies in parts of at most 5 GiB, of which this needs few."""
+"""Of one run. S3 takes objects of up to 5 TiB, in parts of at most 5 GiB, of which this needs few."""
 GAIN_MIN = 4
-"""A run is joined if all but its largest chunk are at least a quarter of that one: so a byte is copied a few times."""
+"""A run is joined if all but its largest chunk are at least a quarter of that one. So a byte is copied few times."""
 
 
 def size_of(chunks: Sequence[Chunk]) -> int:
@@ -31,9 +31,9 @@ def plan(
     max_bytes
         Of a chunk.
     is_last
-        Whether nothing follows: else the last run is left for the next plan, which sees more of it.
+        Whether nothing follows; else the last run is left to the next plan, which sees more of it.
     sealed
-        Nothing will be added: whatever can be joined is.
+        Whether nothing will be added; then all that can be joined is joined.
     """
     groups = _groups(chunks, min(max_bytes, RUN_BYTES_MAX))
     if not is_last and len(groups) > 1:

@@ -1,22 +1,22 @@
-"""How far something has come through a segment's bytes, told to whoever shows it."""
+"""Progress through a segment's bytes, for whoever shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[int], None]
-"""Told how many more bytes are done, from whatever thread or loop the core runs on."""
+"""Called with how many more bytes are done, from whatever thread or loop the core runs on."""
 
 
 class Steps:
-    """Counts bytes and tells of them: never of more than there are, whatever is done twice.
+    """Counts bytes that are done, and tells of each once, though some may be done twice.
 
     Parameters
     ----------
     total : int
         Bytes that are to be done.
     progress : Progress or None
-        Who is told.
+        Whom to tell.
     """
 
     def __init__(self, total: int, progress: Progress | None) -> None:
@@ -25,7 +25,7 @@ class Steps:
         self._progress = progress
 
     def add(self, count: int) -> None:
-        """So many more bytes are done."""
+        """Count more bytes."""
         count = min(count, self.total - self.done)
         if count > 0:
             self.done += count
@@ -33,5 +33,5 @@ class Steps:
                 self._progress(count)
 
     def reach(self, done: int) -> None:
-        """So many bytes are done altogether, if they are not already."""
+        """Count as many bytes as are done altogether."""
         self.add(done - self.done)

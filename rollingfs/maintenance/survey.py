@@ -1,4 +1,4 @@
-"""What is known of one chunk folder: its files, its pins, and who refers to which of them."""
+"""Looks at a chunk folder: its files, its pins, and the headers that refer to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Referrer:
-    """What a header says that matters to a folder: equal twice means that nothing moved in between."""
+    """What one header says that matters to a folder. If two looks find the same, nothing moved in between."""
 
     path: str
     segment: str | None
@@ -49,7 +49,7 @@ class PinFile:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One look at a folder and at everybody who may refer to it."""
+    """One look at a folder and at all headers that may refer to it."""
 
     segment: str
     """Path of the folder's own segment."""
@@ -57,7 +57,7 @@ class Survey:
     referrers: frozenset[Referrer]
     pins: tuple[PinFile, ...]
     files: tuple[FileInfo, ...]
-    """Chunks, pages and leftovers; neither pins nor what rollingfs does not know."""
+    """Chunks, pages and leftovers; neither pins nor files that rollingfs does not know."""
     now: float | None
     """The store's own clock, seconds since 1970, if its listing tells it."""
 
@@ -68,14 +68,14 @@ class Survey:
 
     @property
     def named(self) -> frozenset[str]:
-        """Paths in the folder that somebody refers to."""
+        """Paths in the folder that a header refers to."""
         return frozenset(file for referrer in self.referrers for file in referrer.files)
 
     def agrees_with(self, other: Survey) -> bool:
         """Whether nothing that matters changed between two looks.
 
-        What the folder's own header refers to may change, or the collection of a busy segment would never come to an
-        end: whether it refers to garbage is checked against the very header that the collection replaces.
+        The references of the folder's own header may change, or the collection of a busy segment would never end.
+        Whether it refers to garbage is checked against the very header that the collection replaces.
         """
         pins = {(found.info.path, found.pin) for found in self.pins}
         same_pins = pins == {(found.info.path, found.pin) for found in other.pins}
@@ -87,7 +87,7 @@ class Survey:
     def discharged(self) -> list[FileInfo]:
         """Pins whose transaction is over and whose target refers to nothing here, or needs no pin: the own segment.
 
-        A target that is absent discharges nothing: its tree may have been moved, and come back.
+        An absent target discharges nothing, because its tree may have been moved, and may come back.
         """
         known = {referrer.path: referrer for referrer in self.referrers}
         return [
@@ -99,12 +99,12 @@ class Survey:
         ]
 
     def loose(self) -> list[FileInfo]:
-        """What nobody refers to, however young."""
+        """Files that no header refers to, however young, and pins that are discharged."""
         blocked, named = self.blocked_until(), self.named
         return [info for info in self.files if info.path not in named and info.modified > blocked] + self.discharged()
 
     def garbage(self, grace_s: float, now: float, uploads: Sequence[PendingUpload] = ()) -> Garbage:
-        """What nobody refers to and is older than the grace; of unfinished uploads, those as old.
+        """The loose files and the unfinished uploads that are older than the grace.
 
         `now` is the store's own clock, seconds since 1970.
         """
@@ -114,7 +114,7 @@ class Survey:
         return Garbage(old, abandoned, len(loose) - len(old) + len(uploads) - len(abandoned))
 
     def blocked_until(self) -> float:
-        """Files as old as this (seconds since 1970) may be named by a pinned target that cannot be found."""
+        """The date (seconds since 1970) up to which files may be named by a pinned target that cannot be found."""
         known = {referrer.path: referrer for referrer in self.referrers}
         return max(
             (found.info.modified for found in self.pins if known[found.pin.target].segment is None), default=-1.0
@@ -136,7 +136,7 @@ class Surveyor:
         Raises
         ------
         CorruptHeaderError
-            Something cannot be read; then nothing may be deleted.
+            A pin or a header cannot be read; then nothing may be deleted.
         FileNotFoundError
             There is no such folder; or a page went away, because its header was just replaced.
         """
@@ -148,23 +148,23 @@ class Surveyor:
         referrers = [await self.referrer(folder, segment, own)]
         for path in paths:
             if path != segment:
-                # what it does not refer to may be deleted. The own header is committed anew before
+                # durable, because files that it does not refer to may be deleted. The own header is committed before
                 referrers.append(await self.referrer(folder, path, await self.headers.load_durable(path)))
         files = tuple(info for info in listing.entries if _is_ours(info))
         return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
 
     async def uploads(self, folder: str) -> tuple[PendingUpload, ...]:
-        """The unfinished uploads in a folder, as far as the store lets us know."""
+        """The unfinished uploads in a folder; none, if the store does not list them for this client."""
         if not self.backend.can_list_uploads:
             return ()
         try:
             return tuple(await self.backend.list_uploads(folder))
         except PermissionError as error:
-            logger.info("%s: whether there are unfinished uploads is not known: %s", folder, error)
+            logger.info("%s: unfinished uploads are not collected, because they cannot be listed: %s", folder, error)
             return ()
 
     async def dropped(self, path: str, header: Header, now_ms: int) -> list[FileInfo]:
-        """The files in a segment's own folder that its drop lines name, and that need not stay for readers."""
+        """The files in a segment's own folder that its drop lines name, but for those that stay for readers."""
         chunks, pages = await dropped_files(self.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)])
         paths = {*chunks, *pages}
         if not paths:
@@ -180,7 +180,7 @@ class Surveyor:
         return PinFile(info, parse_pin(blob.data, folder, info.path))
 
     async def referrer(self, folder: str, path: str, loaded: Loaded) -> Referrer:
-        """What a header that was loaded says that matters to a folder."""
+        """What a loaded header says that matters to a folder."""
         header = loaded.header
         if header is None:
             return Referrer(path, None, None, None, frozenset())
@@ -195,6 +195,6 @@ def _has(info: FileInfo, prefix: str) -> bool:
 
 def _is_ours(info: FileInfo) -> bool:
     name = info.path.rpartition("/")[2]
-    if info.is_folder:  # on a disk, of a probe that was broken off
+    if info.is_folder:  # on a disk, a probe that was broken off left it
         return name.startswith(names.PROBE_PREFIX) and name.endswith(names.CHUNKS_SUFFIX) and info.modified > 0
     return _OURS.fullmatch(name) is not None

@@ -27,7 +27,7 @@ CORRUPT = "corrupt"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found of one chunk."""
+    """What verification found of one chunk."""
 
     start: int
     """Segment offset of its first byte that is used."""
@@ -51,7 +51,7 @@ class Verified:
 
 
 class Verifier:
-    """Reads segments to see whether they are whole."""
+    """Reads all chunks of segments, and compares them with the headers."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self.fetcher = fetcher
@@ -81,7 +81,7 @@ class Verifier:
             again = await self.fetcher.lookup.view(path, fresh=True)
             if all(row.ok for row in rows) or _version(again) == _version(view):
                 break
-            view = again  # what seems damaged may have been replaced or truncated meanwhile
+            view = again  # a chunk that seems damaged may have been replaced or truncated meanwhile
             known = {row.file: row for row in rows if row.ok}
         steps.reach(steps.total)
         return rows
@@ -112,7 +112,7 @@ class Verifier:
         return Verified(chunk.start, chunk.length, file, chunk.size, size, chunk.crc32c, state)
 
     async def _read(self, file: str, chunk: Chunk, steps: Steps) -> tuple[int | None, str]:
-        """Read a whole file, and one byte more than there should be."""
+        """Read a whole file, and ask for one byte more than there should be."""
         size = crc = 0
         try:
             while size <= chunk.size:

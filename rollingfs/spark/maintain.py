@@ -9,7 +9,8 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from glob import has_magic
 from typing import Any, TextIO
 
@@ -18,7 +19,7 @@ from fsspec.utils import glob_translate
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.policy import parse_bytes, parse_seconds
-from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Row, Settings, maintain_one
+from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Place, Row, Settings, maintain_one
 from rollingfs.spark.source import places
 from rollingfs.spark.source.options import Options, parse_url
 
@@ -35,6 +36,9 @@ def maintain(
     storage_options: Mapping[str, Any] | None = None,
     keep: int | str | None = None,
     align: str | None = None,
+    target: str | None = None,
+    target_options: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
     grace: float | str | None = None,
     readers_grace: float | str = READERS_GRACE_S,
     dry_run: bool = False,
@@ -50,21 +54,22 @@ def maintain(
     urls
         One or several, on one backend: segments, folders (all segments below them), patterns.
     operations
-        Of ``"info"``, ``"verify"``, ``"truncate"``, ``"seal"``, ``"consolidate"``, ``"collect"``; done in this order.
+        Of ``info``, ``verify``, ``truncate``, ``seal``, ``consolidate``, ``export``, ``collect``; done in this order.
     storage_options
         Those of the backend, flat or nested under its name.
     keep, align
         For ``"truncate"``: how many of its newest bytes (or text like ``"10GiB"``) each segment keeps, and the
         delimiter behind which alone it is cut.
+    target, target_options, overwrite
+        For ``"export"``: the URL of a folder, and the options of another store. A segment becomes the file of its path
+        there. A file as long, and not older than the segment, stays; any other is an error, unless `overwrite`.
     grace, readers_grace
         Seconds (or text like ``"1h"``) for which ``"collect"`` leaves unreferenced files alone (by default 24 hours;
-        with less you promise that nobody writes), and ``"consolidate"`` leaves old files to readers.
+        less is your promise that nobody writes), and ``"consolidate"`` leaves old files to readers.
     dry_run
         Change nothing; ``"truncate"``, ``"seal"`` and ``"collect"`` tell what they would do.
-    threads
-        How many segments at a time, without Spark.
-    progress
-        Show on the terminal, or in this file, how many segments are done.
+    threads, progress
+        How many segments at a time, without Spark. Show on the terminal, or in this file, how many are done.
 
     Returns
     -------
@@ -73,24 +78,23 @@ def maintain(
 
     Raises
     ------
-    ValueError
-        An operation is unknown, or an argument that it needs is missing.
-    FileNotFoundError
-        There is nothing at a URL that is no pattern.
+    ValueError, FileNotFoundError
+        An argument is unknown or missing; two segments would become one file; nothing is at a URL that is no pattern.
     """
-    settings = _settings(operations, keep, align, grace, readers_grace, dry_run)
+    settings = _settings(operations, keep, align, target, grace, readers_grace, dry_run)
     options = _options(urls, storage_options)
     paths = _paths(options)
-    shown = _Progress(len(paths), progress)
-    if spark is None:
-        return _by_threads(threads, options, paths, settings, shown)
-    return _by_spark(spark, options, paths, settings, shown)
+    if target is not None:
+        settings = replace(settings, target=_place(options, paths, target, target_options, overwrite))
+    run = partial(_by_threads, threads) if spark is None else partial(_by_spark, spark)
+    return run(options, paths, settings, _Progress(len(paths), progress))
 
 
 def _settings(
     operations: str | Sequence[str],
     keep: int | str | None,
     align: str | None,
+    target: str | None,
     grace: float | str | None,
     readers_grace: float | str,
     dry_run: bool,
@@ -101,13 +105,36 @@ def _settings(
         raise ValueError(f"operations: {unknown}; they must be of {', '.join(OPERATIONS)}")
     if ("truncate" in wanted) != (keep is not None):
         raise ValueError("'truncate' needs keep= (how many bytes to keep), and no other operation takes it")
+    if ("export" in wanted) != (target is not None):
+        raise ValueError("'export' needs target= (the folder to write to), and no other operation takes it")
     return Settings(
         tuple(operation for operation in OPERATIONS if operation in wanted),
         None if keep is None else Keep(parse_bytes(keep), align),
-        None if grace is None else parse_seconds(grace),
-        parse_seconds(readers_grace),
-        dry_run,
+        grace=None if grace is None else parse_seconds(grace),
+        readers_grace=parse_seconds(readers_grace),
+        dry_run=dry_run,
     )
+
+
+def _place(
+    options: Options, paths: Sequence[str], url: str, target_options: Mapping[str, Any] | None, overwrite: bool
+) -> Place:
+    """The target of each segment: its path below a folder of the URLs, or below the folder of a segment or pattern."""
+    fs = places.filesystem(options)
+    roots: set[str] = set()
+    for one in options.places:
+        path = fs._strip_protocol(one.path).rstrip("/")
+        if has_magic(path):
+            roots.add(re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0])
+        else:
+            roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
+    place = Place(url, tuple(sorted(roots)), target_options, overwrite)
+    targets: dict[str, str] = {}
+    for path in paths:
+        other = targets.setdefault(place.of(path), path)
+        if other != path:
+            raise ValueError(f"{other} and {path} would both be exported to {place.of(path)}; nothing was done")
+    return place
 
 
 def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Options:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rollingfs.fs.export_target import open_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance import Collected
@@ -17,7 +18,8 @@ from rollingfs.spark.source import lines, places
 from rollingfs.spark.source.options import Options
 
 COLLECT = "collect"
-OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", COLLECT)
+EXPORT = "export"
+OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", EXPORT, COLLECT)
 """In the order in which they are done to a segment."""
 ROW_SCHEMA = (
     "path string, operation string, done boolean, bytes bigint, details string, error string, seconds double, "
@@ -45,11 +47,28 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The folder to which segments are exported. Each keeps its path below the deepest root that it lies in."""
+
+    url: str
+    roots: tuple[str, ...]
+    """The folders in which the segments lie."""
+    options: Mapping[str, Any] | None = None
+    overwrite: bool = False
+
+    def of(self, path: str) -> str:
+        """The URL of the file that a segment becomes."""
+        root = max((root for root in self.roots if path.startswith(f"{root}/")), key=len)
+        return f"{self.url.rstrip('/')}{path[len(root) :]}"
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Which operations to do, and their arguments."""
 
     operations: tuple[str, ...]
     keep: Keep | None = None
+    target: Place | None = None
     grace: float | None = None
     readers_grace: float = READERS_GRACE_S
     dry_run: bool = False
@@ -65,7 +84,8 @@ class Row:
     done: bool
     """Whether all operations succeeded, and verification found no damage."""
     bytes: int
-    """Sum of the bytes that truncation and collection freed, consolidation joined or copied, verification read."""
+    """Sum of the bytes that truncation and collection freed, consolidation joined or copied, export wrote,
+    verification read."""
     details: str
     """JSON: by operation, what it did."""
     error: str | None
@@ -89,7 +109,7 @@ def maintain_one(options: Options, path: str, settings: Settings) -> Row | None:
                 return None
             work.collect_remains(fs)
         else:
-            work.do()
+            work.do(fs)
     except Exception as failure:  # noqa: BLE001 - one segment's failure is its row, never the job's
         work.error = said(failure)
     return work.row()
@@ -113,12 +133,15 @@ class Work:
         self._details: dict[str, Any] = {}
         self._began = time.monotonic()
 
-    def do(self) -> None:
+    def do(self, fs: RollingFileSystem) -> None:
         """Do the operations in order, up to the first that finds damage: a damaged segment is not changed."""
         assert self.segment is not None
         for operation in self._settings.operations:
             self._operation = operation
-            self._note(_DOES[operation](self.segment, self._settings))
+            if operation == EXPORT:
+                self._note(_export(fs, self.segment, self._settings))
+            else:
+                self._note(_DOES[operation](self.segment, self._settings))
             if self.error is not None:
                 return
 
@@ -211,6 +234,19 @@ def _consolidate(segment: Segment, settings: Settings) -> Outcome:
         return Outcome(0, {})
     result = segment.consolidate(settings.readers_grace)
     return Outcome(result.joined_bytes + result.copied_bytes, asdict(result))
+
+
+def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+    """Write a segment as a plain file, unless a file as long is there that is not older than its last change."""
+    place = settings.target
+    assert place is not None
+    url = place.of(segment.path)
+    target, name = open_target(fs._backend, url, None, place.options)
+    view = fs._bridge.run(fs._client.lookup.view(segment.path, fresh=True))
+    if settings.dry_run or fs._bridge.run(fs._client.exporter.is_done(view, target, name)):
+        return Outcome(0, {"target": url, "size": 0})
+    done = fs._bridge.run(fs._client.exporter.export(view, target, name, overwrite=place.overwrite))
+    return Outcome(done.size, {"target": url, "size": done.size})
 
 
 def _collect(segment: Segment, settings: Settings) -> Outcome:

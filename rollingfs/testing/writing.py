@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollingfs.backend.contract import ABSENT, Backend, Part
-from rollingfs.backend.probe import probe_over
+from rollingfs.backend.contract import Backend, Over, Part, Upload
 from rollingfs.errors import ConflictError
 from rollingfs.testing.racing import run
 from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
@@ -64,6 +63,8 @@ class Writing(Subject):
                 run(backend, upload.write(bytes(UNFINISHED_BYTES)))
             listed = run(backend, backend.list_uploads(folder))
             assert [found.path for found in listed] == paths[:1]
+            assert list(run(backend, backend.list_uploads(folder, "here"))) == listed
+            assert list(run(backend, backend.list_uploads(folder, "her"))) == []
             assert listed[0].began < run(backend, backend.now(folder)) + CLOCK_SLACK_S
             for _ in range(2):  # to abort it again is no error
                 run(backend, backend.abort_upload(listed[0]))
@@ -116,49 +117,94 @@ class Writing(Subject):
         run(backend, backend.join(parts, f"{folder}/joined"))
         assert self.raw_read(f"{folder}/joined") == second[100:] + first[:-1] + second[7:9]
 
-    @pytest.mark.parametrize("is_join", [True, False])
+    @pytest.mark.parametrize("pieces", [1, UPLOAD_PIECES])
     def test_over_nothing_a_file_is_made_only_where_there_is_none(
-        self, backend: Backend, folder: str, is_join: bool
+        self, backend: Backend, folder: str, pieces: int
     ) -> None:
         target = f"{folder}/target"
-        token = self._make_over(backend, folder, target, b"first", ABSENT, is_join)
-        assert self.raw_read(target) == b"first"
-        assert token == run(backend, backend.stat(target)).token
+        self._make_over(backend, target, b"1" * UPLOAD_PIECE_BYTES, pieces, Over.NOTHING)
+        assert self.raw_read(target) == b"1" * UPLOAD_PIECE_BYTES * pieces
         with pytest.raises(FileExistsError):
-            self._make_over(backend, folder, target, b"second", ABSENT, is_join)
-        assert self.raw_read(target) == b"first"
+            self._make_over(backend, target, b"2" * UPLOAD_PIECE_BYTES, pieces, Over.NOTHING)
+        assert self.raw_read(target) == b"1" * UPLOAD_PIECE_BYTES * pieces
+        assert self._names(backend, folder) == ["target"]
 
-    @pytest.mark.parametrize("is_join", [True, False])
-    def test_over_a_file_only_the_one_with_the_token_is_replaced(
-        self, backend: Backend, folder: str, is_join: bool
-    ) -> None:
-        if not run(backend, probe_over(backend, folder)):
-            pytest.skip("this store replaces files unconditionally, and the probe says so")
+    @pytest.mark.parametrize("pieces", [1, UPLOAD_PIECES])
+    def test_over_anything_a_file_takes_the_place_of_another(self, backend: Backend, folder: str, pieces: int) -> None:
         target = f"{folder}/target"
-        run(backend, backend.write(target, [b"first"]))
-        first = run(backend, backend.stat(target)).token
-        assert first is not None
-        second = self._make_over(backend, folder, target, b"the second", first, is_join)
-        assert second == run(backend, backend.stat(target)).token
-        with pytest.raises(ConflictError):
-            self._make_over(backend, folder, target, b"third", first, is_join)
-        assert self.raw_read(target) == b"the second"
+        for data in (b"1" * UPLOAD_PIECE_BYTES, b"2" * UPLOAD_PIECE_BYTES):
+            self._make_over(backend, target, data, pieces, Over.ANYTHING)
+            assert self.raw_read(target) == data * pieces
+        assert self._names(backend, folder) == ["target"]
 
-    def _make_over(
-        self, backend: Backend, folder: str, target: str, data: bytes, over: str, is_join: bool
-    ) -> str | None:
-        if is_join:
-            self._need(backend.can_join, "join")
-            source = f"{folder}/source-{len(data)}"
-            run(backend, backend.write(source, [data]))
-            return run(backend, backend.join([Part(source, 0, len(data))], target, over))
+    @pytest.mark.parametrize("over", Over)
+    def test_an_upload_over_a_file_is_not_seen_before_it_is_finished(
+        self, backend: Backend, folder: str, over: Over
+    ) -> None:
+        target = f"{folder}/target"
+        upload = run(backend, backend.open_write(target, over))
+        for _ in range(UPLOAD_PIECES):
+            run(backend, upload.write(bytes(UPLOAD_PIECE_BYTES)))
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.stat(target))
+        run(backend, upload.abort())
+        run(backend, upload.abort())
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.stat(target))
+        assert self._names(backend, folder) == []
+
+    def _make_over(self, backend: Backend, target: str, data: bytes, pieces: int, over: Over) -> None:
         upload = run(backend, backend.open_write(target, over))
         try:
-            run(backend, upload.write(data))
-            token: str | None = run(backend, upload.finish())
+            for _ in range(pieces):
+                run(backend, upload.write(data))
+            run(backend, upload.finish())
         finally:
             run(backend, upload.abort())
-        return token
+
+    def _names(self, backend: Backend, folder: str) -> list[str]:
+        try:
+            return [info.path.rpartition("/")[2] for info in run(backend, backend.list(folder)).entries]
+        except FileNotFoundError:
+            return []
+
+    def test_an_upload_may_copy_ranges_of_other_files(self, backend: Backend, folder: str) -> None:
+        self._need(backend.can_join, "join")
+        size = max(backend.join_part_bytes_min, 1000) + 500
+        first, second = content(size), content(size)[::-1]
+        run(backend, backend.write(f"{folder}/first", [first]))
+        run(backend, backend.write(f"{folder}/second", [second]))
+        token = run(backend, backend.stat(f"{folder}/second")).token
+        for over in (None, *Over):
+            upload = run(backend, backend.open_write(f"{folder}/made", over))
+            run(backend, upload.copy(Part(f"{folder}/second", 100, size, token)))
+            run(backend, upload.write(first))
+            run(backend, upload.write(b"more"))
+            run(backend, upload.copy(Part(f"{folder}/first", 7, 9)))
+            run(backend, upload.finish())
+            assert self.raw_read(f"{folder}/made") == second[100:] + first + b"more" + first[7:9]
+            run(backend, backend.delete([f"{folder}/made"]))
+
+    @staticmethod
+    async def _copied(upload: Upload, part: Part) -> None:
+        await upload.copy(part)
+        await upload.finish()
+
+    @pytest.mark.parametrize("bad", ["missing", "replaced"])
+    def test_an_upload_that_misses_bytes_leaves_nothing(self, backend: Backend, folder: str, bad: str) -> None:
+        self._need(backend.can_join, "join")
+        size = max(backend.join_part_bytes_min, 1000)
+        part = Part(f"{folder}/missing", 0, size)
+        if bad == "replaced":
+            self.raw_write(f"{folder}/plain", content(size))
+            part = Part(f"{folder}/plain", 0, size, run(backend, backend.stat(f"{folder}/plain")).token)
+            self.raw_write(f"{folder}/plain", content(size)[::-1])
+        upload = run(backend, backend.open_write(f"{folder}/target", Over.NOTHING))
+        with pytest.raises(FileNotFoundError if bad == "missing" else ConflictError):
+            run(backend, self._copied(upload, part))
+        run(backend, upload.abort())
+        with pytest.raises(FileNotFoundError):
+            run(backend, backend.stat(f"{folder}/target"))
 
     def test_a_join_that_misses_bytes_leaves_nothing(self, backend: Backend, folder: str) -> None:
         self._need(backend.can_join, "join")

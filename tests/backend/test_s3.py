@@ -381,7 +381,9 @@ def test_a_large_write_keeps_few_parts_in_memory(
     monkeypatch.setattr(s3_upload.Multipart, "put", counted)
 
     async def upload() -> None:
-        upload = s3_upload.S3Upload(backend._multipart(path), lambda _: asyncio.sleep(0), 5 * MIB, 2)
+        upload = s3_upload.S3Upload(
+            backend._multipart(path), lambda _: asyncio.sleep(0), backend._copy_range, 5 * MIB, 2
+        )
         for index in range(9):
             await upload.write(bytes([index]) * 3 * MIB)
         await upload.finish()
@@ -464,7 +466,7 @@ def test_an_upload_of_too_many_parts_is_refused(backend: S3Backend, path: str, m
     monkeypatch.setattr(s3_upload, "PARTS_MAX", 2)
 
     async def upload() -> None:
-        upload = s3_upload.S3Upload(backend._multipart(path), lambda _: asyncio.sleep(0), 5 * MIB)
+        upload = s3_upload.S3Upload(backend._multipart(path), lambda _: asyncio.sleep(0), backend._copy_range, 5 * MIB)
         try:
             for _ in range(4):
                 await upload.write(bytes(5 * MIB))
@@ -508,7 +510,7 @@ def test_a_copy_beyond_the_limit_is_done_in_parts(
     run(wired, wired.write(f"{bucket}/source", [data]))
     token = run(wired, wired.stat(f"{bucket}/source")).token
     monkeypatch.setattr(server_copy, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
-    monkeypatch.setattr(server_copy, "COPY_PART_BYTES_MAX", 6 * MIB)
+    monkeypatch.setattr(s3_upload, "COPY_PART_BYTES_MAX", 6 * MIB)
     proxy.fail((400, "InvalidRequest"), method="PUT")
     with count_requests(wired) as counts:
         run(wired, wired.copy(f"{bucket}/source", f"{bucket}/target", token))

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
+import fsspec
 import pytest
 
 from rollingfs import StreamCut
@@ -188,27 +189,38 @@ def test_consolidate_joins_what_small_appends_made(tmp_path):
     assert "--grace" in failed("consolidate", path, "--grace", "soon", code=2)
 
 
-def test_consolidate_writes_a_sealed_segment_under_its_plain_name_for_other_tools(tmp_path):
-    path = tmp_path / "log"
+def test_export_writes_one_plain_file_for_other_tools(tmp_path):
+    path, target = tmp_path / "log", tmp_path / "out" / "file"
     for letter in b"abcd":
         done("append", path, "--option", "inline_bytes=0", stdin=bytes([letter]) * 100)
-    assert "not sealed; seal()" in failed("consolidate", "--plain", path)
-    assert not path.exists()
     done("truncate", path, 150)
-    done("seal", path)
-    shown = done("consolidate", "--plain", "--grace", "0", path).text
-    assert "3 chunks became 1" in shown
-    assert "250 bytes written under its plain name" in shown
-    assert path.read_bytes() == done("cat", path).out == b"b" * 50 + b"c" * 100 + b"d" * 100
-    assert done("consolidate", "--plain", "--json", path).json["plain_bytes"] == 0
-    done("rm", path)
-    assert not path.exists()
+    shown = done("export", path, target).text
+    assert "250 bytes written to" in shown
+    assert "250 bytes joined by the store, 0 through this client" in shown
+    assert target.read_bytes() == done("cat", path).out == b"b" * 50 + b"c" * 100 + b"d" * 100
+    assert "overwrite=True replaces it" in failed("export", path, target)
+    assert "its own name" in failed("export", path, path)
+    done("append", path, "--option", "inline_bytes=0", stdin=b"e")
+    found = done("export", "--overwrite", "--json", path, target).json
+    assert found == {
+        "path": str(path),
+        "target": str(target),
+        "size": 251,
+        "joined_bytes": 251,
+        "copied_bytes": 0,
+        "length": 401,
+    }
+    assert target.read_bytes() == done("cat", path).out
+    found = done("export", "--json", path, "memory://cli-export/file").json
+    assert (found["target"], found["copied_bytes"]) == ("/cli-export/file", 251)
+    memory = fsspec.filesystem("memory")
+    assert memory.cat_file("/cli-export/file") == target.read_bytes()
+    memory.rm("/cli-export", recursive=True)
 
 
 def test_a_plain_file_is_one_chunk_already(tmp_path):
     (tmp_path / "plain").write_bytes(b"x")
-    for words in ((), ("--plain",)):
-        assert done("consolidate", *words, "--json", tmp_path / "plain").json["written"] == 0
+    assert done("consolidate", "--json", tmp_path / "plain").json["written"] == 0
     assert done("ls", "--json", tmp_path).json[0]["size"] == 1
 
 

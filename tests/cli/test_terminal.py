@@ -61,12 +61,16 @@ def test_people_see_how_many_bytes_are_verified_and_consolidated(tmp_path, progr
         assert code == 0
         assert "/1.5 MiB" in shown
         assert "log: 3 chunks, all there and whole" in shown
-        shell.type("rollingfs consolidate --plain log\n")
+        shell.type("rollingfs export log file\n")
         code, shown = shell.ends()
         assert code == 0
-        assert "/3.0 MiB" in shown
-        assert "3.0/3.0 MiB" in shown
-        assert "1,572,864 bytes written under its plain name" in shown
+        assert "1.5/1.5 MiB" in shown
+        assert "1,572,864 bytes written to file" in shown
+        (tmp_path / "file").unlink()
+        shell.type("rollingfs consolidate log\n")
+        code, shown = shell.ends()
+        assert code == 0
+        assert "1.5/1.5 MiB" in shown
         shell.type("rollingfs verify -r . > said\n")
         code, shown = shell.ends()
         assert code == 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rollingfs.format import tokens
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import (
     OFFSET_MAX,
@@ -25,7 +26,6 @@ from rollingfs.format.header import (
     Merge,
     Page,
     Phase,
-    PlainCopy,
 )
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.policy import RollingPolicy
@@ -157,11 +157,10 @@ HEADERS: dict[str, Header] = {
         9,
         phase=Phase.SEALED,
         start=100,
-        adopted=Adopted('"5eb63bbbe01eeed0"', AT_MS),
-        plain_copy=PlainCopy(SEGMENT, 100),
         unknown=("colour blue",),
+        has_plain_copy=True,
     ),
-    "plain-copy-begun": Header(SEGMENT, 8, phase=Phase.SEALED, plain_copy=PlainCopy(SEGMENT, 0, AT_MS)),
+    "plain-copy-begun": Header(SEGMENT, 8, phase=Phase.SEALED, has_plain_copy=True),
     "newer-lines": Header(SEGMENT, 2, unknown=("colour blue", "hint  two blanks %zz", "mirror-of somewhere=1")),
     "policy": Header(SEGMENT, 1, policy=RollingPolicy(1, 0.001, 1024 * 1024)),
     "largest-numbers": Header(
@@ -230,6 +229,8 @@ def test_a_header_of_release_1_is_rewritten_with_the_same_bytes(name):
     data = (FOLDER / f"{name}.header").read_bytes()
     header = parse_header(data, name)
     assert header is not None
+    if header.has_plain_copy:  # an older release wrote one; what the header says of it is dropped with the next commit
+        data = tokens.seal_text(re.sub(rb"(?m)^(plain|Adopted|end) .*\n", b"", data[:-1]))
     assert format_header(header) == data
 
 

@@ -130,6 +130,42 @@ def test_collection_also_visits_what_is_left_of_deleted_segments(fs, tmp_path):
     assert not Path(staged.chunks[0].path).exists()
 
 
+def test_a_folder_of_segments_is_exported_to_another_folder_and_a_second_run_finds_it_done(fs, tmp_path):
+    paths = fill(fs, tmp_path, 3)
+    fs.pipe_file(f"{tmp_path}/in/deep/er", b"deep")
+    out = tmp_path / "out"
+
+    def run(**options: Any) -> dict[str, Row]:
+        return by_path(maintain(None, f"{tmp_path}/in", "export", target=f"file://{out}", **options))
+
+    rows = run(dry_run=True)
+    assert not out.exists()
+    rows = run()
+    assert [row.error for row in rows.values()] == [None] * 4
+    assert [row.bytes for row in rows.values()] == [4, 200, 200, 200]
+    assert (out / "deep/er").read_bytes() == b"deep"
+    assert all((out / Path(path).name).read_bytes() == fs.cat_file(path) for path in paths)
+    assert json.loads(rows[paths[0]].details)["export"] == {"target": f"file://{out}/s0", "size": 200}
+    assert [row.bytes for row in run().values()] == [0] * 4
+    fs.append(paths[0], b"more")
+    assert "FileExistsError" in str(run()[paths[0]].error)
+    assert [row.bytes for row in run(overwrite=True).values()] == [0, 204, 0, 0]
+    fs.overwrite(paths[0], fs.cat_file(paths[0])[::-1])  # as long, but later
+    assert [row.bytes for row in run(overwrite=True).values()] == [0, 204, 0, 0]
+    assert (out / "s0").read_bytes() == fs.cat_file(paths[0])
+
+
+def test_patterns_and_segments_are_exported_by_their_names_and_never_two_to_one_file(fs, tmp_path):
+    paths = fill(fs, tmp_path, 3)
+    for places in (f"{tmp_path}/i*/s0", [f"{tmp_path}/i*/s0", paths[1]]):  # the deepest folder that is named counts
+        assert not any(row.error for row in maintain(None, places, "export", target=f"{tmp_path}/out"))
+    found = sorted(str(file.relative_to(tmp_path)) for file in (tmp_path / "out").rglob("*"))
+    assert found == ["out/in", "out/in/s0", "out/s0", "out/s1"]
+    fs.create(f"{tmp_path}/other/s1")
+    with pytest.raises(ValueError, match=r"would both be exported to .*/out/s1; nothing was done"):
+        maintain(None, [paths[1], f"{tmp_path}/other/s1"], "export", target=f"{tmp_path}/out")
+
+
 @pytest.mark.parametrize(
     ("operations", "options", "message"),
     [
@@ -137,6 +173,8 @@ def test_collection_also_visits_what_is_left_of_deleted_segments(fs, tmp_path):
         ([], {}, "none; they must be of info"),
         ("truncate", {}, "needs keep="),
         ("info", {"keep": 1}, "needs keep="),
+        ("export", {}, "needs target="),
+        ("info", {"target": "/out"}, "needs target="),
         ("truncate", {"keep": -1}, "cannot keep -1"),
         ("truncate", {"keep": 1, "align": ""}, "aligned by ''"),
     ],

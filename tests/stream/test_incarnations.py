@@ -409,7 +409,6 @@ def test_a_cut_of_a_plain_file_is_one_of_the_segment_that_it_becomes() -> None:
     assert content(store) == b"more"
     assert stream.trim(late).bytes == 0
     client(store).seal(A)
-    drive(client(store).client.plain_copies.write(A))  # takes the place of the line that names the plain file
     assert stream.trim(stream.cut()).deleted == (A,)
 
 

@@ -21,7 +21,6 @@ from rollingfs.format.header import (
     Merge,
     Page,
     Phase,
-    PlainCopy,
 )
 from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
 
@@ -151,7 +150,6 @@ def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         turn=draw(st.none() | WORDS),
         drops=tuple(draw(st.lists(drops(), max_size=4))),
         adopted=draw(st.none() | st.builds(Adopted, TEXTS, TIMES_MS)),
-        plain_copy=draw(st.none() | st.builds(PlainCopy, UUIDS, st.integers(0, 2**40), st.none() | TIMES_MS)),
         created_ms=draw(TIMES_MS),
         modified_ms=draw(TIMES_MS),
         unknown=tuple(draw(st.lists(UNKNOWN_LINES, max_size=2))),

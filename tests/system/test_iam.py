@@ -185,7 +185,7 @@ def test_a_writer_needs_each_action(allowed, bucket, action):
     ("action", "told"),
     [
         ("s3:AbortMultipartUpload", "uploads that were not committed are left to collect"),
-        ("s3:ListBucketMultipartUploads", "whether there are unfinished uploads is not known"),
+        ("s3:ListBucketMultipartUploads", "unfinished uploads are not collected"),
     ],
 )
 def test_without_the_actions_for_unfinished_uploads_only_those_stay(

@@ -9,6 +9,7 @@ import fsspec
 import pytest
 
 from rollingfs import RetentionPolicy, RollingPolicy
+from rollingfs.backend.contract import Over
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from tests.support.backends import Scripted
@@ -57,51 +58,43 @@ def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, 
     [pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)],
     indirect=True,
 )
-def test_any_s3_tool_reads_the_plain_copy_which_the_store_made_of_the_chunks(fs, bucket, s3_options):
-    path, content = f"{bucket}/log", b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd")
+def test_any_s3_tool_reads_an_export_which_the_store_made_of_the_chunks(fs, bucket, s3_options):
+    path, target = f"{bucket}/log", f"{bucket}/out/file"
+    content = b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd")
     fs.create(path, policy=RollingPolicy(max_bytes=5 * MIB, inline_bytes=1000))
     fs.append(path, content)
     fs.append(path, b"tail")
     fs.truncate(path, MIB)
-    fs.seal(path)
-    fs._bridge.run(fs._client.plain_copies.files.replaces(path))  # the probe writes a few bytes
     fs._backend.clear()
-    done = fs.segment(path).consolidate(grace=0, plain=True)
+    done = fs.export(path, f"s3://{target}")
     # 4 MiB and the first of the next chunk are no part by themselves, nor is the tail
-    assert (done.plain_bytes, done.joined_bytes, done.copied_bytes) == (19 * MIB + 4, 10 * MIB, 9 * MIB + 4)
-    assert fs._backend.moved.total() == 2 * 5 * MIB + 2 * 4 * MIB + 4
+    assert (done.size, done.joined_bytes, done.copied_bytes) == (19 * MIB + 4, 10 * MIB, 9 * MIB + 4)
+    assert (done.target, done.length) == (target, 20 * MIB + 4)
+    assert fs._backend.moved.total() == 2 * (9 * MIB + 4) - 4
     s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
-    assert s3.cat_file(path) == content[MIB:] + b"tail"
-    fs._backend.clear()
-    assert fs.segment(path).consolidate(plain=True).plain_bytes == 0
-    fs.mv(path, f"{path}-moved")
-    assert (s3.exists(path), fs.exists(path)) == (not _can_delete_if(fs, path), False)
-    fs.truncate(f"{path}-moved", 6 * MIB)
-    assert fs.segment(f"{path}-moved").consolidate(plain=True).copied_bytes == 9 * MIB + 4
-    assert s3.cat_file(f"{path}-moved") == content[6 * MIB :] + b"tail"
-    fs.rm(f"{path}-moved")
-    assert (s3.exists(f"{path}-moved"), fs.exists(f"{path}-moved")) == (not _can_delete_if(fs, path), False)
+    assert s3.cat_file(target) == fs.cat_file(path) == content[MIB:] + b"tail"
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        fs.export(path, target)
+    fs.truncate(path, 6 * MIB)
+    assert fs.export(path, target, overwrite=True).copied_bytes == 9 * MIB + 4
+    assert s3.cat_file(target) == content[6 * MIB :] + b"tail"
+    assert s3.find(f"{bucket}/out") == [target]
 
 
-def _can_delete_if(fs, path):
-    return fs._bridge.run(fs._client.store.abilities(path)).delete_if
-
-
-@pytest.mark.parametrize("s3_options", ["moto"], indirect=True)  # MinIO tells of uploads by their exact key only
-def test_a_plain_copy_that_somebody_died_at_never_comes_to_life_after_a_delete(fs, bucket):
-    path = f"{bucket}/log"
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_export_that_died_is_aborted_by_the_next_one(fs, bucket, overwrite):
+    path, target = f"{bucket}/log", f"{bucket}/file"
     fs.create(path)
     fs.append(path, b"x" * 1000)
-    fs.seal(path)
-    copies = fs._client.plain_copies
-    fs._bridge.run(copies._begin(path, None))
-    upload = fs._bridge.run(fs._backend.open_write(path))
-    fs._bridge.run(upload.write(bytes(17 * MIB)))
-    fs.rm(path)
-    with pytest.raises(OSError, match=re.escape(path)):
-        fs._bridge.run(upload.finish())
-    fs._bridge.run(upload.abort())
-    assert not fs.exists(path)
+    uploads = [fs._bridge.run(fs._backend.open_write(name, Over.NOTHING)) for name in (target, f"{target}-beside")]
+    for upload in uploads:
+        fs._bridge.run(upload.write(bytes(17 * MIB)))
+    fs.export(path, target, overwrite=overwrite)
+    with pytest.raises(OSError, match="file"):
+        fs._bridge.run(uploads[0].finish())
+    fs._bridge.run(uploads[0].abort())
+    fs._bridge.run(uploads[1].finish())
+    assert fs.cat_file(target) == b"x" * 1000
 
 
 def test_a_stream_is_looked_at_in_one_batch_and_retained(fs, bucket):

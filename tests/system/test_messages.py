@@ -101,7 +101,9 @@ CHANGES = {
     "concat of one path": ("a", TypeError, lambda fs, path: fs.concat(path, path)),
     "concat to itself": ("a", ValueError, lambda fs, path: fs.concat(path, [path])),
     "concat of open ones": ("a", SegmentNotSealedError, lambda fs, path: fs.concat(f"{path}/../sealed", [path])),
-    "consolidate of open ones": ("a", SegmentNotSealedError, lambda fs, path: fs.segment(path).consolidate(plain=True)),
+    "export to itself": ("a", ValueError, lambda fs, path: fs.export(path, path)),
+    "export to a segment": ("a", FileExistsError, lambda fs, path: fs.export(f"{path[:-1]}sealed", path)),
+    "export to a folder": ("folder", IsADirectoryError, lambda fs, path: fs.export(f"{path[:-6]}a", path)),
     "remove a folder": ("folder", IsADirectoryError, lambda fs, path: fs.rm(path)),
 }
 
@@ -328,7 +330,8 @@ COMMANDS = [
     (["map", "{}/none"], "{}/none", False),
     (["cut", "{}/none"], "{}/none", False),
     (["consolidate", "{}/none"], "{}/none", False),
-    (["consolidate", "--plain", "{}/a"], "{}/a", True),
+    (["export", "{}/none", "{}/x"], "{}/none", False),
+    (["export", "{}/sealed", "{}/a"], "{}/a", True),
     (["verify", "{}/none"], "{}/none", False),
 ]
 

@@ -66,10 +66,6 @@ def collect(world: World) -> None:
     drive(world.client.collector.collect(LOG, grace_s=0))
 
 
-def copy(world: World) -> None:
-    drive(world.client.plain_copies.write(LOG))
-
-
 def is_visible(store: HashingStore) -> bool:
     try:
         return client(store).content(LOG) == DATA
@@ -146,9 +142,6 @@ def filled(verb: Verb) -> tuple[HashingStore, World]:
     put(store)
     world = client(store)
     seal(world)
-    if verb is copy:
-        copy(world)
-        world.truncate(LOG, 2)  # the copy is stale
     if verb is collect:
         held = client(store)
         held.backend.can_delete_if = False
@@ -183,25 +176,6 @@ def test_a_file_that_comes_within_a_verb_is_lost_only_where_the_store_compares_n
             survived += 1
     assert survived >= 1
     assert ("delete_if", LOG) in calls
-
-
-@pytest.mark.parametrize("replaces", [True, False])
-def test_a_file_of_the_bytes_of_a_stale_copy_is_lost_only_where_the_store_compares_no_date(replaces: bool) -> None:
-    """At every call: what comes while the new copy is prepared stays, but within the one conditional request."""
-    tried = []
-    for index in range(CALLS_MAX):
-        store, world = filled(copy)
-        world.client.plain_copies.files._replaces = {store.root(LOG): replaces}
-        world.backend.prepare(between={index: lambda store=store: put(store)})  # type: ignore[misc]
-        with contextlib.suppress(FileExistsError):
-            copy(world)
-        if world.backend.between:
-            break
-        verb, what = world.backend.trace[index]
-        tried.append(verb)
-        if verb != "join" and (verb, what) != ("delete_if", LOG):
-            assert raw(store) == DATA, (index, verb)
-    assert "join" in tried
 
 
 def test_a_deleted_file_is_deleted_whatever_its_date() -> None:

@@ -8,12 +8,11 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from fsspec.implementations.local import LocalFileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import ABSENT, Backend, Blob, Buffer, FileInfo, Listing, Part, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Part, Upload
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, date_of, info_of
@@ -191,11 +190,10 @@ class LocalBackend(Backend):
             disk.write_all(descriptor, data)
         self._flush_folder_of(path)
 
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
         if over is None:
             return LocalUpload(path, self.sync)
-        temporary = names.temporary_path(path)
-        return HiddenUpload(temporary, self.sync, partial(self._appear, temporary, path, over))
+        return HiddenUpload(names.export_path(path), path, over, self.sync)
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """Copy the bytes within the kernel: as a reflink, where the filesystem shares unchanged blocks.
@@ -211,36 +209,12 @@ class LocalBackend(Backend):
             raise
         self._flush_folder_of(target)
 
-    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
-        if over is None:
-            self._join(parts, target)
-            self._flush_folder_of(target)
-            return None
-        temporary = names.temporary_path(target)
-        self._join(parts, temporary)
-        return await self._appear(temporary, target, over)
-
-    def _join(self, parts: Sequence[Part], target: str) -> None:
+    async def join(self, parts: Sequence[Part], target: str) -> None:
         with disk.new_file(target, self.sync) as descriptor:
             for part in parts:
                 with disk.opened(part.path) as (source, _status):
                     disk.copy_bytes(source, descriptor, part.start, part.end)
-
-    async def _appear(self, temporary: str, target: str, over: str) -> str:
-        """Give a whole temporary file its name: if nothing has it, or in place of the file with the token `over`.
-
-        Other programs take no lock, so `delete_if` first removes the file that is to be replaced.
-        """
-        try:
-            with disk.opened(temporary) as (descriptor, status):
-                token = disk.token_of(descriptor, status)
-            if over != ABSENT and not await self.delete_if(target, over):
-                raise refusals.changed(target, over, "another")
-            os.link(temporary, target)  # fails over anything that exists
-        finally:
-            disk.remove_if_there(temporary)
         self._flush_folder_of(target)
-        return token
 
     # -- removing and folders ------------------------------------------------------------------------------
 

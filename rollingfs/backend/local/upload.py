@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Awaitable, Callable
 
-from rollingfs.backend.contract import Buffer, Upload
+from rollingfs.backend import refusals
+from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import disk
+from rollingfs.errors import ConflictError
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
+"""Errors of a filesystem without hard links (FAT)."""
 
 
 class LocalUpload(Upload):
@@ -21,13 +26,19 @@ class LocalUpload(Upload):
     async def write(self, data: Buffer) -> None:
         disk.write_all(self._file.fileno(), [data])
 
-    async def finish(self) -> str | None:
+    async def copy(self, part: Part) -> None:
+        """Append a range of a file, within the kernel where it can copy."""
+        with disk.opened(part.path) as (source, _status):
+            disk.copy_bytes(source, self._file.fileno(), part.start, part.end)
+            if part.token is not None:
+                disk.check_same_or_grown(part.path, source, part.token)
+
+    async def finish(self) -> None:
         if self._sync:
             disk.flush(self._file.fileno())
         self._file.close()
         if self._sync:
             disk.flush_folder(os.path.dirname(self._path))
-        return None
 
     async def abort(self) -> None:
         if not self._file.closed:
@@ -36,20 +47,46 @@ class LocalUpload(Upload):
 
 
 class HiddenUpload(LocalUpload):
-    """A file under a name that others use as well. It grows under a temporary name.
+    """A file under a name that others use as well. It grows under `temporary`, and gets its name once it is whole."""
 
-    Parameters
-    ----------
-    temporary : str
-        The temporary name.
-    appear : callable
-        Gives the whole file its own name, or removes the file; returns its token.
-    """
-
-    def __init__(self, temporary: str, sync: bool, appear: Callable[[], Awaitable[str]]) -> None:
+    def __init__(self, temporary: str, path: str, over: Over, sync: bool) -> None:
         super().__init__(temporary, sync)
-        self._appear = appear
+        self._target = path
+        self._over = over
 
-    async def finish(self) -> str | None:
+    async def finish(self) -> None:
         await super().finish()
-        return await self._appear()
+        try:
+            _give_name(self._path, self._target, self._over)
+        except FileNotFoundError as error:
+            raise ConflictError(
+                f"{self._target}: another export to this name began, and removed the file of this one; "
+                "nothing was written"
+            ) from error
+        finally:
+            self._clean()
+        if self._sync:
+            disk.flush_entries_of(os.path.dirname(self._target))
+            disk.flush_folder(os.path.dirname(self._target))
+
+    async def abort(self) -> None:
+        await super().abort()
+        self._clean()
+
+    def _clean(self) -> None:
+        disk.remove_if_there(self._path)
+        disk.remove_folder_if_empty(os.path.dirname(self._path))
+
+
+def _give_name(temporary: str, path: str, over: Over) -> None:
+    if over is Over.ANYTHING:
+        os.replace(temporary, path)
+        return
+    try:
+        os.link(temporary, path)  # fails over anything that exists
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise refusals.name_taken(path) from error
+        os.rename(temporary, path)

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from s3fs import S3FileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Page, Part, PendingUpload, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
 from rollingfs.backend.s3.client import S3Client, date_of
 from rollingfs.backend.s3.deletes import delete_objects
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
@@ -25,6 +25,7 @@ from rollingfs.backend.s3.folders import S3Folders
 from rollingfs.backend.s3.receive import STRAIGHT_BYTES_MIN
 from rollingfs.backend.s3.server_copy import copy_object, join_ranges
 from rollingfs.backend.s3.upload import (
+    CONFLICT_STATUSES,
     JOIN_PART_BYTES_MIN,
     PARTS_MAX,
     UPLOAD_PART_BYTES,
@@ -39,7 +40,6 @@ from rollingfs.errors import ConflictError
 
 PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
 """The largest new file that one PutObject writes."""
-CONFLICT_STATUSES = frozenset({409, 412})
 
 
 class S3Backend(Backend):
@@ -249,23 +249,31 @@ class S3Backend(Backend):
             await abort_after(upload.abort, error)
             raise
 
-    async def open_write(self, path: str, over: str | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None) -> Upload:
         """A multipart upload that begins with the second part."""
         return self._upload(path, UPLOAD_PART_BYTES, over)
 
-    def _upload(self, path: str, part_bytes: int, over: str | None = None) -> S3Upload:
-        return S3Upload(self._multipart(path), partial(self._put, path, over=over), part_bytes, over=over)
+    def _upload(self, path: str, part_bytes: int, over: Over | None = None) -> S3Upload:
+        put = partial(self._put, path, over=over)
+        copies_max = self.requests_max
+        return S3Upload(
+            self._multipart(path), put, self._copy_range, part_bytes, copies_in_flight_max=copies_max, over=over
+        )
+
+    async def _copy_range(self, multipart: Multipart, part: Part, number: int) -> None:
+        with errors_of("copying", part.path), _only_of(part.path, part.token):
+            await multipart.copy(number, self._range_of(part), part.token)
 
     def _multipart(self, path: str) -> Multipart:
         target = self._object(path)
         return Multipart(self._client, path, target["Bucket"], target["Key"])
 
-    async def _put(self, path: str, data: Buffer, over: str | None = None) -> str | None:
+    async def _put(self, path: str, data: Buffer, over: Over | None = None) -> None:
         with errors_of("writing", path):
             if over is not None:
-                return await put_over(self._client, path, self._object(path), over, bytes(data))
+                await put_over(self._client, path, self._object(path), over, bytes(data))
+                return
             await self._client.repeatable("put_object", **self._object(path), Body=bytes(data))
-        return None
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """One CopyObject, or a multipart copy beyond 5 GiB."""
@@ -278,7 +286,7 @@ class S3Backend(Backend):
                     raise ConflictError(f"{source!r} no longer has token {token}, so it was not copied") from error
                 raise
 
-    async def join(self, parts: Sequence[Part], target: str, over: str | None = None) -> str | None:
+    async def join(self, parts: Sequence[Part], target: str) -> None:
         """A multipart upload whose parts are ranges of other objects.
 
         Raises
@@ -292,9 +300,9 @@ class S3Backend(Backend):
                 f"{target!r}: parts of {sizes} bytes cannot be joined, because all but the last need at least "
                 f"{JOIN_PART_BYTES_MIN} bytes; nothing was written"
             )
-        ranges = [Range(self._object(part.path), part.start, part.end) for part in parts]
+        ranges = [self._range_of(part) for part in parts]
         with errors_of("joining parts to", target):
-            return await join_ranges(ranges, self._multipart(target), self.requests_max, over=over)
+            await join_ranges(ranges, self._multipart(target), self.requests_max)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
@@ -302,14 +310,14 @@ class S3Backend(Backend):
         """DeleteObjects, with up to 1000 keys in a request."""
         await delete_objects(self._client, map(self._object, paths))
 
-    async def list_uploads(self, folder: str) -> Sequence[PendingUpload]:
+    async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
         """One ListMultipartUploads for each page.
 
-        MinIO lists only the uploads of one exact key, so none here. It forgets uploads after 24 hours.
+        MinIO lists only the uploads of one exact key, so none without `name`. It forgets uploads after 24 hours.
         """
         bucket, key = self._split(folder)
         with errors_of("listing unfinished uploads in", folder):
-            return await pending(self._client, bucket, key + "/" if key else "")
+            return await pending(self._client, bucket, key + "/" if key else "", name or "")
 
     async def abort_upload(self, upload: PendingUpload) -> None:
         """One AbortMultipartUpload."""
@@ -352,6 +360,9 @@ class S3Backend(Backend):
         if not key:
             raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
         return {"Bucket": bucket, "Key": key}
+
+    def _range_of(self, part: Part) -> Range:
+        return Range(self._object(part.path), part.start, part.end)
 
 
 def _range(start: int, end: int, token: str | None) -> dict[str, str]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 
 from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, status_of
-from rollingfs.backend.s3.upload import PARTS_MAX, Multipart, Range, abort_after
+from rollingfs.backend.s3.upload import PARTS_MAX, Multipart, Range, abort_after, copy_bounds
 from rollingfs.runtime.concurrency import gather_limited
 
 COPY_OBJECT_BYTES_MAX = 5 * 2**30
 """The largest object that one CopyObject copies."""
-COPY_PART_BYTES_MAX = 2**30
-"""A fifth of what S3 takes: a server that sends nothing while it copies must answer within the read timeout."""
 
 
 async def copy_object(
@@ -42,16 +39,14 @@ async def copy_object(
 
 
 async def join_ranges(
-    ranges: Sequence[Range], multipart: Multipart, requests_max: int, token: str | None = None, over: str | None = None
-) -> str | None:
+    ranges: Sequence[Range], multipart: Multipart, requests_max: int, token: str | None = None
+) -> None:
     """Fill an upload with ranges of objects, several at a time, and complete it; if anything fails, abort it.
 
     Parameters
     ----------
     token
         The token that the source must have.
-    over
-        As in `Backend.join`.
     """
     pieces = [piece for whole in ranges for piece in _pieces(whole)]
     if len(pieces) > PARTS_MAX:
@@ -60,15 +55,12 @@ async def join_ranges(
     try:
         copies = [partial(multipart.copy, number, piece, token) for number, piece in enumerate(pieces, 1)]
         await gather_limited(copies, requests_max)
-        return await multipart.complete(over)
+        await multipart.complete()
     except BaseException as error:
         await abort_after(multipart.abort, error)
         raise
 
 
 def _pieces(whole: Range) -> Iterator[Range]:
-    """A range in equal pieces, each small enough for one UploadPartCopy."""
-    size = whole.end - whole.start
-    count = -(-size // COPY_PART_BYTES_MAX)
-    for start, end in pairwise(whole.start + size * index // count for index in range(count + 1)):
+    for start, end in copy_bounds(whole.start, whole.end):
         yield Range(whole.source, start, end)

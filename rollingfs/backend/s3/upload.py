@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import ABSENT, Buffer, PendingUpload, Upload, frozen
+from rollingfs.backend.contract import Buffer, Over, Part, PendingUpload, Upload, frozen
 from rollingfs.backend.s3.body import Pieces
 from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
-from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.errors import ConflictError
 
 UPLOAD_PART_BYTES = 16 * 2**20
 UPLOAD_PARTS_IN_FLIGHT_MAX = 4
@@ -21,8 +22,10 @@ UPLOAD_PARTS_IN_FLIGHT_MAX = 4
 PARTS_MAX = 10_000
 JOIN_PART_BYTES_MIN = 5 * 2**20
 UNSUPPORTED_STATUSES = frozenset({405, 501})
-REFUSED_STATUSES = frozenset({404, 409, 412})
-"""Answers to a condition: 404 if the file or the upload is gone, 409 if another client is changing the file."""
+CONFLICT_STATUSES = frozenset({409, 412})
+"""Answers to a condition: 412 if it does not hold, 409 if another client is changing the file."""
+COPY_PART_BYTES_MAX = 2**30
+"""A fifth of what S3 takes: a server that sends nothing while it copies must answer within the read timeout."""
 
 
 class Range(NamedTuple):
@@ -76,12 +79,13 @@ class Multipart:
         )
         self._etags[number] = answer["CopyPartResult"]["ETag"]
 
-    async def complete(self, over: str | None = None) -> str | None:
-        """Make the object of its parts; with `over`, on that condition, and return the token."""
+    async def complete(self, over: Over | None = None) -> None:
+        """Make the object of its parts; `over` is that of `Backend.open_write`."""
         parts = [{"PartNumber": number, "ETag": self._etags[number]} for number in sorted(self._etags)]
         if over is not None:
             send = partial(self._client.call, "complete_multipart_upload", MultipartUpload={"Parts": parts})
-            return await _conditional(self._client, partial(send, **self._of_upload()), self.path, over)
+            await _make_over(self._client, partial(send, **self._of_upload()), self.path, self._target, over)
+            return
         try:
             await self._client.repeatable(
                 "complete_multipart_upload", MultipartUpload={"Parts": parts}, **self._of_upload()
@@ -91,7 +95,6 @@ class Multipart:
             if code_of(error) != "NoSuchUpload":
                 raise
             await self._client.repeatable("head_object", **self._target)
-        return None
 
     async def abort(self) -> None:
         """Make the store forget the parts; an upload that it does not know is no error."""
@@ -109,10 +112,13 @@ class Multipart:
         return {**self._target, "UploadId": self._id}
 
 
-async def pending(client: S3Client, bucket: str, prefix: str) -> list[PendingUpload]:
-    """The unfinished uploads of objects directly below a prefix; none if the store cannot list them."""
+async def pending(client: S3Client, bucket: str, prefix: str, name: str = "") -> list[PendingUpload]:
+    """The unfinished uploads of objects directly below a prefix; none if the store cannot list them.
+
+    With `name`, only the uploads of the object with this name.
+    """
     found: list[PendingUpload] = []
-    arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+    arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix + name, "Delimiter": "/"}
     while True:
         try:
             page = await client.repeatable("list_multipart_uploads", **arguments)
@@ -121,7 +127,8 @@ async def pending(client: S3Client, bucket: str, prefix: str) -> list[PendingUpl
                 return []
             raise
         for upload in page.get("Uploads", []):
-            if "/" in upload["Key"].removeprefix(prefix):
+            rest = upload["Key"].removeprefix(prefix)
+            if "/" in rest or rest != (name or rest):
                 continue  # moto does not know the delimiter
             began = upload["Initiated"].timestamp()
             found.append(PendingUpload(f"{bucket}/{upload['Key']}", began, upload["UploadId"]))
@@ -130,35 +137,53 @@ async def pending(client: S3Client, bucket: str, prefix: str) -> list[PendingUpl
         arguments |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
-async def put_over(client: S3Client, path: str, target: dict[str, str], over: str, data: bytes) -> str:
-    """Send one PutObject on the condition `over` of `Backend.join`; return the token."""
-    return await _conditional(client, partial(client.call, "put_object", **target, Body=data), path, over)
+async def put_over(client: S3Client, path: str, target: dict[str, str], over: Over, data: bytes) -> None:
+    """Send one PutObject; `over` is that of `Backend.open_write`."""
+    await _make_over(client, partial(client.call, "put_object", **target, Body=data), path, target, over)
 
 
-async def _conditional(client: S3Client, send: Callable[..., Awaitable[dict[str, Any]]], path: str, over: str) -> str:
-    """Send the request that makes an object over nothing, or over the object with the token `over`.
+async def _make_over(
+    client: S3Client, send: Callable[..., Awaitable[Any]], path: str, target: dict[str, str], over: Over
+) -> None:
+    """Send the request that makes an object over nothing, or over any object.
 
     The request is repeated only if the store put it off. After a lost answer, the first try may have taken effect, and
     the store would refuse the second because of it.
     """
-    condition = {"IfNoneMatch": "*"} if over == ABSENT else {"IfMatch": over}
+    condition = {"IfNoneMatch": "*"} if over is Over.NOTHING else {}
     try:
-        answer = await client.retrying(partial(send, **condition), unanswered=False)
+        try:
+            await client.retrying(partial(send, **condition), unanswered=False)
+        except CLIENT_ERRORS as error:
+            if not condition or status_of(error) not in UNSUPPORTED_STATUSES:
+                raise
+            # this store takes no condition, so look right before
+            await _check_absent(client, path, target)
+            await client.retrying(send, unanswered=False)
     except CLIENT_ERRORS as error:
-        if status_of(error) in UNSUPPORTED_STATUSES:
-            raise UnsafeBackendError(
-                f"the store does not take the condition {condition} for {path!r}: {error}; nothing was written, "
-                "because a file that another program writes there at the same moment would be lost"
-            ) from error
-        if status_of(error) not in REFUSED_STATUSES or code_of(error) == "NoSuchBucket":
+        if code_of(error) == "NoSuchUpload":
+            raise ConflictError(f"{path}: somebody aborted the upload; nothing was written: {error}") from error
+        if status_of(error) in CONFLICT_STATUSES:
+            text = f"the store made no new file: one exists, or another client changes it ({error})"
+            raise FileExistsError(errno.EEXIST, text, path) from error
+        raise
+
+
+async def _check_absent(client: S3Client, path: str, target: dict[str, str]) -> None:
+    try:
+        await client.repeatable("head_object", **target)
+    except CLIENT_ERRORS as error:
+        if status_of(error) != 404:
             raise
-        if over == ABSENT:
-            raise FileExistsError(
-                errno.EEXIST, f"the store made no new file: one exists, or another client changes it ({error})", path
-            ) from error
-        raise ConflictError(f"{path!r} no longer has token {over}, so it was not replaced: {error}") from error
-    token = str(answer["ETag"])
-    return token if token.startswith('"') else f'"{token}"'  # only here do some stores leave out the quotes
+        return
+    raise refusals.name_taken(path)
+
+
+def copy_bounds(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The bounds of equal pieces of a range, each small enough for one UploadPartCopy."""
+    size = end - start
+    count = -(-size // COPY_PART_BYTES_MAX)
+    return pairwise(start + size * index // count for index in range(count + 1))
 
 
 async def abort_after(abort: Callable[[], Awaitable[None]], error: BaseException) -> None:
@@ -175,13 +200,17 @@ class S3Upload(Upload):
     def __init__(
         self,
         multipart: Multipart,
-        put_whole: Callable[[bytes], Coroutine[Any, Any, str | None]],
+        put_whole: Callable[[bytes], Coroutine[Any, Any, None]],
+        copy_range: Callable[[Multipart, Part, int], Coroutine[Any, Any, None]],
         part_bytes: int = UPLOAD_PART_BYTES,
         parts_in_flight_max: int = UPLOAD_PARTS_IN_FLIGHT_MAX,
-        over: str | None = None,
+        copies_in_flight_max: int = UPLOAD_PARTS_IN_FLIGHT_MAX,
+        over: Over | None = None,
     ) -> None:
         self._multipart = multipart
         self._put_whole = put_whole
+        self._copy_range = copy_range
+        self._copies_in_flight_max = copies_in_flight_max
         self._over = over
         self._part_bytes = part_bytes
         self._parts_in_flight_max = parts_in_flight_max
@@ -189,7 +218,7 @@ class S3Upload(Upload):
         self._pieces_bytes = 0
         self._parts = 0
         self._in_flight: set[asyncio.Task[None]] = set()
-        self._making: asyncio.Task[str | None] | None = None
+        self._making: asyncio.Task[None] | None = None
         self._closed = False
 
     async def write(self, data: Buffer) -> None:
@@ -211,23 +240,37 @@ class S3Upload(Upload):
             if self._pieces_bytes == self._part_bytes and len(view):
                 await self._send_part()
 
-    async def finish(self) -> str | None:
+    async def copy(self, part: Part) -> None:
+        """Append a range of another object by UploadPartCopy; wait while too many copies are under way."""
+        self._check_open()
+        if self._pieces:
+            if self._pieces_bytes < JOIN_PART_BYTES_MIN:
+                raise ValueError(
+                    f"{self._multipart.path!r}: {self._pieces_bytes} bytes are too few before a copied part, because "
+                    f"each part but the last needs at least {JOIN_PART_BYTES_MIN} bytes"
+                )
+            await self._send_part()
+        for start, end in copy_bounds(part.start, part.end):
+            piece = Part(part.path, start, end, part.token)
+            await self._send(partial(self._copy_range, self._multipart, piece), self._copies_in_flight_max)
+
+    async def finish(self) -> None:
         """Send the rest; the object exists when this returns."""
         self._check_open()
         if not self._multipart.begun:  # at most one part
-            token = await self._make(self._put_whole(b"".join(self._take())))
+            await self._make(self._put_whole(b"".join(self._take())))
         else:
-            await self._send_part()
+            if self._pieces:
+                await self._send_part()
             await self._wait(0)
             with errors_of("completing the upload", self._multipart.path):
-                token = await self._make(self._multipart.complete(self._over))
+                await self._make(self._multipart.complete(self._over))
         self._closed = True
-        return token
 
-    async def _make(self, request: Coroutine[Any, Any, str | None]) -> str | None:
+    async def _make(self, request: Coroutine[Any, Any, None]) -> None:
         """Send the request that makes the object. It goes on if the caller is cancelled: it may take effect anyway."""
         self._making = asyncio.ensure_future(request)
-        return await asyncio.shield(self._making)
+        await asyncio.shield(self._making)
 
     async def abort(self) -> None:
         """Stop the requests under way, and make the store forget the parts."""
@@ -250,6 +293,12 @@ class S3Upload(Upload):
         return pieces
 
     async def _send_part(self) -> None:
+        await self._send(self._put, self._parts_in_flight_max)
+
+    def _put(self, number: int) -> Coroutine[Any, Any, None]:
+        return self._multipart.put(number, self._take())
+
+    async def _send(self, request: Callable[[int], Coroutine[Any, Any, None]], in_flight_max: int) -> None:
         if self._parts == PARTS_MAX:
             raise OSError(
                 errno.EFBIG,
@@ -259,9 +308,9 @@ class S3Upload(Upload):
         if not self._multipart.begun:
             with errors_of("beginning an upload", self._multipart.path):
                 await self._multipart.begin()
-        await self._wait(self._parts_in_flight_max - 1)
+        await self._wait(in_flight_max - 1)
         self._parts += 1
-        self._in_flight.add(asyncio.ensure_future(self._multipart.put(self._parts, self._take())))
+        self._in_flight.add(asyncio.ensure_future(request(self._parts)))
 
     async def _wait(self, in_flight_max: int) -> None:
         while len(self._in_flight) > in_flight_max:

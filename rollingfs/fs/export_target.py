@@ -1,0 +1,70 @@
+"""Where an export writes: a path on the segments' own store, or on any other that fsspec knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import fsspec
+from fsspec.core import url_to_fs
+
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.fs.options import S3_PROTOCOLS, adapt, require_s3fs
+from rollingfs.runtime.bridge import Bridge
+
+_SAME = (S3_PROTOCOLS, frozenset({"file", "local"}))
+"""Protocols that are names of one store."""
+_known: WeakKeyDictionary[fsspec.AbstractFileSystem, dict[bool, Elsewhere]] = WeakKeyDictionary()
+"""Exports of thousands of segments share the connections to their target; by whether they come from an async store."""
+
+
+def open_target(
+    own: Backend, target: str, protocol: str | None = None, options: Mapping[str, Any] | None = None
+) -> tuple[Backend, str]:
+    """The backend that a target lies on, and its path there.
+
+    It is `own`, the backend of the segments, unless the target's protocol is another or `options` are given.
+
+    Parameters
+    ----------
+    target
+        A URL, or a path on the store of the segments (of `protocol`, if that is given).
+    """
+    target = target.removeprefix("rolling::")
+    if protocol is None and "://" in target and "::" not in target:
+        protocol = target.partition("://")[0]
+    is_chain = protocol is None and "::" in target
+    if not is_chain and not options and (protocol is None or _is_same(protocol, own.unstrip("x").partition("://")[0])):
+        return own, own.strip(target)
+    if protocol in S3_PROTOCOLS:
+        require_s3fs()
+    if is_chain:
+        fs, _ = url_to_fs(target, **(options or {}))
+    else:
+        fs = fsspec.filesystem(protocol or own.unstrip("x").partition("://")[0], **(options or {}))
+    known = _known.setdefault(fs, {})
+    if own.is_async not in known:
+        known[own.is_async] = Elsewhere(adapt(fs), from_async=own.is_async)
+    backend = known[own.is_async]
+    return backend, backend.strip(target)
+
+
+def _is_same(protocol: str, other: str) -> bool:
+    return protocol == other or any({protocol, other} <= several for several in _SAME)
+
+
+class Elsewhere(BackendWrapper):
+    """A backend that coroutines over another backend call: each verb runs on its own loop, or in its own thread."""
+
+    def __init__(self, inner: Backend, *, from_async: bool) -> None:
+        super().__init__(inner)
+        self._bridge = Bridge(inner)
+        self._from_async = from_async
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        coroutine = super().call(verb, *args)
+        if self._from_async:
+            return await self._bridge.arun(coroutine)
+        return self._bridge.run(coroutine)

@@ -1,0 +1,40 @@
+"""Bytes that pass through this client: read from a segment, and written to a new file, in bounded memory."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import google_crc32c
+
+from rollingfs.backend.contract import Upload
+from rollingfs.maintenance.steps import Steps
+from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import Snapshot
+
+READ_BYTES_MAX = 16 * 1024 * 1024
+
+
+async def pass_through(
+    fetcher: Fetcher, view: Snapshot, start: int, end: int, upload: Upload, checks: PieceChecks, steps: Steps
+) -> int:
+    """Append the bytes ``[start, end)`` of a snapshot to an upload; returns their checksum.
+
+    The next bytes are read while the last are written.
+    """
+
+    async def read(first: int) -> bytes:
+        return await fetcher.read(view, first, min(first + READ_BYTES_MAX, end), checks=checks)
+
+    async def write(data: bytes) -> bytes:
+        await upload.write(data)
+        steps.add(len(data))
+        return b""
+
+    crc, data = 0, await read(start)
+    while data:
+        start += len(data)
+        crc = google_crc32c.extend(crc, data)
+        following = [partial(read, start)] if start < end else []
+        data = (await fetcher.runtime.gather([partial(write, data), *following], 2))[-1]
+    return crc

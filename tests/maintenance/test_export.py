@@ -1,0 +1,875 @@
+"""Export: what a segment retains as one plain file, whatever lies where, whatever fails or goes on beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs import (
+    ConflictError,
+    CorruptChunkError,
+    Exported,
+    RollingFileSystem,
+    RollingPolicy,
+    SegmentTruncatedError,
+)
+from rollingfs.backend.contract import Over
+from rollingfs.backend.generic import GenericBackend
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.commit import header_cache
+from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S, Chunk
+from rollingfs.maintenance import export, passing, pieces
+from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
+from tests.support.life import World, private_store
+
+LOG, OTHER, TARGET = "/folder/log", "/folder/other", "/out/file"
+POLICY = RollingPolicy(max_bytes=100, inline_bytes=10)
+CONTENT = b"".join(bytes([65 + number]) * 30 for number in range(8)) + b"tail"
+FOREIGN = b"of another program"
+MIB = 2**20
+SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
+
+
+class Counting(BackendWrapper):
+    """Counts the bytes that pass through the client; joins as an object store does, or not at all."""
+
+    def __init__(self, inner: Any, *, joins: bool = True, part_bytes_min: int = 0) -> None:
+        super().__init__(inner)
+        self.can_join = joins
+        self.join_part_bytes_min = part_bytes_min
+        self.read_bytes = 0
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        answer = await super().call(verb, *args)
+        self.read_bytes += len(answer) if verb == "read_range" else 0
+        return answer
+
+
+def fill(world: World, path: str = LOG) -> World:
+    """A segment of several chunks and an inline tail."""
+    world.create(path, [CONTENT[start : start + 30] for start in range(0, 240, 30)], POLICY)
+    world.append(path, b"tail")
+    return world
+
+
+def run(world: World, path: str = LOG, target: str = TARGET, **options: Any) -> Exported:
+    view = drive(world.client.lookup.view(path, fresh=True))
+    return drive(world.client.exporter.export(view, world.backend, target, **options))
+
+
+def raw(world: World, path: str = TARGET) -> bytes | None:
+    """What other tools see under a name; None if there is no file."""
+    try:
+        return drive(world.backend.read(path)).data
+    except FileNotFoundError:
+        return None
+
+
+def leftovers(world: World, path: str = TARGET) -> list[str]:
+    return world.files(path)
+
+
+# -- the plan --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150)
+@given(st.lists(st.integers(1, 30), max_size=20), st.integers(0, 30), st.integers(0, 12), st.integers(0, 5))
+def test_pieces_hold_every_byte_once_and_only_the_last_is_too_short_for_a_part(
+    sizes: list[int], start: int, part_min: int, tail: int
+) -> None:
+    chunks, end = [], start
+    for size in sizes:
+        chunks.append(Chunk(end, size, "x", None, 0))
+        end += size
+    plan = plan_pieces(chunks, start, end + tail, part_min)
+    position = start
+    for piece in plan:
+        assert piece.start == position < piece.end
+        assert piece.chunk is None or piece.chunk.start <= piece.start < piece.end <= piece.chunk.end
+        position = piece.end
+    assert position == end + tail
+    assert all(piece.size >= part_min for piece in plan[:-1])
+    assert all(before.chunk or after.chunk for before, after in itertools.pairwise(plan))
+
+
+def test_bytes_of_large_chunks_are_not_read_for_a_small_one_between_them() -> None:
+    sizes = [100, 3, 100]
+    chunks = [Chunk(sum(sizes[:index]), size, "x", None, 0) for index, size in enumerate(sizes)]
+    assert [(piece.start, piece.end, piece.chunk is None) for piece in plan_pieces(chunks, 0, 205, 10)] == [
+        (0, 100, False),
+        (100, 110, True),
+        (110, 203, False),
+        (203, 205, True),
+    ]
+
+
+def test_a_short_first_chunk_does_not_cost_all_that_come_after_it() -> None:
+    chunks = [Chunk(6, 4, "x", None, 0), *(Chunk(start, 10, "x", None, 0) for start in (10, 20, 30))]
+    assert [(piece.start, piece.end, piece.chunk is None) for piece in plan_pieces(chunks, 6, 40, 10)] == [
+        (6, 20, True),
+        (20, 30, False),
+        (30, 40, False),
+    ]
+
+
+def parts_of(file: list[Piece]) -> list[int]:
+    """The parts that an upload to S3 makes of some pieces."""
+    sizes, buffered = [], 0
+    for piece in file:
+        if piece.chunk is None:
+            buffered += piece.size
+            while buffered > pieces.READ_PART_BYTES:
+                sizes.append(pieces.READ_PART_BYTES)
+                buffered -= pieces.READ_PART_BYTES
+            continue
+        sizes += [buffered, piece.size] if buffered else [piece.size]
+        buffered = 0
+    return [*sizes, buffered] if buffered else sizes
+
+
+@settings(max_examples=300)
+@given(st.lists(st.integers(1, 60), max_size=40), st.integers(0, 40), st.integers(0, 20), st.integers(4, 40))
+def test_no_upload_has_too_many_parts_nor_one_but_the_last_that_is_too_short(
+    sizes: list[int], start: int, tail: int, parts_max: int
+) -> None:
+    chunks, end = [], 0
+    for size in sizes:
+        chunks.append(Chunk(end * MIB, size * MIB, "x", None, 0))
+        end += size
+    start = min(start, sizes[0] - 1 if sizes else 0)
+    chunks[:1] = [replace(chunk, start=start * MIB, length=chunk.length - start * MIB) for chunk in chunks[:1]]
+    files = in_files(plan_pieces(chunks, start * MIB, (end + tail) * MIB, 5 * MIB), parts_max)
+    flat = [piece for file in files for piece in file]
+    bounds = [start * MIB, *(piece.end for piece in flat)]
+    assert [(piece.start, piece.end) for piece in flat] == list(itertools.pairwise(bounds))
+    assert bounds[-1] == (end + tail) * MIB or not flat
+    for file in files:
+        parts = parts_of(file)
+        assert len(parts) <= parts_max
+        assert all(size >= 5 * MIB for size in parts[:-1])
+    assert all(sum(parts_of(file)) >= 5 * MIB for file in files[:-1])
+
+
+# -- the bytes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("start", [0, 45, 242, 244])
+@pytest.mark.parametrize("store", [{}, {"part_bytes_min": 25}, {"joins": False}])
+def test_the_file_has_what_is_retained_and_the_segment_stays_what_it_is(
+    store: dict[str, Any], start: int, is_sealed: bool
+) -> None:
+    backend = Counting(private_store(), **store)
+    world = fill(World(backend, POLICY))
+    world.truncate(LOG, start)
+    if is_sealed:
+        world.seal(LOG)
+    before, files = world.header(LOG), world.files(LOG)
+    told: list[int] = []
+    backend.read_bytes = 0
+    done = run(world, progress=told.append)
+    through = backend.read_bytes
+    assert raw(world) == world.content(LOG) == CONTENT[start:]
+    assert (done.size, done.joined_bytes + done.copied_bytes, sum(told)) == (244 - start,) * 3
+    assert (done.path, done.target, done.length) == (LOG, TARGET, 244)
+    if not store:
+        assert (through, done.copied_bytes) == (0, 244 - max(start, 240))
+    if not store.get("joins", True):
+        assert (through, done.joined_bytes) == (240 - start // 30 * 30, 0)
+    assert (world.header(LOG), world.files(LOG), leftovers(world)) == (before, files, [])
+
+
+LAYOUTS: dict[str, Callable[[World], None]] = {}
+
+
+def layout(make: Callable[[World], None]) -> Callable[[World], None]:
+    LAYOUTS[make.__name__] = make
+    return make
+
+
+@layout
+def empty(world: World) -> None:
+    world.create(LOG)
+
+
+@layout
+def inline_only(world: World) -> None:
+    world.create(LOG, [b"tail"], POLICY)
+
+
+@layout
+def small_chunks(world: World) -> None:
+    fill(world)
+
+
+@layout
+def one_chunk(world: World) -> None:
+    world.create(LOG, [b"x" * 90], POLICY)
+
+
+@layout
+def truncated_head(world: World) -> None:
+    fill(world)
+    world.truncate(LOG, 77)
+
+
+@layout
+def truncated_to_nothing(world: World) -> None:
+    fill(world)
+    world.truncate(LOG, 244)
+
+
+@layout
+def index_pages(world: World) -> None:
+    world.create(LOG, [bytes([number % 251]) * 11 for number in range(300)], POLICY)
+    world.truncate(LOG, 500)
+
+
+@layout
+def concat(world: World) -> None:
+    fill(world)
+    fill(world, OTHER)
+    world.truncate(OTHER, 50)
+    world.seal(OTHER)
+    drive(world.client.concats.concat(LOG, [OTHER]))
+    world.append(LOG, b"more" * 20)
+
+
+@layout
+def adopted(world: World) -> None:
+    drive(world.backend.write(LOG, [b"plain " * 10]))
+    world.append(LOG, b"and more" * 10)
+
+
+@layout
+def plain_file(world: World) -> None:
+    drive(world.backend.write(LOG, [b"plain " * 10]))
+
+
+@layout
+def empty_file(world: World) -> None:
+    drive(world.backend.write(LOG, [b""]))
+
+
+@layout
+def consolidated(world: World) -> None:
+    fill(world)
+    world.consolidate(LOG)
+
+
+@pytest.mark.parametrize("parts_max", [3, 9_000])
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("store", [{}, {"part_bytes_min": 25}, {"part_bytes_min": 70}, {"joins": False}])
+def test_every_layout_is_exported_as_it_is_read(
+    store: dict[str, Any], name: str, parts_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing, "READ_BYTES_MAX", 64)
+    monkeypatch.setattr(export, "in_files", lambda plan: in_files(plan, parts_max))
+    monkeypatch.setattr(pieces, "COPY_PART_BYTES", 80)
+    monkeypatch.setattr(pieces, "READ_PART_BYTES", 80)
+    world = World(Counting(private_store(), **store), POLICY)
+    LAYOUTS[name](world)
+    content = world.content(LOG)
+    files = world.files(LOG)
+    for target, overwrite in (("/out/1", False), ("/out/1", True), ("/out/[2]*", False)):
+        done = run(world, target=target, overwrite=overwrite)
+        assert raw(world, target) == content
+        assert (done.size, leftovers(world, target), world.files(LOG)) == (len(content), [], files)
+
+
+# -- what is refused -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "match"),
+    [
+        (LOG, ValueError, "own name"),
+        (f"{LOG}$header", ValueError, "reserved"),
+        (f"{LOG}$chunks/file", ValueError, "reserved"),
+        ("/folder/$removed", ValueError, "reserved"),
+        ("/folder/$stream", ValueError, "reserved"),
+        (OTHER, FileExistsError, "is a segment"),
+        ("/folder", IsADirectoryError, "is a folder"),
+        ("/there", FileExistsError, "overwrite=True"),
+    ],
+)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_target_that_cannot_be_meant_is_refused_before_anything_is_touched(
+    target: str, error: type[Exception], match: str, overwrite: bool
+) -> None:
+    store = Store()
+    world = World(FaultBackend(store), POLICY, CLOCK.time)  # type: ignore[arg-type]
+    fill(world)
+    fill(world, OTHER)
+    drive(world.backend.write("/there", [FOREIGN]))
+    if overwrite and target == "/there":
+        run(world, target=target, overwrite=True)
+        assert raw(world, target) == CONTENT
+        return
+    world.backend.prepare()  # type: ignore[attr-defined]
+    before = store.snapshot()
+    with pytest.raises(error, match=match):
+        run(world, target=target, overwrite=overwrite)
+    assert store.snapshot() == before
+    assert not any(verb in CHANGING | {"open_write"} for verb, _ in world.backend.trace)  # type: ignore[attr-defined]
+
+
+def test_over_a_tombstone_the_file_is_a_plain_file_that_is_read() -> None:
+    world = fill(World(policy=POLICY))
+    fill(world, OTHER)
+    drive(world.client.segments.delete(OTHER))
+    run(world, target=OTHER)
+    assert world.content(OTHER) == CONTENT
+
+
+def test_what_is_too_large_for_one_object_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "OBJECT_BYTES_MAX", 243)
+    world = fill(World(BackendWrapper(private_store()), POLICY))
+    run(world)  # a disk has no such limit
+    world.backend.has_folders = False
+    with pytest.raises(ValueError, match="244 bytes, but one object at most 243"):
+        run(world, target="/out/2")
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_missing_chunk_is_named_and_nothing_is_left(joins: bool) -> None:
+    world = fill(World(Counting(private_store(), joins=joins), POLICY))
+    lost = f"{names.chunks_folder(LOG)}/{world.files(LOG)[3]}"
+    drive(world.backend.delete([lost]))
+    with pytest.raises(CorruptChunkError, match=f"missing.*{world.files(LOG)[0][:5]}|{lost[-20:]}"):
+        run(world)
+    assert (raw(world), leftovers(world)) == (None, [])
+
+
+@pytest.mark.parametrize("store", [{"joins": False}, {"part_bytes_min": 40}])
+def test_a_damaged_chunk_that_passes_through_the_client_is_found(store: dict[str, Any]) -> None:
+    world = fill(World(Counting(private_store(), **store), POLICY))
+    file = f"{names.chunks_folder(LOG)}/{world.files(LOG)[3]}"
+    data = drive(world.backend.read(file)).data
+    drive(world.backend.delete([file]))
+    drive(world.backend.write(file, [b"?" + data[1:]]))
+    with pytest.raises(CorruptChunkError):
+        run(world)
+    assert (raw(world), leftovers(world)) == (None, [])
+
+
+# -- others meanwhile ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+def client(store: Store) -> World:
+    return World(FaultBackend(store), POLICY, CLOCK.time)  # type: ignore[arg-type]
+
+
+def filled(**planned: Any) -> tuple[Store, World]:
+    """A store with the segment, and a client that meets faults, or others, at some of its calls."""
+    store = Store()
+    fill(client(store))
+    world = client(store)
+    world.backend.prepare(**planned)  # type: ignore[attr-defined]
+    return store, world
+
+
+def calls_of_an_export(**options: Any) -> list[tuple[str, Any]]:
+    _, world = filled()
+    run(world, **options)
+    return list(world.backend.trace)  # type: ignore[attr-defined]
+
+
+def truncate(world: World) -> None:
+    world.truncate(LOG, 100)
+
+
+def remove(world: World) -> None:
+    drive(world.client.segments.delete(LOG))
+
+
+def rename(world: World) -> None:
+    drive(world.client.concats.rename(LOG, OTHER))
+
+
+def overwrite(world: World) -> None:
+    drive(world.client.segments.overwrite(LOG, [b"new content"]))
+
+
+def append(world: World) -> None:
+    world.append(LOG, b"more" * 20)
+
+
+def consolidate(world: World) -> None:
+    """Its old chunks go at once."""
+    from rollingfs.maintenance.consolidate import Consolidator
+
+    drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(LOG, grace_s=0.0))
+
+
+def collect(world: World) -> None:
+    drive(TreeCollector(world.client).collect("/", grace_s=GRACE_S))
+
+
+def put(world: World) -> None:
+    drive(world.backend.delete([TARGET]))
+    drive(world.backend.write(TARGET, [FOREIGN]))
+
+
+def export_too(world: World) -> None:
+    with contextlib.suppress(FileExistsError):
+        run(world)
+
+
+MEANWHILE = [truncate, remove, rename, overwrite, append, consolidate, collect, put, export_too]
+ENDINGS = (FileNotFoundError, FileExistsError, ConflictError, SegmentTruncatedError)
+
+
+@pytest.mark.usefixtures("_virtual_time")
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_whatever_happens_between_two_calls_the_file_is_whole_or_not_there(meanwhile: Callable[[World], None]) -> None:
+    seen = set()
+    for index in range(len(calls_of_an_export())):
+        store, world = filled()
+        other = client(store)
+        world.backend.prepare(between={index: lambda other=other: meanwhile(other)})  # type: ignore[attr-defined]
+        error: Exception | None = None
+        try:
+            size = run(world).size
+        except ENDINGS as raised:
+            error = raised
+        seen.add(type(error))
+        found = raw(client(store))
+        if meanwhile is put:
+            assert found == FOREIGN or (error is None and found == CONTENT)
+        elif meanwhile is export_too:
+            assert found == CONTENT
+        elif error is not None:
+            assert found is None
+            assert "nothing was written" in str(error) or isinstance(error, FileNotFoundError)
+        else:
+            assert found is not None
+            assert size == len(found)
+            assert found in (CONTENT, CONTENT[100:], CONTENT + b"more" * 20, b"new content")
+        assert leftovers(client(store)) == []
+    if meanwhile in (append, consolidate, collect):
+        assert seen == {type(None)}
+    else:
+        assert len(seen) > 1 or meanwhile in (put, export_too)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_plain_file_that_is_replaced_meanwhile_is_not_exported(joins: bool) -> None:
+    class Replacing(Counting):
+        async def call(self, verb: str, *args: Any) -> Any:
+            if verb in ("upload.copy", "read_range") and args[0] in (TARGET, LOG):
+                await self.inner.delete([LOG])
+                await self.inner.write(LOG, [b"y" * 60])
+            return await super().call(verb, *args)
+
+    world = World(Replacing(private_store(), joins=joins), POLICY)
+    plain_file(world)
+    with pytest.raises((ConflictError, FileNotFoundError), match="log"):
+        run(world)
+    assert (raw(world), leftovers(world)) == (None, [])
+
+
+# -- faults ----------------------------------------------------------------------------------------------------
+
+
+def faults(kinds: list[Fault]) -> Any:
+    return pytest.mark.parametrize("fault", kinds)
+
+
+@pytest.mark.usefixtures("_virtual_time")
+@pytest.mark.parametrize("replaces", [False, True])
+@faults([Fault.BEFORE, Fault.REFUSED, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_after_any_fault_the_file_is_whole_or_not_there_and_the_next_run_leaves_nothing_else(
+    fault: Fault, replaces: bool
+) -> None:
+    for index, (verb, _) in enumerate(calls_of_an_export(overwrite=replaces)):
+        store, world = filled()
+        if replaces:
+            drive(store.write(TARGET, [FOREIGN]))
+        world.backend.prepare({index: fault})  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError, Crashed):
+            run(world, overwrite=replaces)
+        before = FOREIGN if replaces else None
+        assert raw(client(store)) in (before, CONTENT), (index, verb)
+        store.lapse(60)
+        again = client(store)
+        with contextlib.suppress(FileExistsError):
+            run(again, overwrite=replaces)
+        assert raw(again) == CONTENT
+        assert leftovers(again) == []
+        assert client(store).content(LOG) == CONTENT
+
+
+def disk(tmp_path: Path, wrapped: type[BackendWrapper] = BackendWrapper) -> World:
+    world = World(wrapped(LocalBackend(sync=True)), POLICY)
+    fill(world, f"{tmp_path}/log")
+    return world
+
+
+@pytest.mark.parametrize("joins", [False, True])
+@pytest.mark.parametrize("replaces", [False, True])
+def test_what_an_export_to_a_disk_that_died_has_left_goes_with_the_next_one(
+    tmp_path: Path, replaces: bool, joins: bool
+) -> None:
+    calls: list[str] = []
+
+    class Dying(BackendWrapper):
+        at = -1
+        file: Any = None
+
+        async def call(self, verb: str, *args: Any) -> Any:
+            calls.append(verb)
+            if self.at == len(calls) - 1 or self.at == -2:
+                self.at = -2  # gone for ever: it cannot abort either
+                if self.file is not None:
+                    self.file.close()
+                raise Crashed
+            answer = await super().call(verb, *args)
+            if verb == "open_write":
+                self.file = answer._file
+            return answer
+
+    world = disk(tmp_path, Dying)
+    world.backend.can_join = joins
+    path, target, backend = f"{tmp_path}/log", f"{tmp_path}/out/file", world.backend
+    assert isinstance(backend, Dying)
+    calls.clear()
+    run(world, path, target, overwrite=replaces)
+    (tmp_path / "out/file").unlink()
+    left = 0
+    for index in range(len(calls)):
+        if replaces:
+            (tmp_path / "out/file").write_bytes(FOREIGN)
+        calls.clear()
+        backend.at = index
+        with pytest.raises(Crashed):
+            run(world, path, target, overwrite=replaces)
+        backend.at = -1
+        found = raw(world, target)
+        assert found == (FOREIGN if replaces else None)
+        left += len(leftovers(world, target))
+        run(world, path, target, overwrite=replaces)
+        assert raw(world, target) == CONTENT
+        assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["file"]
+        (tmp_path / "out/file").unlink()
+    assert left > 0
+
+
+def test_what_an_export_that_died_has_left_is_collected_too(tmp_path: Path) -> None:
+    world = disk(tmp_path)
+    upload = drive(world.backend.open_write(f"{tmp_path}/out/file", Over.NOTHING))
+    drive(upload.write(b"half"))
+    upload._inner._file.close()  # type: ignore[attr-defined]
+    assert len(leftovers(world, f"{tmp_path}/out/file")) == 1
+    fs = RollingFileSystem("file")
+    assert fs.ls(f"{tmp_path}/out") == []
+    fs.collect(str(tmp_path), recursive=True, grace=0)
+    assert leftovers(world, f"{tmp_path}/out/file") == []
+
+
+# -- stores ----------------------------------------------------------------------------------------------------
+
+
+def rolling(protocol: str, **options: Any) -> RollingFileSystem:
+    return RollingFileSystem(protocol, max_bytes=1000, inline_bytes=10, skip_instance_cache=True, **options)
+
+
+def made(fs: RollingFileSystem, path: str) -> bytes:
+    fs.create(path)
+    for number in range(6):
+        fs.append(path, bytes([number]) * 500)
+    fs.append(path, b"tail")
+    fs.truncate(path, 250)
+    return fs.cat_file(path)
+
+
+@pytest.fixture
+def memory() -> Any:
+    fs = fsspec.filesystem("memory")
+    yield fs
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm("/exports", recursive=True)
+
+
+def test_on_a_disk_the_file_is_a_copy_with_a_life_of_its_own(tmp_path: Path) -> None:
+    fs, path = rolling("file"), f"{tmp_path}/log"
+    content = made(fs, path)
+    told: list[int] = []
+    callback = fsspec.Callback()
+    done = fs.export(path, f"{tmp_path}/new/file", progress=told.append, callback=callback)
+    assert (done.joined_bytes, done.copied_bytes) == (len(content) - 4, 4)
+    assert (sum(told), callback.size, callback.value) == (len(content),) * 3
+    fs.rm(path)
+    fs.collect(str(tmp_path), recursive=True, grace=0)
+    assert (tmp_path / "new/file").read_bytes() == content
+    assert (tmp_path / "new/file").stat().st_nlink == 1
+    assert fs.cat_file(f"{tmp_path}/new/file") == content
+    assert [entry.name for entry in (tmp_path / "new").iterdir()] == ["file"]
+    fs.append(f"{tmp_path}/new/file", b"more")  # it is a plain file like any other, and so a segment
+    assert fs.cat_file(f"{tmp_path}/new/file") == content + b"more"
+
+
+def test_a_disk_without_hard_links_takes_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs, path, target = rolling("file"), f"{tmp_path}/log", f"{tmp_path}/file"
+    content = made(fs, path)
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    fs.export(path, target)
+    assert (tmp_path / "file").read_bytes() == content
+    upload = drive(fs._backend.open_write(target, Over.NOTHING))
+    with pytest.raises(FileExistsError):
+        drive(upload.finish())
+    assert not (tmp_path / "file$chunks").exists()
+
+
+def test_no_half_file_is_seen_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passing, "READ_BYTES_MAX", 100)
+    seen: list[bool] = []
+
+    class Watching(BackendWrapper):
+        async def call(self, verb: str, *args: Any) -> Any:
+            answer = await super().call(verb, *args)
+            if verb in ("upload.write", "upload.copy", "read_range"):
+                seen.append((tmp_path / "file").exists())
+            return answer
+
+    world = disk(tmp_path, Watching)
+    run(world, f"{tmp_path}/log", f"{tmp_path}/file")
+    world.backend.can_join = False
+    (tmp_path / "file").unlink()
+    run(world, f"{tmp_path}/log", f"{tmp_path}/file")
+    assert seen
+    assert not any(seen)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("source", ["file", "memory"])
+@pytest.mark.parametrize("target", ["file", "memory"])
+def test_from_a_store_to_another(source: str, target: str, tmp_path: Path, memory: Any) -> None:
+    check_export(source, target, {"file": f"file://{tmp_path}", "memory": "memory:///exports"})
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("file", "s3"), ("memory", "s3"), ("s3", "file"), ("s3", "memory"), ("s3", "s3")]
+)
+def test_from_s3_and_to_s3(
+    source: str, target: str, tmp_path: Path, bucket: str, s3_options: dict[str, Any], memory: Any
+) -> None:
+    places = {"file": f"file://{tmp_path}", "memory": "memory:///exports", "s3": f"s3://{bucket}"}
+    check_export(source, target, places, s3_options)
+
+
+def check_export(source: str, target: str, places: dict[str, str], s3_options: dict[str, Any] | None = None) -> None:
+    options = {"s3": {"target_options": s3_options}}
+    fs = rolling(source, **options.get(source, {}))
+    path, url = f"{places[source]}/log", f"{places[target]}/out/file"
+    content = made(fs, path)
+    given: dict[str, Any] = {} if source == target else options.get(target, {})
+    done = fs.export(path, url, **given)
+    other = fsspec.filesystem(target, **((s3_options or {}) if target == "s3" else {}), skip_instance_cache=True)
+    assert other.cat_file(url) == content
+    is_joined = source == target and source != "s3"  # too small for a part
+    assert (done.joined_bytes > 0) == is_joined
+    with pytest.raises(FileExistsError):
+        fs.export(path, url, **given)
+    assert asyncio.run(fs._export(path, url, overwrite=True, **given)).size == len(content)
+    there = rolling(target, **options.get(target, {}))
+    there.create(f"{places[target]}/live")
+    with pytest.raises(FileExistsError, match="is a segment"):
+        fs.export(path, f"{places[target]}/live", overwrite=True, **given)
+    assert [name.rpartition("/")[2] for name in other.ls(f"{places[target]}/out", detail=False)] == ["file"]
+
+
+def test_options_make_another_store_of_the_same_protocol(tmp_path: Path) -> None:
+    fs, path = rolling("file"), f"{tmp_path}/log"
+    content = made(fs, path)
+    done = fs.export(path, f"{tmp_path}/file", target_protocol="local", target_options={"auto_mkdir": True})
+    assert (done.joined_bytes, (tmp_path / "file").read_bytes()) == (0, content)
+    assert fs.export(path, f"{tmp_path}/2", target_protocol="local").joined_bytes > 0
+    assert asdict(fs.export(path, f"rolling::file://{tmp_path}/3"))["joined_bytes"] > 0
+
+
+@pytest.mark.parametrize("protocol", ["dir", "generic"])
+def test_a_store_that_only_fsspec_knows_takes_exports_whole(protocol: str, tmp_path: Path, memory: Any) -> None:
+    world = fill(World(policy=POLICY))
+    below = memory if protocol == "generic" else fsspec.filesystem("dir", path=str(tmp_path), target_protocol="file")
+    name = "/exports/[file]*" if protocol == "generic" else "out/[file]*"
+    target = GenericBackend(below)
+    view = drive(world.client.lookup.view(LOG))
+    for is_over in (False, True):
+        drive(world.client.exporter.export(view, target, name, overwrite=is_over))
+        assert below.cat_file(name) == CONTENT
+        assert [entry["name"].rpartition("/")[2] for entry in below.ls(name.rpartition("/")[0])] == ["[file]*"]
+    upload = drive(target.open_write(f"{name}2", Over.NOTHING))
+    drive(upload.write(b"half"))
+    drive(upload.abort())
+    assert not below.exists(f"{name}2")
+    with pytest.raises(FileExistsError):
+        drive(world.client.exporter.export(view, target, name))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "count", "joined"),
+    [
+        pytest.param(1000, 3, 0, id="one request"),
+        pytest.param(6 * MIB, 2, 12 * MIB, id="joined"),
+        pytest.param(3 * MIB, 6, 0, id="uploaded in parts", marks=pytest.mark.slow),
+    ],
+)
+def test_on_s3_a_file_that_another_tool_puts_between_the_check_and_the_end_is_not_lost(
+    s3_options: dict[str, Any], bucket: str, chunk: int, count: int, joined: int
+) -> None:
+    path, target = f"{bucket}/log", f"{bucket}/file"
+    fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
+    s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
+    content = b"".join(bytes([65 + number]) * chunk for number in range(count))
+    fs.create(path, policy=RollingPolicy(max_bytes=chunk, inline_bytes=0))
+    fs.append(path, content)
+    requests = fs._backend._client  # type: ignore[attr-defined]
+    call = requests.call
+
+    async def hooked(name: str, **arguments: Any) -> Any:
+        if name in ("complete_multipart_upload", "put_object") and arguments["Key"] == "file":
+            requests.call = call
+            await call("put_object", Bucket=bucket, Key="file", Body=FOREIGN)
+        return await call(name, **arguments)
+
+    requests.call = hooked
+    with pytest.raises(FileExistsError, match="none was made"):
+        fs.export(path, target)
+    assert s3.cat_file(target) == FOREIGN
+    assert fs._bridge.run(fs._backend.list_uploads(bucket, "file")) == []
+    assert fs.export(path, target, overwrite=True).joined_bytes == joined
+    assert s3.cat_file(target) == content
+
+
+@pytest.mark.slow
+def test_on_s3_more_parts_than_one_upload_takes_are_joined_in_two_steps(
+    s3_options: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "in_files", lambda plan: in_files(plan, 3))
+    fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
+    sizes = [5, 6, 2, 1, 5, 7, 1, 9, 18, 1, 3]
+    content = b"".join(bytes([65 + number]) * (size * MIB) for number, size in enumerate(sizes))
+    fs.create(f"{bucket}/log", RollingPolicy(max_bytes=20 * MIB, inline_bytes=0))
+    for number, size in enumerate(sizes):
+        fs.append(f"{bucket}/log", bytes([65 + number]) * (size * MIB))
+    done = fs.export(f"{bucket}/log", f"{bucket}/out/file")
+    assert 0 < done.joined_bytes < done.size == len(content)
+    assert fs.cat_file(f"{bucket}/out/file") == content
+    s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
+    assert s3.find(f"{bucket}/out") == [f"{bucket}/out/file"]
+
+
+def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket: str, s3_options: dict[str, Any]) -> None:
+    from botocore.exceptions import ClientError
+
+    fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
+    fs.pipe_file(f"{bucket}/log", b"data")
+    requests = fs._backend._client  # type: ignore[attr-defined]
+    call, is_there = requests.call, False
+
+    async def hooked(name: str, **arguments: Any) -> Any:
+        if "IfNoneMatch" in arguments and arguments["Key"].startswith("file"):
+            if is_there:
+                await call("put_object", Bucket=bucket, Key=arguments["Key"], Body=FOREIGN)
+            answer = {"Error": {"Code": "NotImplemented"}, "ResponseMetadata": {"HTTPStatusCode": 501}}
+            raise ClientError(answer, name)
+        return await call(name, **arguments)
+
+    requests.call = hooked
+    fs.export(f"{bucket}/log", f"{bucket}/file1")
+    assert fs.cat_file(f"{bucket}/file1") == b"data"
+    is_there = True
+    with pytest.raises(FileExistsError):
+        fs.export(f"{bucket}/log", f"{bucket}/file2")
+    assert fs.cat_file(f"{bucket}/file2") == FOREIGN
+
+
+# -- the plain copies of older releases ------------------------------------------------------------------------
+
+
+def with_old_copy(world: World, line: str = f"plain {SEGMENT} 0") -> World:
+    """A sealed segment whose bytes lie under its plain name, too, as older releases wrote them."""
+    fill(world)
+    world.seal(LOG)
+    drive(world.backend.write(LOG, [CONTENT]))
+    info = drive(world.backend.stat(LOG))
+    data = drive(world.backend.read(names.header_path(LOG))).data
+    from rollingfs.format import tokens
+
+    text, tail = data[: data.index(b"\nend crc32c=") + 1], data[-4:]
+    old = world.header(LOG).segment
+    date = tokens.format_time(round(info.modified * 1000))
+    text = text.replace(b"start 0\n", f"start 0\nAdopted {tokens.quote(info.token or '')} {date}\n".encode())
+    text += f"{line}\n".replace(SEGMENT, old).encode()
+    drive(world.backend.delete([names.header_path(LOG)]))
+    drive(world.backend.create(names.header_path(LOG), tokens.seal_text(text) + tail))
+    return world
+
+
+@pytest.mark.parametrize("line", [f"plain {SEGMENT} 0", f"plain {SEGMENT} 0 2026-11-20T10:00:00.000Z"])
+def test_a_segment_with_a_plain_copy_is_read_and_the_copy_is_left_alone(
+    line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    header_cache._copies_warned.clear()
+    world = with_old_copy(World(BackendWrapper(private_store()), POLICY), line)
+    with caplog.at_level(logging.WARNING, "rollingfs"):
+        fresh = World(world.backend, POLICY)
+        for _ in range(2):
+            assert fresh.content(LOG) == CONTENT
+    assert [record.getMessage().startswith(f"{LOG}: an older release") for record in caplog.records] == [True]
+    fresh.truncate(LOG, 100)
+    assert b"\nplain " not in drive(fresh.backend.read(names.header_path(LOG))).data
+    fresh.backend.shift_s = 3 * GRACE_S  # type: ignore[attr-defined]
+    found = drive(TreeCollector(fresh.client).collect("/folder"))
+    assert LOG not in found.files
+    assert (raw(fresh, LOG), fresh.content(LOG)) == (CONTENT, CONTENT[100:])
+    run(fresh)
+    assert raw(fresh) == CONTENT[100:]
+    drive(fresh.client.segments.delete(LOG))
+    assert fresh.content(LOG) == CONTENT  # it comes to light
+    drive(fresh.client.segments.delete(LOG))
+    with pytest.raises(FileNotFoundError):
+        fresh.content(LOG)
+
+
+def test_a_segment_with_a_plain_copy_is_listed_once(tmp_path: Path) -> None:
+    fs = rolling("file")
+    path = f"{tmp_path}/log"
+    made(fs, path)
+    header = tmp_path / "log$header"
+    from rollingfs.format import tokens
+
+    data = header.read_bytes()
+    text, tail = data[: data.index(b"\nend crc32c=") + 1], data[-4:]
+    text += f"plain {fs._bridge.run(fs._client.headers.load(path)).header.segment} 250\n".encode()
+    header.write_bytes(tokens.seal_text(text) + tail)
+    (tmp_path / "log").write_bytes(fs.cat_file(path))
+    fs = rolling("file")
+    assert fs.ls(str(tmp_path), detail=False) == [path]
+    assert fs.size(path) == 2754
