@@ -759,7 +759,7 @@ def test_on_s3_a_file_that_another_tool_puts_between_the_check_and_the_end_is_no
         return await call(name, **arguments)
 
     requests.call = hooked
-    with pytest.raises(FileExistsError, match="none was made"):
+    with pytest.raises(FileExistsError, match="made no new file"):
         fs.export(path, target)
     assert s3.cat_file(target) == FOREIGN
     assert fs._bridge.run(fs._backend.list_uploads(bucket, "file")) == []
