@@ -35,8 +35,9 @@ from rollingfs.format.header import GRACE_S, Chunk
 from rollingfs.maintenance import export, passing, pieces
 from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, FaultBackend, Store, hurry
-from tests.support.life import World, private_store
+from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, hurry
+from tests.support.life import World
 
 LOG, OTHER, TARGET = "/folder/log", "/folder/other", "/out/file"
 POLICY = RollingPolicy(max_bytes=100, inline_bytes=10)
@@ -44,21 +45,6 @@ CONTENT = b"".join(bytes([65 + number]) * 30 for number in range(8)) + b"tail"
 FOREIGN = b"of another program"
 MIB = 2**20
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
-
-
-class Counting(BackendWrapper):
-    """Counts the bytes that pass through the client; joins as an object store does, or not at all."""
-
-    def __init__(self, inner: Any, *, joins: bool = True, part_bytes_min: int = 0) -> None:
-        super().__init__(inner)
-        self.can_join = joins
-        self.join_part_bytes_min = part_bytes_min
-        self.read_bytes = 0
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        answer = await super().call(verb, *args)
-        self.read_bytes += len(answer) if verb == "read_range" else 0
-        return answer
 
 
 def fill(world: World, path: str = LOG) -> World:
@@ -171,18 +157,18 @@ def test_no_upload_has_too_many_parts_nor_one_but_the_last_that_is_too_short(
 
 @pytest.mark.parametrize("is_sealed", [False, True])
 @pytest.mark.parametrize("start", [0, 45, 242, 244])
-@pytest.mark.parametrize("store", [{}, {"part_bytes_min": 25}, {"joins": False}])
+@pytest.mark.parametrize("store", [{}, {"join_part_bytes_min": 25}, {"can_join": False}])
 def test_the_file_has_what_is_retained_and_the_segment_stays_what_it_is(
     store: dict[str, Any], start: int, is_sealed: bool
 ) -> None:
-    backend = Counting(private_store(), **store)
+    backend = Counting(private_memory(), **store)
     world = fill(World(backend, POLICY))
     world.truncate(LOG, start)
     if is_sealed:
         world.seal(LOG)
     before, files = world.header(LOG), world.files(LOG)
     told: list[int] = []
-    backend.read_bytes = 0
+    backend.clear()
     done = run(world, progress=told.append)
     through = backend.read_bytes
     assert raw(world) == world.content(LOG) == CONTENT[start:]
@@ -190,7 +176,7 @@ def test_the_file_has_what_is_retained_and_the_segment_stays_what_it_is(
     assert (done.path, done.target, done.length) == (LOG, TARGET, 244)
     if not store:
         assert (through, done.copied_bytes) == (0, 244 - max(start, 240))
-    if not store.get("joins", True):
+    if not store.get("can_join", True):
         assert (through, done.joined_bytes) == (240 - start // 30 * 30, 0)
     assert (world.header(LOG), world.files(LOG), leftovers(world)) == (before, files, [])
 
@@ -275,7 +261,7 @@ def consolidated(world: World) -> None:
 
 @pytest.mark.parametrize("parts_max", [3, 9_000])
 @pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("store", [{}, {"part_bytes_min": 25}, {"part_bytes_min": 70}, {"joins": False}])
+@pytest.mark.parametrize("store", [{}, {"join_part_bytes_min": 25}, {"join_part_bytes_min": 70}, {"can_join": False}])
 def test_every_layout_is_exported_as_it_is_read(
     store: dict[str, Any], name: str, parts_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +269,7 @@ def test_every_layout_is_exported_as_it_is_read(
     monkeypatch.setattr(export, "in_files", lambda plan: in_files(plan, parts_max))
     monkeypatch.setattr(pieces, "COPY_PART_BYTES", 80)
     monkeypatch.setattr(pieces, "READ_PART_BYTES", 80)
-    world = World(Counting(private_store(), **store), POLICY)
+    world = World(Counting(private_memory(), **store), POLICY)
     LAYOUTS[name](world)
     content = world.content(LOG)
     files = world.files(LOG)
@@ -314,7 +300,7 @@ def test_a_target_that_cannot_be_meant_is_refused_before_anything_is_touched(
     target: str, error: type[Exception], match: str, overwrite: bool
 ) -> None:
     store = Store()
-    world = World(FaultBackend(store), POLICY, CLOCK.time)  # type: ignore[arg-type]
+    world = World(Faulty(store), POLICY, CLOCK.time)  # type: ignore[arg-type]
     fill(world)
     fill(world, OTHER)
     drive(world.backend.write("/there", [FOREIGN]))
@@ -340,7 +326,7 @@ def test_over_a_tombstone_the_file_is_a_plain_file_that_is_read() -> None:
 
 def test_what_is_too_large_for_one_object_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "OBJECT_BYTES_MAX", 243)
-    world = fill(World(BackendWrapper(private_store()), POLICY))
+    world = fill(World(BackendWrapper(private_memory()), POLICY))
     run(world)  # a disk has no such limit
     world.backend.has_folders = False
     with pytest.raises(ValueError, match="244 bytes, but one object at most 243"):
@@ -349,7 +335,7 @@ def test_what_is_too_large_for_one_object_is_refused(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_a_missing_chunk_is_named_and_nothing_is_left(joins: bool) -> None:
-    world = fill(World(Counting(private_store(), joins=joins), POLICY))
+    world = fill(World(Counting(private_memory(), can_join=joins), POLICY))
     lost = f"{names.chunks_folder(LOG)}/{world.files(LOG)[3]}"
     drive(world.backend.delete([lost]))
     with pytest.raises(CorruptChunkError, match=f"missing.*{world.files(LOG)[0][:5]}|{lost[-20:]}"):
@@ -357,9 +343,9 @@ def test_a_missing_chunk_is_named_and_nothing_is_left(joins: bool) -> None:
     assert (raw(world), leftovers(world)) == (None, [])
 
 
-@pytest.mark.parametrize("store", [{"joins": False}, {"part_bytes_min": 40}])
+@pytest.mark.parametrize("store", [{"can_join": False}, {"join_part_bytes_min": 40}])
 def test_a_damaged_chunk_that_passes_through_the_client_is_found(store: dict[str, Any]) -> None:
-    world = fill(World(Counting(private_store(), **store), POLICY))
+    world = fill(World(Counting(private_memory(), **store), POLICY))
     file = f"{names.chunks_folder(LOG)}/{world.files(LOG)[3]}"
     data = drive(world.backend.read(file)).data
     drive(world.backend.delete([file]))
@@ -378,7 +364,7 @@ def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def client(store: Store) -> World:
-    return World(FaultBackend(store), POLICY, CLOCK.time)  # type: ignore[arg-type]
+    return World(Faulty(store), POLICY, CLOCK.time)  # type: ignore[arg-type]
 
 
 def filled(**planned: Any) -> tuple[Store, World]:
@@ -476,14 +462,13 @@ def test_whatever_happens_between_two_calls_the_file_is_whole_or_not_there(meanw
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_a_plain_file_that_is_replaced_meanwhile_is_not_exported(joins: bool) -> None:
-    class Replacing(Counting):
-        async def call(self, verb: str, *args: Any) -> Any:
-            if verb in ("upload.copy", "read_range") and args[0] in (TARGET, LOG):
-                await self.inner.delete([LOG])
-                await self.inner.write(LOG, [b"y" * 60])
-            return await super().call(verb, *args)
+    async def replace_file() -> None:
+        await backend.inner.delete([LOG])
+        await backend.inner.write(LOG, [b"y" * 60])
 
-    world = World(Replacing(private_store(), joins=joins), POLICY)
+    backend = Scripted(private_memory(), can_join=joins)
+    backend.plan(("upload.copy", "read_range"), lambda path: path in (TARGET, LOG), before=replace_file, times=None)
+    world = World(backend, POLICY)
     plain_file(world)
     with pytest.raises((ConflictError, FileNotFoundError), match="log"):
         run(world)
@@ -650,14 +635,13 @@ def test_no_half_file_is_seen_on_a_disk(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(passing, "READ_BYTES_MAX", 100)
     seen: list[bool] = []
 
-    class Watching(BackendWrapper):
-        async def call(self, verb: str, *args: Any) -> Any:
-            answer = await super().call(verb, *args)
-            if verb in ("upload.write", "upload.copy", "read_range"):
-                seen.append((tmp_path / "file").exists())
-            return answer
-
-    world = disk(tmp_path, Watching)
+    backend = Scripted(LocalBackend(sync=True))
+    backend.plan(
+        ("upload.write", "upload.copy", "read_range"),
+        after=lambda: seen.append((tmp_path / "file").exists()),
+        times=None,
+    )
+    world = fill(World(backend, POLICY), f"{tmp_path}/log")
     run(world, f"{tmp_path}/log", f"{tmp_path}/file")
     world.backend.can_join = False
     (tmp_path / "file").unlink()
@@ -837,7 +821,7 @@ def test_a_segment_with_a_plain_copy_is_read_and_the_copy_is_left_alone(
     line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     header_cache._copies_warned.clear()
-    world = with_old_copy(World(BackendWrapper(private_store()), POLICY), line)
+    world = with_old_copy(World(BackendWrapper(private_memory()), POLICY), line)
     with caplog.at_level(logging.WARNING, "rollingfs"):
         fresh = World(world.backend, POLICY)
         for _ in range(2):
