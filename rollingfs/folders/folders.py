@@ -66,7 +66,11 @@ class Folders:
         """
         is_real = self.backend.has_folders or self.listings.is_top(path)
         if not exist_ok or (is_real and not await self.listings.is_folder(path)):
-            await self.make(path)
+            try:
+                await self.make(path)
+            except FileExistsError:  # with `exist_ok`, another caller may make the folder meanwhile
+                if not exist_ok or not await self.listings.is_folder(path):
+                    raise
         elif self.backend.has_folders:
             await self.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
 
