@@ -14,6 +14,7 @@ import pytest
 
 from rollingfs.policy import RollingPolicy
 from tests.support import model
+from tests.support.examples import some
 from tests.support.faults import CRASHES, Fault, hurry
 from tests.support.model import ANYBODY, Call, Who
 from tests.support.world import NEW, PATHS, Handle, Op, World
@@ -204,11 +205,12 @@ def crash_points(count: int) -> Iterator[tuple[int, Fault]]:
         yield from ((index, fault) for fault in CRASHES)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_crash_at_any_call_leaves_the_old_or_the_new_and_others_go_on(name: str) -> None:
     scenario = SCENARIOS[name]
     count, appears = calls(scenario)
-    for index, fault in crash_points(count):
+    for index, fault in some(crash_points(count)):
         world, op = prepared(scenario)
         old = observed(world)
         outcome = world.step(op, 0, {index: fault})

@@ -22,20 +22,23 @@ CHUNK_BYTES = 4 << 20
 """More than stays in memory: it is uploaded before the commit."""
 
 
-@pytest.fixture(params=["memory", "local", "s3", "generic"])
-def site(request, tmp_path):
-    """A filesystem and a folder with a segment ``a``, a sealed one ``sealed``, and a folder ``folder``."""
+@pytest.fixture(params=["memory", "local", "s3", "generic"], scope="module")
+def site(request, tmp_path_factory):
+    """A filesystem and a folder with a segment ``a``, a sealed one ``sealed``, and a folder ``folder``.
+
+    All tests share it: what they do is refused, but for what happens to ``growing``.
+    """
     if request.param == "memory":
         fs, root = RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
     elif request.param == "local":
-        fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path}/root"
+        fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path_factory.mktemp('site')}/root"
     elif request.param == "generic":
         below = fsspec.filesystem("dir", path=f"/{uuid.uuid4().hex}", fs=fsspec.filesystem("memory"))
         fs, root = RollingFileSystem(fs=below, single_writer=True, header_cache_s=0), "root"
     else:
         moto = request.getfixturevalue("moto")
         fs, root = RollingFileSystem("s3", moto, header_cache_s=0), f"{new_bucket(moto)}/root"
-    for name in ("a", "sealed", "folder/x"):
+    for name in ("a", "growing", "sealed", "folder/x"):
         fs.pipe_file(f"{root}/{name}", b"12345")
     fs.seal(f"{root}/sealed")
     return fs, root
@@ -85,7 +88,7 @@ CHANGES = {
         lambda fs, path: fs.append(path, b"x", attrs={str(number): "" for number in range(65)}),
     ),
     "too many attributes in all": (
-        "a",
+        "growing",
         ValueError,
         lambda fs, path: [fs.append(path, b"x", attrs={str(number): ""}) for number in range(65)],
     ),

@@ -19,6 +19,7 @@ from rollingfs.errors import RollingError
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
+from tests.support.examples import some
 from tests.support.faults import CLOCK, hurry
 from tests.support.life import World
 
@@ -256,11 +257,12 @@ def attempt(verb, top):
     return True
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("for_ever", [False, True], ids=["one flush fails", "all fail from then on"])
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new_disk, case, for_ever):
     begin, verb, done, otherwise = CASES[case]
-    for first in range(FLUSHES_MAX):
+    for first in some(range(FLUSHES_MAX)):
         store = new_disk()
         begin(client(), store.top)
         store.keep_all()
@@ -277,10 +279,11 @@ def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new
     raise AssertionError("it never ends")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_acknowledged_upon_what_another_did_not_flush_survives_a_loss_of_power(new_disk, case):
     begin, verb, done, _ = CASES[case]
-    for first in range(FLUSHES_MAX):
+    for first in some(range(FLUSHES_MAX)):
         store = new_disk()
         begin(client(), store.top)
         store.keep_all()
