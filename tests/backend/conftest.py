@@ -1,4 +1,4 @@
-"""What the tests of several backends share."""
+"""Fixtures for the tests of several backends."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes came straight into their place, for each answer."""
-    from rollingfs.backend.s3 import receive  # only where s3fs is there, which its users made sure of
+    """The number of bytes that each answer received in place."""
+    from rollingfs.backend.s3 import receive  # imported here: the tests that use it have checked that s3fs is installed
 
     counts: list[int] = []
 

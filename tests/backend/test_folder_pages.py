@@ -1,4 +1,4 @@
-"""Whether a folder exists, found out page by page: the same answer however its entries fall into pages."""
+"""Whether a folder exists: the answer is the same however its entries fall into pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = ("log", "log ", "log!", "log#", "log$", "log$a", "log$i", "log-b", "logs
 
 
 class Paged(BackendWrapper):
-    """An object store that lists so many keys at once."""
+    """An object store that lists `keys_max` keys at once."""
 
     def __init__(self, inner: Backend, keys_max: int) -> None:
         super().__init__(inner)
@@ -43,7 +43,7 @@ class Paged(BackendWrapper):
 
 
 def _put(backend: MemoryBackend, path: str, state: str) -> None:
-    """Let something lie at a path."""
+    """Put something at a path."""
     client = Client(backend)
     if state in ("plain", "shadowed", "replaced"):
         drive(backend.write(path, [b"data"]))

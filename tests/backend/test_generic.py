@@ -1,4 +1,4 @@
-"""The generic backend: the contract, over a disk, a memory and an async filesystem that promise nothing."""
+"""The generic backend: the contract over filesystems on disk, in memory and async, without further promises."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_without_a_single_writer_it_reads_and_does_not_write() -> None:
 
 
 class CoarseFileSystem(MemoryFileSystem):
-    """A filesystem whose dates are those of a whole day: nothing but the bytes tells two contents apart."""
+    """A filesystem whose dates are whole days: only the bytes tell two contents apart."""
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
         return {**super().info(path, **options), "created": datetime.datetime(2026, 11, 20)}
@@ -231,7 +231,7 @@ def test_an_odd_name_deletes_no_other_file(tmp_path: Path) -> None:
 
 
 class BrokenOff(LocalFileSystem):
-    """A filesystem whose next write is broken off in the middle, or after so many moves refuses to move."""
+    """A filesystem whose next write breaks off in the middle, or which refuses to move after `moves` moves."""
 
     cachable = False
     breaks = False
@@ -270,7 +270,7 @@ def test_a_header_is_never_open_for_writing_under_its_own_name(tmp_path: Path) -
     header, fs = f"{tmp_path}/x$header", BrokenOff()
     backend = GenericBackend(fs, single_writer=True)
     token = run(backend, backend.create(header, b"old"))
-    with open(header, "rb") as reader:  # it goes on with the file that it has opened
+    with open(header, "rb") as reader:  # the reader goes on with the file that it has opened
         run(backend, backend.replace(header, b"newer", token))
         assert reader.read() == b"old"
     assert [entry.path for entry in run(backend, backend.list(f"{tmp_path}/x$chunks")).entries] == []

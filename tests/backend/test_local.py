@@ -1,4 +1,4 @@
-"""The local backend: the contract, and what only a disk can get wrong."""
+"""The local backend: the contract, and faults that only a disk has."""
 
 from __future__ import annotations
 
@@ -484,7 +484,7 @@ def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend: Lo
             assert not done.wait(0.2)
             os.unlink(lock)
             new.enter_context(record_lock.record_lock(lock))
-        assert not done.wait(0.2)  # it has the lock of the old file now, which is worth nothing
+        assert not done.wait(0.2)  # it now holds the lock of the old file, which protects nothing
         assert run(backend, backend.read(header)).data == b"old"
     assert done.wait(WAIT_S)
     thread.join()
@@ -587,7 +587,7 @@ def test_a_copy_is_young_and_not_changed_by_who_writes_to_the_old_name(
     assert Path(target).read_bytes() == b"as adopted"
     assert os.stat(target).st_nlink == 1
     info = run(backend, backend.stat(target))
-    assert run(backend, backend.now(target)) - info.modified < 600  # else collection would take it
+    assert run(backend, backend.now(target)) - info.modified < 600  # otherwise collection would delete it
 
 
 def test_a_symbolic_link_is_copied_as_the_file_it_names(backend: LocalBackend, tmp_path: Path) -> None:
@@ -619,7 +619,7 @@ def test_a_source_that_changes_during_the_copy_leaves_nothing(
 def test_a_write_in_the_middle_of_a_copy_leaves_nothing(
     backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In place, of the same length, and beyond what the token looks at."""
+    """Change the file in place, at the same length, where the token does not look."""
     source = _aged(tmp_path / "plain", bytes(100_000), 2 * HOUR_S)
     token = run(backend, backend.stat(source)).token
     real_copy = disk.copy_bytes

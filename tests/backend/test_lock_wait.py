@@ -1,4 +1,4 @@
-"""A lock that another process holds for too long: the commit's deadline holds, and the error says what holds it."""
+"""A lock that another process holds for too long: the commit keeps its deadline, and the error names the holder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _new_fs(timeout_s: float = TIMEOUT_S) -> RollingFileSystem:
 
 
 def _append_and_stop(path: str, pipe: Any) -> None:
-    """Append; the process is stopped within the replacement of the header, under the lock."""
+    """Append; the process stops within the replacement of the header, under the lock."""
     fs = _new_fs(WAIT_S)
     rename = os.rename
 
@@ -50,7 +50,7 @@ def log(tmp_path: Path) -> str:
 
 @pytest.fixture
 def stopped(log: str) -> Any:
-    """A writer that is stopped under the lock, and the pipe on which it says that it has appended."""
+    """A writer that stops under the lock, and the pipe on which it reports its append."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_append_and_stop, args=(log, there), daemon=True)
@@ -141,7 +141,7 @@ def test_the_time_of_a_call_bounds_its_wait(
 
 
 def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that was lost is not forgotten over a lock that is held later."""
+    """A lost answer is still reported when a lock is held later."""
     fs = _new_fs()
     real = LocalBackend.replace
     tries: list[str] = []

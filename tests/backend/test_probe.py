@@ -1,4 +1,4 @@
-"""The probe: it believes what it sees, refuses what would lose data, and leaves nothing behind."""
+"""The probe: it judges by what it sees, refuses stores that would lose data, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fs() -> MemoryFileSystem:
 
 
 def liar(fs: MemoryFileSystem, lie: str, verb: str) -> Scripted:
-    """A store that does something else than it says, in one verb."""
+    """A store that lies about one verb."""
     backend = Scripted(MemoryBackend(fs))
     inner = backend.inner
 

@@ -1,4 +1,4 @@
-"""The S3 backend beyond the contract: what goes over the wire, lost answers, options, the user's own filesystem."""
+"""The S3 backend beyond the contract: requests, lost answers, options, the user's own filesystem."""
 
 from __future__ import annotations
 
@@ -433,7 +433,7 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
     async def slow(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
         if verb not in ("complete_multipart_upload", "put_object"):
             return await call(client, verb, **arguments)
-        arrived.append(verb)  # at the store, which goes on whatever becomes of the caller
+        arrived.append(verb)  # at the store, which goes on without the caller
         return await asyncio.shield(asyncio.ensure_future(late(client, verb, **arguments)))
 
     async def upload() -> None:

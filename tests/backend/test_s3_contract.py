@@ -28,7 +28,7 @@ def make_backend(options: dict[str, Any]) -> S3Backend:
 
 @functools.cache
 def raw(**options: str) -> S3FileSystem:
-    """What reads and writes around the backend."""
+    """A filesystem that reads and writes past the backend."""
     return S3FileSystem(**options, use_listings_cache=False, skip_instance_cache=True)
 
 
@@ -73,7 +73,7 @@ class TestOnMoto(OnS3):
     def store(self, moto: dict[str, Any]) -> dict[str, Any]:
         return moto
 
-    # moto checks a condition and writes without a lock between them: once in a while two of them win
+    # moto checks a condition and writes without a lock, so two writers can win
     test_every_race_of_creates_and_of_replaces_has_one_winner = None
     test_no_acknowledged_increment_is_lost = None
 

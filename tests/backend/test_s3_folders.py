@@ -1,4 +1,4 @@
-"""Whether there is a folder on S3: one short listing, however much is in it."""
+"""Whether a folder exists on S3: one short listing, whatever the folder contains."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _connect(options: dict[str, Any], url: str) -> Any:
 
 @pytest.fixture
 def fs(moto: dict[str, Any], way: Proxy) -> Any:
-    """Has seen nothing yet."""
+    """A filesystem with empty caches."""
     return _connect(moto, way.url)
 
 
@@ -71,7 +71,7 @@ def plain(moto: dict[str, Any]) -> Any:
 
 
 def _listings(proxy: Proxy) -> list[int]:
-    """How many keys each listing asked for."""
+    """The number of keys that each listing asked for."""
     queries = [parse_qs(urlsplit(seen.path).query) for seen in proxy.seen]
     return [int(query.get("max-keys", ["1000"])[0]) for query in queries if "list-type" in query]
 

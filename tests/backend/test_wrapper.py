@@ -1,4 +1,4 @@
-"""The wrapper: it is as good as what it wraps, and sees everything."""
+"""The wrapper: it keeps the contract of the backend that it wraps, and sees every verb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the Hadoop path share: places where segments lie, and the JVM that looks at them."""
+"""Shared by the tests of the Hadoop path: folders or buckets with segments, and a JVM that reads them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 JAVA_TESTS = Path(__file__).parents[1] / "spark" / "java"
 JVM_S_MAX = 120
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=60)
-"""Records straddle its chunks, and there is a tail."""
+"""Records cross its chunks, and the segment has a tail."""
 
 
 def require_java() -> None:
@@ -38,14 +38,14 @@ def require_java() -> None:
 
 
 def wants_s3a() -> bool:
-    """Whether the session gets the S3 connector: it is fetched, unless it was before."""
+    """Whether the session gets the S3 connector; fetches it unless it is there."""
     cached = Path.home().glob(".ivy2*/cache/org.apache.hadoop/hadoop-aws")
     return required() or any(cached)
 
 
 @contextlib.contextmanager
 def spark_session(folder: Path) -> Iterator[Any]:
-    """A Spark session configured as users do, with the S3 connector if that is to be had."""
+    """A Spark session configured as users configure it, with the S3 connector if available."""
     from pyspark.sql import SparkSession
 
     from rollingfs.spark import configure
@@ -73,9 +73,9 @@ def spark_session(folder: Path) -> Iterator[Any]:
 
 
 def java_command(main: str, classes: Path, *more: str) -> list[str]:
-    """How to run a class of `tests/spark/java`, compiled into `classes`, with our own jar and `more` on its path.
+    """The command that runs a class of `tests/spark/java`, with `classes`, our jar and `more` on its path.
 
-    `main` is its name below the package `rollingfs.hadoop`.
+    `main` is the name of the class below the package `rollingfs.hadoop`.
     """
     from rollingfs.spark import jar
 
@@ -87,7 +87,7 @@ def java_command(main: str, classes: Path, *more: str) -> list[str]:
 
 
 def run_java(main: str, *arguments: str, classes: Path) -> str:
-    """Run a class of `tests/spark/java`; its output."""
+    """Run a class of `tests/spark/java`; returns its output."""
     command = [*java_command(main, classes), *arguments]
     done = subprocess.run(command, timeout=JVM_S_MAX, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -116,7 +116,7 @@ class Place:
     def segment(
         self, name: str, data: bytes, policy: RollingPolicy = SMALL, *, piece: int = 70, head: bytes = b""
     ) -> str:
-        """A segment of this content, appended in pieces; a `head` was before it and is truncated away. Its URL."""
+        """Make a segment of this content, in pieces, behind a `head` that is truncated away; returns its URL."""
         path = f"{self.path}/{name}"
         self.run(self.client.segments.create(path, policy))
         whole = head + data
@@ -127,12 +127,12 @@ class Place:
         return f"{self.url}/{name}"
 
     def plain(self, name: str, data: bytes) -> str:
-        """A plain file; its URL."""
+        """Make a plain file; returns its URL."""
         self.run(self.client.backend.write(f"{self.path}/{name}", [data]))
         return f"{self.url}/{name}"
 
     def rewrite(self, name: str, old: bytes, new: bytes, *, sealed: bool = True) -> None:
-        """Put other words into the text of a header, under its old checksum if it is not `sealed` again."""
+        """Replace words in the text of a header; the checksum is renewed only if `sealed`."""
         path = f"{self.path}/{name}$header"
         text, end, rest = self.run(self.client.backend.read(path)).data.partition(b"\nend crc32c=")
         assert old in text + b"\n"
@@ -142,11 +142,11 @@ class Place:
         self.run(self.client.backend.write(path, [text + end[1:] + crc + rest[8:]]))
 
     def header(self, name: str) -> Any:
-        """What Python finds now."""
+        """The snapshot that Python finds now."""
         return self.run(self.client.headers.load(f"{self.path}/{name}")).header
 
     def chunk_files(self, name: str) -> list[str]:
-        """What lies in the chunk folder, the lock apart."""
+        """The names in the chunk folder, except the lock."""
         try:
             listing = self.run(self.client.backend.list(f"{self.path}/{name}$chunks"))
         except FileNotFoundError:
@@ -171,7 +171,7 @@ class Place:
         return found
 
     def held(self, name: str = "") -> list[tuple[str, bytes]]:
-        """What rollingfs keeps below a folder, the marks of removed folders apart: headers, chunks, pins, pages."""
+        """The files of rollingfs below a folder (headers, chunks, pins, pages), except the marks of removed folders."""
         found = sorted(self.tree(name).items())
         return [(path, data) for path, data in found if "$header" in path or "$chunks" in path]
 
@@ -191,7 +191,7 @@ class Place:
         return self.hadoop_path().getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
 
     def listed(self, name: str = "") -> dict[str, int]:
-        """Names and sizes of what a folder shows."""
+        """Names and sizes in the listing of a folder."""
         return {found.getPath().getName(): found.getLen() for found in self.fs.listStatus(self.hadoop_path(name))}
 
     def append(self, name: str, data: bytes) -> None:
