@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: the servers, the versions in the header."""
+"""Fixtures that all tests share: servers, buckets, settings of hypothesis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.servers import cache_dir, minio_binary, minio_server, moto_se
 settings.register_profile("rollingfs", deadline=None, max_examples=examples())
 settings.load_profile("rollingfs")
 
-# a job in the background begins with SIGINT ignored, and so would every process that a test interrupts
+# a shell starts background jobs with SIGINT ignored; processes that a test interrupts would inherit that
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -31,7 +31,7 @@ VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "pyarrow", "pandas")
 
 
 def pytest_report_header() -> str:
-    """The versions on which results depend."""
+    """Name the versions on which results depend."""
     return "rollingfs with: " + ", ".join(f"{name} {_version(name)}" for name in VERSIONS_SHOWN)
 
 
@@ -44,7 +44,7 @@ def _version(name: str) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_outside_credentials() -> Iterator[None]:
-    """Keep the configuration of whoever runs the tests out of them."""
+    """Keep the AWS configuration of this machine out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             patch.delenv(name)
@@ -56,9 +56,9 @@ def no_outside_credentials() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_old_objects_to_search() -> None:
-    """Take all that is there out of the reach of garbage collection.
+    """Exclude all objects made before this module from garbage collection.
 
-    A collection then looks at what the module itself makes: a tenth of a second becomes a thousandth.
+    Many tests call `gc.collect`. It then visits the objects of one module, not of thousands of tests.
     """
     gc.collect()
     gc.freeze()
@@ -66,7 +66,7 @@ def no_old_objects_to_search() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def models_read_once() -> Iterator[None]:
-    """Read botocore's descriptions of services once, and not for every client: that is most of what a client costs."""
+    """Cache botocore's descriptions of services: reading them is most of the cost of a new client."""
     if _version("botocore") == "(absent)":
         yield
         return

@@ -1,4 +1,4 @@
-"""Objects read by template: what botocore would give, and botocore's own wherever they could differ."""
+"""Reads by template: the same answers as botocore's; botocore itself reads wherever they could differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DATA = os.urandom(3 * STRAIGHT_BYTES_MIN)
 
 
 class Store:
-    """A backend behind a proxy, and how often botocore signs a GetObject."""
+    """A backend behind a proxy, and the number of GetObjects that botocore signs."""
 
     def __init__(self, options: dict[str, Any], proxy: Proxy) -> None:
         self.proxy = proxy

@@ -1,4 +1,4 @@
-"""Headers replaced by template: the same requests as botocore's, and botocore's own wherever they could differ."""
+"""Replacements by template: the same requests as botocore's; botocore itself sends wherever they could differ."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEYS = [
 
 
 def _backend(options: dict[str, Any], **more: Any) -> tuple[S3Backend, Counter[str]]:
-    """A backend, and how often botocore signs and anything is sent."""
+    """A backend, and the numbers of requests that botocore signs and that are sent."""
     backend = S3Backend(S3FileSystem(**(options | more), skip_instance_cache=True))
     client = sync(backend.loop, backend._client.session)
     counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Large ranges received straight into their place: right bytes, few connections, and botocore's word on all else."""
+"""Large ranges received in place: right bytes, few connections; botocore handles everything else."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_read_that_is_cancelled_closes_its_connection(backend, proxy, path, re
 
 
 class Session(AIOHTTPSession):
-    """What a user may have botocore send by."""
+    """Settings of a user that change how botocore sends."""
 
 
 def _socket(address: Any) -> socket.socket:

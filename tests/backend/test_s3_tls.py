@@ -1,4 +1,4 @@
-"""A store that speaks https, and proxies: our own ways of sending trust what botocore trusts, and go where it goes."""
+"""Https and proxies: rollingfs' own requests trust the certificates and use the proxies that botocore uses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Trust = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def no_outside_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the proxies and certificates of whoever runs the tests out of them."""
+    """Keep the proxies and certificates of this machine out of the tests."""
     for name in list(os.environ):
         if name.lower().endswith("_proxy") or name in BUNDLES:
             monkeypatch.delenv(name)
@@ -72,7 +72,7 @@ def _backend(options: dict[str, Any], **more: Any) -> S3Backend:
 def trust(
     request: pytest.FixtureRequest, minio_tls: tuple[dict[str, Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Trust:
-    """One way to make a client accept the store: the options it takes."""
+    """The options of one way to make a client trust the store."""
     certificate = str(minio_tls[1])
     if request.param in BUNDLES:
         monkeypatch.setenv(request.param, certificate)
@@ -167,7 +167,7 @@ def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
 
 
 def _use(backend: S3Backend, bucket: str) -> None:
-    """Send something each way there is."""
+    """Send a request each way there is."""
     token = sync(backend.loop, backend.create, f"{bucket}/header", b"0")
     for number in range(1, 4):
         token = sync(backend.loop, backend.replace, f"{bucket}/header", b"%d" % number, token)

@@ -80,7 +80,10 @@ def make_fs(kind: str, request: Any, tmp_path: Any) -> tuple[RollingFileSystem, 
     ), f"/{uuid.uuid4().hex}"
 
 
-@pytest.fixture(params=["memory", "local", "async", "s3"])
+KINDS = ["memory", "local", "async", "s3"]
+
+
+@pytest.fixture(params=KINDS)
 def place(request, tmp_path, monkeypatch):
     """No request covers a whole chunk: neither those of one large read, nor those fetched ahead."""
     for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
@@ -186,7 +189,16 @@ VERBS: dict[str, Callable[[Place], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+ON_S3 = {"read", "cat_file", "get_file"}
+"""What is read of a store in ways of its own; the other verbs read as these do."""
+READERS = [
+    pytest.param(kind, verb, marks=[pytest.mark.slow] if kind == "s3" and verb not in ON_S3 else [])
+    for kind in KINDS
+    for verb in VERBS
+]
+
+
+@pytest.mark.parametrize(("place", "verb"), READERS, indirect=["place"])
 def test_whoever_reads_all_of_a_chunk_hears_that_it_is_damaged(place, verb):
     assert VERBS[verb](place) == DATA
     for index, at in ((0, 0), (1, 555), (CHUNKS - 1, CHUNK_BYTES - 1)):

@@ -1,4 +1,4 @@
-"""How coroutines are reached: on which thread and loop, what Ctrl-C says, what a forked child does first."""
+"""How the bridge runs coroutines: thread and loop, the outcome after Ctrl-C, the first call of a forked child."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
+from tests.support.examples import some
 from tests.support.faults import CLOCK, CRASHES, Crashed, Faulty, HashingStore, hurry
 from tests.support.life import CHUNKS, World
 
@@ -327,13 +328,14 @@ def content(store: HashingStore) -> bytes | None:
         return None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("replace", REPLACING)
 @pytest.mark.parametrize("kind", [segment, plain, sealed])
 def test_what_replaces_a_segment_within_a_trim_is_not_trimmed(
     kind: Callable[[HashingStore], None], replace: Callable[[World], None]
 ) -> None:
     expected = b"0123456789" if replace is put_the_same else NEW
-    for index in calls_of_a_trim(kind):
+    for index in some(calls_of_a_trim(kind)):
         store, cut = setting(kind)
         world = client(store)
         gone = []
@@ -353,13 +355,14 @@ def test_what_replaces_a_segment_within_a_trim_is_not_trimmed(
             assert content(store) == expected, index
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("replace", REPLACING)
 @pytest.mark.parametrize("kind", [segment, plain, sealed])
 def test_what_replaces_a_segment_after_a_trim_died_is_not_trimmed_by_the_next_run(
     kind: Callable[[HashingStore], None], replace: Callable[[World], None]
 ) -> None:
     expected = b"0123456789" if replace is put_the_same else NEW
-    for index, crash in itertools.product(calls_of_a_trim(kind), CRASHES):
+    for index, crash in some(itertools.product(calls_of_a_trim(kind), CRASHES)):
         store, cut = setting(kind)
         broken = client(store)
         broken.backend.prepare({index: crash})

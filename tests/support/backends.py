@@ -1,6 +1,6 @@
-"""Backends over another one: `Counting` notes what is asked, `Scripted` also does what a test plans.
+"""Backends that wrap another one: `Counting` notes every call, `Scripted` also carries out the plans of a test.
 
-`faults.Faulty` is the third: it fails as stores fail.
+`faults.Faulty` is the third: its calls fail as those of a store fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format.names import PROBE_PREFIX
 
 FINISH_S = 0.01
-"""How long a suspending backend takes to finish an upload: longer than to begin the next."""
+"""Time that a suspending backend takes to finish an upload: longer than it takes to begin the next."""
 
 Action = Callable[[], object]
 Where = str | Callable[[str], bool]
@@ -35,12 +35,12 @@ def private_memory() -> MemoryBackend:
 
 
 def fail() -> None:
-    """Fail as a connection does: nothing is known of the request."""
+    """Fail as a broken connection: the caller does not know whether the request took effect."""
     raise OSError(errno.EIO, "the connection broke")
 
 
 def raises(error: BaseException) -> Action:
-    """An action that raises this."""
+    """An action that raises this error."""
 
     def action() -> NoReturn:
         raise error
@@ -49,7 +49,7 @@ def raises(error: BaseException) -> Action:
 
 
 class Counting(BackendWrapper):
-    """Notes every call.
+    """Notes every call that passes through.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Counting(BackendWrapper):
     calls : list of (str, str)
         Verb and path; for a delete the first path, for a join none.
     ranges : list of (str, int, int)
-        What `read_range` was asked for.
+        Path, start and end of every `read_range`.
     moved : Counter
         Bytes that `read_range`, `write` and ``upload.write`` have moved, by verb.
     at_once, at_once_max : Counter
@@ -88,7 +88,7 @@ class Counting(BackendWrapper):
         self.at_once_max: Counter[str] = Counter()
 
     def clear(self) -> None:
-        """Forget what was asked so far."""
+        """Forget the calls so far."""
         self.calls.clear()
         self.ranges.clear()
         self.at_once_max.clear()
@@ -133,12 +133,12 @@ class Counting(BackendWrapper):
         return answer
 
     async def perform(self, verb: str, *args: Any) -> Any:
-        """Do one verb that has been noted."""
+        """Do one verb, after the call was noted."""
         return await super().call(verb, *args)
 
 
 def path_of(args: tuple[Any, ...]) -> str:
-    """The path that a verb is about, or the first of several; empty if it takes something else."""
+    """The path that a verb takes, or the first of several; empty if it takes neither."""
     first = args[0] if args else ""
     if isinstance(first, list | tuple) and first:
         first = first[0]
@@ -147,7 +147,7 @@ def path_of(args: tuple[Any, ...]) -> str:
 
 @dataclass(eq=False)
 class Plan:
-    """What happens around some calls; see `Scripted.plan`."""
+    """What happens around certain calls; see `Scripted.plan`."""
 
     verbs: tuple[str, ...]
     path: Where
@@ -191,7 +191,7 @@ class Scripted(Counting):
         times: int | None = 1,
         probes: bool = False,
     ) -> Plan:
-        """Let something happen around calls.
+        """Let something happen around certain calls.
 
         Parameters
         ----------
@@ -200,19 +200,19 @@ class Scripted(Counting):
         path
             How the path ends, or a function that accepts paths.
         when
-            Called with the arguments of the verb; whether the call counts.
+            Called with the arguments of the verb; tells whether the plan is for this call.
         before, after
-            Called before and after the verb; what it raises is the outcome of the call.
+            Called before and after the verb. An error that it raises is the outcome of the call.
         instead
-            Called with the arguments of the verb, in its place; `inner` is still there to ask.
+            Called with the arguments of the verb, in place of the verb.
         answers
-            Makes another answer of the answer.
+            Called with the answer; returns the one that the caller gets.
         skips, times
-            How many such calls pass before the plan is met, and how many meet it; None for all.
+            Number of such calls that pass first; number of calls that then meet the plan, None for all.
         probes
-            Whether the files of the probe count.
+            Whether the plan is also for files of the probe.
 
-        Each action may be a coroutine function: then it is awaited, which holds the call back.
+        An action may be a coroutine function; the call then waits for it.
         """
         verbs = (verb,) if isinstance(verb, str) else verb
         plan = Plan(verbs, path, when, before, after, instead, answers, skips, times, probes)
@@ -234,7 +234,7 @@ class Scripted(Counting):
         return answer if plan.answers is None else await _awaited(plan.answers(answer))
 
     def _claim(self, verb: str, args: tuple[Any, ...]) -> Plan | None:
-        """The plan that this call meets."""
+        """The plan that this call meets; one that is used up goes."""
         with self._lock:
             plan = next((plan for plan in self.plans if plan.is_met(verb, args)), None)
             if plan is None:

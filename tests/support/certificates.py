@@ -11,9 +11,9 @@ DAYS = 2
 
 
 def make_certificate(folder: Path) -> Path:
-    """Make a certificate for `ADDRESS` and no other name, which nobody trusts unless told to; gives its file.
+    """Make a certificate for `ADDRESS` only, which no client trusts by default; gives its path.
 
-    It is ``public.crt``, beside its ``private.key``, as MinIO wants them.
+    The file is ``public.crt``; ``private.key`` lies beside it, as MinIO expects.
     """
     from cryptography import x509  # the bare package's tests run without
     from cryptography.hazmat.primitives import hashes, serialization

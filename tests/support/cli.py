@@ -58,7 +58,7 @@ class Run:
 
 
 def done(*words: object, stdin: bytes | None = None) -> Run:
-    """Run a command that must end well."""
+    """Run a command that must succeed."""
     found = Run(*words, stdin=stdin)
     assert (found.code, found.err) == (0, ""), found.err
     return found
@@ -75,12 +75,12 @@ def failed(*words: object, code: int = 1) -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """For a process of its own."""
+    """The environment of a separate process."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **more}
 
 
 class Terminal:
-    """A shell in a terminal, which is the controlling one: Ctrl-C works as it does for people."""
+    """A shell with a controlling terminal: Ctrl-C works as it does for people."""
 
     def __init__(self, master: int) -> None:
         self.master = master
@@ -109,7 +109,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def terminal(folder: Path, programs: Path) -> Iterator[Terminal]:
-    """A shell in a folder, in which `rollingfs`, made in the folder `programs`, is the command line."""
+    """A shell in a folder. Its `rollingfs` is a script in the folder `programs`."""
     import fcntl
     import pty
     import struct
@@ -119,7 +119,7 @@ def terminal(folder: Path, programs: Path) -> Iterator[Terminal]:
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     name = os.ttyname(slave)
     script = programs / "rollingfs"
-    # "exec", lest a shell stands between Ctrl-C and the command, and is gone before it
+    # "exec": a shell between the terminal and the command would take Ctrl-C, and end before the command
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rollingfs.cli "$@"\n')
     script.chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
@@ -139,5 +139,5 @@ def terminal(folder: Path, programs: Path) -> Iterator[Terminal]:
     finally:
         shell.kill()
         shell.wait()
-        os.close(slave)  # not before: a terminal that nobody has open is gone
+        os.close(slave)  # not earlier: a terminal ends when nobody has it open
         os.close(master)

@@ -1,15 +1,31 @@
-"""How many examples hypothesis tries: few in the fast suite, all with ``ROLLINGFS_EXAMPLES=many`` (CI's slow step)."""
+"""How much a test tries: little in the fast suite, everything with ``ROLLINGFS_EXAMPLES=many`` (CI's slow step).
+
+`examples` is for hypothesis, `some` for tests that break off an operation at each of its calls. The slow step finds the
+former by their marker ``hypothesis``, which hypothesis sets, and the latter by ``exhaustive``, which each must carry.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MANY = os.environ.get("ROLLINGFS_EXAMPLES") == "many"
 USUAL = 100
 FEW_SHARE = 5
 FEW_MIN = 10
+STEP = 3
+"""Odd, so that of pairs (before a call, after it) both kinds are met."""
 
 
 def examples(many: int = USUAL) -> int:
     """The number of examples of a test that is worth `many`."""
     return many if MANY else max(many // FEW_SHARE, FEW_MIN)
+
+
+def some(points: Iterable[T]) -> Iterator[T]:
+    """Every third of the points at which something may break off, or all of them."""
+    return islice(points, 0, None, 1 if MANY else STEP)

@@ -1,6 +1,6 @@
-"""A store that fails as stores do: before, after, without an answer, late, by a false conflict; clients that crash.
+"""A store whose calls fail before or after they take effect, get no answer or a false conflict, or take effect late.
 
-Time is virtual: a pause costs none, and hours can pass within a call.
+Clients can crash. Time is virtual: a pause takes no time, and hours can pass within a call.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rollingfs.write import ingest
 
 CALL_S = 0.01
 TIMEOUT_S = 1.0
-"""How long a call takes while nothing works."""
+"""Time that a call takes while every call fails."""
 NAPS_S = {"NAP": AGE_S_MAX + 1.0, "COMA": GRACE_S + AGE_S_MAX}
-"""Longer than D, so that every upload under way has grown too old; longer than G, so that it may be collected."""
+"""Longer than D: every upload under way is then too old. Longer than G: it may then be collected."""
 
 
 Draw = Callable[[str, Sequence[Any]], "Fault | None"]
@@ -63,7 +63,7 @@ CHANGING = CONDITIONAL | {"write", "copy", "join", "delete", "upload.finish", "m
 
 
 class VirtualTime:
-    """Stands in for the module `time`: it passes when somebody sleeps or calls the store, and then at once."""
+    """Stands in for the module `time`: a sleep and a call of the store advance it at once."""
 
     def __init__(self) -> None:
         self.now_s = 1_800_000_000.0
@@ -81,7 +81,7 @@ CLOCK = VirtualTime()
 
 
 def hurry(patch: pytest.MonkeyPatch) -> None:
-    """Let rollingfs live in virtual time, and take for large what is more than a few bytes."""
+    """Give rollingfs virtual time, and let more than a few bytes count as large."""
     patch.setattr(ingest, "SMALL_BYTES_MAX", 16)
     for name, module in list(sys.modules.items()):
         if name.startswith("rollingfs.") and getattr(module, "time", None) is time:
@@ -89,7 +89,7 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
 
 
 class Store(MemoryBackend):
-    """Files in memory, dated in virtual time, and requests that are still on their way to it."""
+    """Files in memory with virtual dates, and requests that are still on their way to the store."""
 
     def __init__(self) -> None:
         super().__init__(MemoryFileSystem(global_store=False, skip_instance_cache=True))
@@ -109,22 +109,22 @@ class Store(MemoryBackend):
         return {path: file.getvalue() for path, file in self.fs.store.items()}
 
     def land(self) -> None:
-        """Let all requests that are on their way arrive; nobody hears the answers."""
+        """Let all requests that are on their way arrive; their answers are lost."""
         while self.late:
             try:
                 drive(self.late.pop(0)())  # type: ignore[arg-type]
             except (OSError, ValueError) as error:
-                answer = error  # as good as lost: it came too late
+                answer = error  # nobody waits for it any more
                 assert answer is not None
 
     def lapse(self, seconds: float) -> None:
-        """Let time pass. What was sent before arrives before, because G - D is longer than any request lives."""
+        """Let time pass. Requests under way arrive first, because G - D is longer than any request lives."""
         self.land()
         CLOCK.sleep(seconds)
 
 
 class HashingStore(Store):
-    """As S3 is: a token is a hash of the bytes, and dates are whole seconds."""
+    """A store like S3: a token is a hash of the bytes, and dates are whole seconds."""
 
     date_step_s = 1.0
 
@@ -137,29 +137,29 @@ class HashingStore(Store):
 
 
 class Faulty(BackendWrapper):
-    """The third of the backends for tests: one client's way to a store, on which calls fail and clients die.
+    """One client's way to a store, on which calls fail by plan or by chance, and the client can crash.
 
     Parameters
     ----------
     inner : Backend
         The backend that does the work. `Fault.LATE` and naps need a `Store`.
     draw : callable, optional
-        Called with verb and arguments: the fault of a call for which there is no plan.
+        Called with verb and arguments of a call without a plan; gives its fault.
 
     Attributes
     ----------
     plan : dict
         Faults by the index of the call, counted from the last `prepare`.
     between : dict
-        What others do just before the call with this index.
+        Actions of others, just before the call with this index.
     dead : bool
-        Whether the client has crashed: then no call of it reaches the store any more.
+        Whether the client has crashed; its calls then reach the store no more.
     """
 
     def __init__(self, inner: Backend, draw: Draw | None = None) -> None:
         super().__init__(inner)
         self.draw = draw
-        self.conflicts_are_final = False  # one may answer the very request that was done
+        self.conflicts_are_final = False  # a conflict may answer a request that took effect
         self.dead = False
         self.met: Counter[Fault] = Counter()
         self.prepare()
@@ -172,7 +172,10 @@ class Faulty(BackendWrapper):
         *,
         answers_reads: bool = False,
     ) -> None:
-        """Set what the next calls meet; `always` is met by all (or all that change something) that `plan` leaves."""
+        """Set the faults of the next calls.
+
+        Calls without a plan meet `always`; with `answers_reads`, only those that change something do.
+        """
         self.plan = dict(plan or {})
         self.between = dict(between or {})
         self.always = always
@@ -191,7 +194,7 @@ class Faulty(BackendWrapper):
             fault = self.draw(verb, args)
         fault = self._possible(fault, verb, args)
         if "/probe-" in str(args[:1]) and fault not in CRASHES:
-            fault = None  # what the probe makes of faults is tested beside it
+            fault = None  # tests/backend/test_probe.py has the faults of the probe
         if fault is not None and fault.name in NAPS_S:
             self._store.lapse(NAPS_S[fault.name])
             self.met[fault] += 1
@@ -213,7 +216,7 @@ class Faulty(BackendWrapper):
 
     @staticmethod
     def _possible(fault: Fault | None, verb: str, args: Sequence[Any]) -> Fault | None:
-        """The nearest to a fault that can befall a verb."""
+        """The fault itself, or the nearest one that this verb can meet."""
         if fault is Fault.PARTLY and (verb != "delete" or len(args[0]) < 2):
             return Fault.AFTER
         if fault in (Fault.CONFLICT, Fault.BUSY) and verb not in CONDITIONAL:
@@ -221,7 +224,7 @@ class Faulty(BackendWrapper):
         if fault is Fault.BUSY and verb == "delete_if":
             return Fault.BEFORE
         if fault is Fault.CONFLICT and verb == "delete_if":
-            return Fault.LOST  # sent again, it finds nothing, which is no conflict
+            return Fault.LOST  # a second request finds nothing, which is no conflict
         if fault is Fault.LATE and verb not in CHANGING:
             return Fault.LOST
         return fault
@@ -247,7 +250,7 @@ class Faulty(BackendWrapper):
             answer = await super().call(verb, *args)
         except OSError:
             if fault not in (Fault.LOST, Fault.CRASH_AFTER):
-                raise  # of itself; otherwise nobody hears of it
+                raise  # the error is the call's own; for other faults its answer is lost
         if fault is Fault.LOST:
             raise TimeoutError(what)
         if fault is Fault.CRASH_AFTER:

@@ -1,4 +1,4 @@
-"""A store on which an hour is over in a second, and the chances that its clients die or lose answers."""
+"""A store on which an hour takes a second, and clients that crash or lose answers by chance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONDITIONAL = ("create", "replace")
 
 
 class Hurry:
-    """A wall clock on which an hour is over in `HOUR_S`, and the same for the dates that a store gives."""
+    """A wall clock on which an hour takes `HOUR_S`; converts the dates of a store likewise."""
 
     def __init__(self) -> None:
         self.began_s = time.time()
@@ -35,7 +35,7 @@ class Hurry:
         return self.of(time.time()) + self.jumped_s
 
     def answer(self, answer: Any) -> Any:
-        """An answer of the store with hurried dates; a bare number is what the store says is now."""
+        """An answer of the store with hurried dates; a number is the answer of `now`."""
         if isinstance(answer, float):
             return self.of(answer) + self.jumped_s
         if isinstance(answer, Listing):

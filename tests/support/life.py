@@ -33,7 +33,7 @@ class Turned:
 
 
 class World:
-    """A client, its clock, and the shortest way to its verbs."""
+    """A client, its clock, and short forms of its verbs."""
 
     def __init__(
         self, backend: Backend | None = None, policy: RollingPolicy | None = None, clock: Turned | None = None
@@ -83,12 +83,12 @@ class World:
 
 
 def cut_of(stream: Stream, offsets: Mapping[str, int]) -> StreamCut:
-    """A cut at these offsets, of the segments that have these names now."""
+    """A cut at these offsets of the segments that have these names now."""
     return StreamCut(offsets, NOON_S, 0, stream.cut().incarnations)
 
 
 def pieces_of(data: bytes, sizes: Sequence[int]) -> list[bytes]:
-    """Data in pieces of these sizes."""
+    """The data, cut into pieces of these sizes."""
     found, start = [], 0
     for size in sizes:
         found.append(data[start : start + size])

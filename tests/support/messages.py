@@ -1,4 +1,4 @@
-"""What every message to a user keeps to: it names the path, says what is true now, and has no internal name in it."""
+"""The rules for messages to users: a message names the path, says what is true now, and has no internal name."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FORBIDDEN = (
     r"An error occurred \(404\)",
     r"__init__|got an unexpected keyword argument '_",
 )
-"""Patterns of what says nothing to users; beside them, the names of all classes that are not public."""
+"""Patterns of text that means nothing to users; names of classes that are not public are forbidden too."""
 OUTCOMES = (
     "nothing was (written|changed|committed|joined|moved|deleted|read or written|trimmed)",
     "as before",
     "still there",
     "(would begin|begin) again",
 )
-"""How a message about a change says what is true now."""
+"""Phrases by which a message about a change says what is true now."""
 
 
 @functools.cache
 def internal_classes() -> set[str]:
-    """The names, of two words or more, of all classes of the package that users are not told of."""
+    """The names, of two words or more, of all classes of the package that are not public."""
     found = set[str]()
     for module in pkgutil.walk_packages(rollingfs.__path__, "rollingfs."):
         if ".spark" in module.name or module.name.endswith("__main__") or ".demo" in module.name:
@@ -42,14 +42,14 @@ def internal_classes() -> set[str]:
 
 
 def check_message(error: BaseException, path: str, *, changes: bool = True) -> None:
-    """Hold an error against the rules, as it is raised and as the command line shows it.
+    """Check an error against the rules, as it is raised and as the command line shows it.
 
     Parameters
     ----------
     path
-        What it must name.
+        The path that the message must name.
     changes
-        Whether it is about something that would have changed what is there.
+        Whether the message is about a change.
     """
     for text in (str(error), in_one_line(error)):
         check_text(text, path, changes=changes)

@@ -1,6 +1,6 @@
-"""The reference: what a folder of segments is after each operation, in the simplest way that can be written down.
+"""The reference model: what a folder of segments contains after each operation, in the simplest form.
 
-`Possible` keeps every state that the folder may be in: an operation without a clear outcome leaves two.
+`Possible` keeps every state that the folder may be in. An operation without a clear outcome leaves two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rollingfs.policy import RollingPolicy
 
 @dataclass(frozen=True)
 class Seg:
-    """What can be seen of a segment, and of its incarnation (`born`) and owner."""
+    """The visible content of a segment, its incarnation (`born`) and its owner."""
 
     policy: RollingPolicy | None
     start: int = 0
@@ -40,14 +40,14 @@ class Seg:
 
 
 _births = itertools.count(-1, -1)
-"""Of segments whose adoption was nobody's purpose."""
+"""Policy of segments that were adopted without one."""
 
 State = Mapping[str, Seg]
 Next = tuple[State, Any]
 
 
 class Refused(Exception):
-    """The operation must fail with one of these errors, and change nothing."""
+    """The operation must fail with one of these errors and change nothing."""
 
     def __init__(self, *errors: type[Exception]) -> None:
         self.errors = set(errors)
@@ -55,7 +55,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Who:
-    """What a caller insists on: the owner it is, the incarnation it opened, attributes, the offset."""
+    """The conditions of a caller: owner, incarnation that it opened, attributes, offset."""
 
     owner: str | None = None
     born: int | None = None
@@ -85,7 +85,7 @@ def put(state: State, path: str, seg: Seg | None) -> State:
 
 
 def headed(seg: Seg, born: int, policy: RollingPolicy) -> Seg:
-    """The segment with a header: a plain file is adopted, under the policy of whoever does it."""
+    """The segment with a header. A plain file is adopted, under the policy of the caller."""
     return replace(seg, plain=False, born=born, policy=policy) if seg.plain else seg
 
 
@@ -96,7 +96,7 @@ def create(state: State, path: str, born: int, policy: RollingPolicy) -> Next:
 
 
 def drop_in(state: State, path: str, data: bytes) -> Next:
-    """Somebody else writes a plain file where no segment is."""
+    """Another program writes a plain file where no segment is."""
     return put(state, path, Seg(None, data=data, plain=True)), None
 
 
@@ -156,7 +156,7 @@ def delete(state: State, path: str, who: Who) -> Next:
 
 
 def look(state: State, path: str) -> Next:
-    """Whatever changes nothing that can be seen."""
+    """Any operation that changes nothing visible."""
     return state, None
 
 
@@ -251,7 +251,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the caller was told: a value, an error, that it did not take place, or nothing that helps."""
+    """The outcome for the caller: a value, an error, "not done", or "unknown"."""
 
     kind: str
     """``ok``, ``error``, ``not done`` or ``unknown``."""
@@ -259,7 +259,7 @@ class Outcome:
     error: BaseException | None = None
 
     def follow(self, call: Call, state: State) -> list[State]:
-        """The states that a call with this outcome may have led to."""
+        """The states that a call with this outcome may lead to."""
         try:
             new, value = call.apply(state)
         except Refused as refused:
@@ -280,7 +280,7 @@ class Possible:
         self.states: list[State] = [{}]
 
     def happened(self, calls: Sequence[tuple[Call, Outcome]], within: tuple[Call, Outcome] | None = None) -> None:
-        """Calls that came one after another, and one, perhaps, that began before and ended after them."""
+        """Apply calls that followed each other, and one that may have begun before and ended after them."""
         orders = [calls] if within is None else [[*calls[:at], within, *calls[at:]] for at in range(len(calls) + 1)]
         states: list[State] = []
         for order in orders:
@@ -293,13 +293,13 @@ class Possible:
         self.states = states
 
     def seen(self, path: str, observed: Seg | None) -> None:
-        """Somebody who nobody disturbs has looked at a path."""
+        """Keep the states that agree with what an undisturbed client saw at a path."""
         states = [new for state in self.states for new in _agree(state, path, observed)]
         assert states, f"{path} is {observed}\nbut the model has {[state.get(path) for state in self.states]}"
         self.states = states
 
     def join(self) -> set[str]:
-        """Keep one of the states that look the same; the paths of which nobody can say when they were born."""
+        """Keep one of the states that look the same; gives the paths whose incarnation is uncertain."""
         kept: dict[str, State] = {}
         blurred = set()
         for state in self.states:
@@ -311,7 +311,7 @@ class Possible:
 
 
 def _agree(state: State, path: str, observed: Seg | None) -> list[State]:
-    """The state itself, if it shows what was observed; an adoption shows nothing but the policy."""
+    """The state, if it agrees with the observation; an adoption is visible by its policy only."""
     known = state.get(path)
     if known is None or observed is None:
         return [state] if known is observed else []

@@ -31,12 +31,12 @@ class Seen:
     method: str
     path: str
     headers: dict[str, str]
-    """With names in lower case."""
+    """The names are in lower case."""
 
 
 @dataclass
 class Proxy:
-    """What the proxy saw, and what it shall do."""
+    """What the proxy saw, and the faults that it has still to inject."""
 
     url: str
     seen: list[Seen] = field(default_factory=list)

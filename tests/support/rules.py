@@ -1,4 +1,4 @@
-"""Every operation of rollingfs with arguments that are mostly sensible: shared by hypothesis and by seeded chance."""
+"""Every operation of rollingfs with mostly sensible arguments, drawn by hypothesis or by seeded chance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Chooser:
         return options[self.number(0, len(options) - 1)]
 
     def often(self, percent: int) -> bool:
-        """True in so many cases of a hundred; a shrunk example has the likelier answer."""
+        """True in `percent` cases of a hundred; a shrunk example has the likelier answer."""
         return self.number(0, 99) < percent if percent >= 50 else self.number(0, 99) >= 100 - percent
 
 
@@ -57,9 +57,9 @@ class Rules:
     Parameters
     ----------
     append_bytes_max
-        Of one small append.
+        Maximum of one small append.
     size_max
-        Bytes; what has grown beyond them is not appended to any more.
+        Bytes; larger segments get no more appends.
     """
 
     def __init__(self, world: World, append_bytes_max: int, size_max: int) -> None:
@@ -80,7 +80,7 @@ class Rules:
         return self.world.possible.states[0]
 
     def path(self, choose: Chooser, wanted: Callable[[Seg | None], bool]) -> str:
-        """Mostly a path that suits."""
+        """A path; mostly one that `wanted` accepts."""
         good = [path for path in PATHS if wanted(self.state.get(path)) and self._may_write(path)]
         return choose.pick(good if good and choose.often(93) else PATHS)
 
@@ -99,7 +99,7 @@ class Rules:
         return {choose.pick(["k", "ä ="]): str(next(self._serial)) if choose.often(75) else None}
 
     def who(self, choose: Chooser, path: str, *, offset: bool = False, bound: bool = False) -> tuple[Who, Guard]:
-        """What the caller insists on: mostly what is true."""
+        """The conditions of the caller; mostly they hold."""
         seg = self.state.get(path)
         handles = [handle for handle in self.world.handles if handle.path == path]
         holding = [handle for handle in handles if seg is not None and seg.owner == handle.owner]
@@ -144,7 +144,7 @@ class Rules:
         return Op(call, lambda client: client.segments.append(path, [data], attrs=attrs, guard=guard))
 
     def append_large(self, choose: Chooser) -> Op:
-        """More than is kept in memory: chunks are uploaded as they come, then there is one commit."""
+        """More than memory may hold: chunks are uploaded first, then one commit names them."""
         path = self.path(choose, lambda seg: seg is not None and not seg.sealed and len(seg.data) < self.size_max)
         who, guard = self.who(choose, path, offset=True)
         pieces = [self.data(choose, 12) for _ in range(choose.number(2, 4))]
@@ -227,7 +227,7 @@ class Rules:
         return Op(call, lambda client: client.segments.release(handle.path, guard))
 
     def drop_in(self, choose: Chooser) -> Op | None:
-        """Somebody who knows nothing of rollingfs writes a plain file."""
+        """Another program writes a plain file."""
         path = self.path(choose, lambda seg: seg is None)
         seg = self.state.get(path)
         header = self.world.header(path)
@@ -272,14 +272,14 @@ class Rules:
         return self._collected(path or choose.pick(PATHS), None)
 
     def collect_all_at_once(self, choose: Chooser) -> Op:
-        """With a grace of nothing: nobody writes, no request is under way, no receipt will be committed."""
+        """Collect without grace: nobody writes, no request is under way, no receipt will be committed."""
         self.world.store.land()
         self.world.receipts.clear()
         return self._collected(choose.pick(PATHS), 0.0)
 
     def _collected(self, path: str, grace_s: float | None) -> Op:
         op = Op(self.call(model.collect, path), lambda client: client.collector.collect(path, grace_s=grace_s))
-        return also(op, None)  # it finds what is left of a segment that is gone
+        return also(op, None)  # leftovers of a segment that is gone let it succeed
 
     def consolidate(self, choose: Chooser) -> Op:
         path = self.path(choose, lambda seg: seg is not None and len(seg.data) > 9)
@@ -323,7 +323,7 @@ class Rules:
 
 
 ALONE = {"collect_all_at_once", "drop_in", "open", "read", "stage"}
-"""What does not overlap others here: it is no single moment, or says that there are no others."""
+"""Operations that do not overlap others: they take effect at several moments, or presume that there are none."""
 
 WEIGHTS: Mapping[str, int] = {
     "append": 32,
@@ -389,7 +389,7 @@ class Driver:
         world.step(op, index, faults, always, others, answers_reads=choose.often(50))
 
     def _others(self, choose: Chooser, index: int) -> dict[int, tuple[Op, int]]:
-        """What others do within an operation."""
+        """The operations of others within one operation."""
         others: dict[int, tuple[Op, int]] = {}
         for _ in range(choose.number(1, 2)):
             inner = self.rules.operation(choose.pick([verb for verb in WEIGHTS if verb not in ALONE]), choose)

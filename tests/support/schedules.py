@@ -17,15 +17,15 @@ Happening = Callable[[], object]
 
 @contextlib.contextmanager
 def at_line(nth: int, happen: Happening, *files: str, when: Callable[[], object] | None = None) -> Iterator[list[str]]:
-    """Call `happen` before the nth line that this thread executes in files whose names end so; gives the line met.
+    """Call `happen` before the nth line that this thread executes in these files; gives the line met.
 
-    The second visit of a ``with`` line is left out: there the interpreter calls `__exit__`, and looks for
+    The second visit of a ``with`` line does not count: the interpreter calls `__exit__` there, and looks for
     signals only afterwards.
 
     Parameters
     ----------
     when
-        Lines are counted while this holds.
+        Lines count only while this returns true.
     """
     for file in files:
         assert file.startswith("/") or (ROOT / file).is_file(), f"{file} has moved: no line of it would be met"
@@ -62,7 +62,7 @@ def at_line(nth: int, happen: Happening, *files: str, when: Callable[[], object]
 
 
 class Caller(threading.Thread):
-    """A thread whose outcome can be asked for: what its call returned or raised."""
+    """A thread with an outcome: what its call returned or raised."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         super().__init__(daemon=True)

@@ -34,7 +34,7 @@ PASSWORD = "rollingfs-secret"
 
 
 def required() -> bool:
-    """Whether a test that cannot run for lack of a server is a failure."""
+    """Whether a test fails, and is not skipped, when its server is missing."""
     return os.environ.get("ROLLINGFS_REQUIRE") == "all"
 
 
@@ -46,7 +46,7 @@ def require(reason: str) -> NoReturn:
 
 
 def require_module(name: str) -> None:
-    """Skip the whole test module where an optional dependency is absent, or fail it likewise."""
+    """Skip the whole test module where an optional dependency is absent; fail it if ``ROLLINGFS_REQUIRE=all``."""
     if importlib.util.find_spec(name) is None:
         if required():
             pytest.fail(f"ROLLINGFS_REQUIRE=all, but {name} is not installed", pytrace=False)
@@ -54,12 +54,12 @@ def require_module(name: str) -> None:
 
 
 def cache_dir() -> Path:
-    """Where built servers are kept: ``ROLLINGFS_CACHE``, by default a folder in the user's cache."""
+    """The folder of built servers: ``ROLLINGFS_CACHE``, by default a folder in the user's cache."""
     return Path(os.environ.get("ROLLINGFS_CACHE") or Path.home() / ".cache" / "rollingfs")
 
 
 def minio_binary(cache: Path, build: bool) -> Path | None:
-    """The MinIO server, built into `cache` once; None if it is not there and not to be, or cannot be, built."""
+    """The MinIO server in `cache`, built at first use; None if it is missing and is not to be, or cannot be, built."""
     binary = cache / f"minio-{MINIO_VERSION}"
     if binary.exists():
         return binary
@@ -77,7 +77,7 @@ def minio_binary(cache: Path, build: bool) -> Path | None:
 @contextlib.contextmanager
 def moto_server() -> Iterator[dict[str, Any]]:
     """A moto server; gives the storage options of s3fs for it."""
-    # Not the `moto_server` command: it need not be on the PATH of whoever runs this interpreter.
+    # Not the `moto_server` command, which need not be on the PATH.
     code = "import sys; from moto.server import main; main(sys.argv[1:])"
 
     def command(port: int) -> list[str]:
@@ -114,7 +114,7 @@ def _server(
 ) -> Iterator[str]:
     trust = None if certificate is None else ssl.create_default_context(cafile=certificate)
     with tempfile.TemporaryFile() as log:
-        for _ in range(STARTS_MAX):  # somebody may take the free port before the server does
+        for _ in range(STARTS_MAX):  # another process may take the free port first
             port = free_port()
             process = subprocess.Popen(command(port), env=environment, stdout=log, stderr=log)
             url = f"{'http' if trust is None else 'https'}://127.0.0.1:{port}"
@@ -131,7 +131,7 @@ def _server(
 
 
 def free_port() -> int:
-    """A port of loopback that was free a moment ago."""
+    """A loopback port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -159,7 +159,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def new_bucket(options: dict[str, Any]) -> str:
-    """Make a bucket of a name never used before."""
+    """Make a bucket with a new name."""
     from fsspec.asyn import sync
 
     name = f"rollingfs-{uuid.uuid4().hex[:12]}"
@@ -170,7 +170,7 @@ def new_bucket(options: dict[str, Any]) -> str:
 
 @functools.cache
 def shared_backend(**options: str) -> Any:
-    """An `S3Backend` for tests that only use it: to make and connect one takes 0.3 s."""
+    """An `S3Backend` that tests share, because making and connecting one takes 0.3 s."""
     from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
 
     from rollingfs.backend.s3.backend import S3Backend
@@ -180,9 +180,9 @@ def shared_backend(**options: str) -> Any:
 
 @contextlib.contextmanager
 def count_requests(backend: Any) -> Iterator[Counter[str]]:
-    """Count what an `S3Backend` sends, by operation: ``{"PutObject": 1}``.
+    """Count the requests of an `S3Backend` by operation: ``{"PutObject": 1}``.
 
-    What botocore or we send again is counted again; what aiohttp resends is not (see the tests with a proxy).
+    A request that botocore or rollingfs repeats counts again; one that aiohttp repeats does not (a proxy sees it).
     """
     from fsspec.asyn import sync
 

@@ -1,4 +1,4 @@
-"""One segment: its path, a client on it, and what a test asks of both."""
+"""A segment's path, a client, and short forms of what tests ask of both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rollingfs.runtime.concurrency import drive
 
 
 class Site:
-    """One segment's path, a client on it, and what a test asks of both."""
+    """A segment's path, and a client on its backend."""
 
     def __init__(self, backend: Backend, folder: str, policy: RollingPolicy | None = None, **options: Any) -> None:
         self.backend = backend
@@ -27,7 +27,7 @@ class Site:
         self.bridge = Bridge(backend)
 
     def other(self, **options: Any) -> Client:
-        """Another client, as another process would have, past all hooks."""
+        """Another client, as in another process; it goes past the wrapper."""
         inner = self.backend.inner if isinstance(self.backend, BackendWrapper) else self.backend
         return Client(inner, self.client.segments.policy, **options)
 
@@ -50,7 +50,7 @@ class Site:
         return handle
 
     def content(self) -> bytes:
-        """All retained bytes, as another client reads them now."""
+        """All retained bytes, read now by another client."""
         return drive(self._content(self.other()))
 
     async def _content(self, client: Client) -> bytes:
@@ -61,7 +61,7 @@ class Site:
         return bool(drive(self.other().headers.load(self.path)).live)
 
     def chunk_files(self) -> list[str]:
-        """The chunk files that lie in the segment's folder, committed or not."""
+        """The names of the chunk files in the segment's folder, committed or not."""
         return sorted(self._chunk_files())
 
     def _chunk_files(self) -> Iterator[str]:

@@ -43,7 +43,7 @@ PARTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/$"
 
 @st.composite
 def references(draw: st.DrawFn) -> str:
-    """A file in the own chunk folder, a neighbour's, or one further away."""
+    """A file in the segment's own chunk folder, in a neighbour's, or further away."""
     number = draw(st.integers(0, 2**48 - 1))
     name = draw(st.sampled_from([f"{number:020d}-{number:012x}", f"stage-{number:032x}", f"index-{number:012x}"]))
     if draw(st.booleans()):
@@ -180,5 +180,5 @@ def replace_header(header: Header, **fields: object) -> Header:
 
 
 def full_commits(version: int) -> tuple[Commit, ...]:
-    """As many commit lines as a header can hold."""
+    """The maximum number of commit lines of a header."""
     return tuple(Commit(uuid.UUID(int=index + 1).hex, 1, version - index) for index in range(COMMITS_MAX))

@@ -1,4 +1,4 @@
-"""Several clients on one failing store, held against the reference model: what the state machines drive."""
+"""Several clients on one failing store, checked against the reference model. The state machines drive it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ logger = logging.getLogger("tests")
 
 COMMIT_TIMEOUT_S = 20.0
 ROUNDS_MAX = 8
-"""Garbage of segments that hold each other's chunks goes folder by folder."""
+"""Maximum rounds of collection: garbage of segments that hold each other's chunks goes folder by folder."""
 PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f")
 NEW = "/new/name"
-"""A path for what is only passing through."""
+"""A path that segments only pass through."""
 COMMIT_IS_LAST = {
     model.create,
     model.append,
@@ -41,7 +41,7 @@ COMMIT_IS_LAST = {
     model.concat,
     model.rename,
 }
-"""Verbs that do nothing after their commit: an error of the store means that it did not take place."""
+"""Verbs that do nothing after their commit: after an error of the store they did not take effect."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Op:
     call: Call
     start: Callable[[Client], Coroutine[Any, Any, Any]]
     done: Callable[[Any], None] | None = None
-    """Told the value, if it succeeded."""
+    """Called with the value after a success."""
 
 
 @dataclass(frozen=True)
 class Handle:
-    """An exclusive writer's."""
+    """The handle of an exclusive writer."""
 
     path: str
     owner: str
@@ -64,7 +64,7 @@ class Handle:
 
     @property
     def guard(self) -> Guard:
-        """What its operations insist on."""
+        """The condition of its operations."""
         return Guard(epoch=self.epoch)
 
 
@@ -110,7 +110,7 @@ class World:
         *,
         answers_reads: bool = False,
     ) -> Outcome:
-        """Run an operation by one client among faults, others by other clients within it; hold it to the model."""
+        """Run an operation with faults, operations of other clients within it; check all against the model."""
         within: list[tuple[Call, Outcome]] = []
 
         def other(op: Op, index: int) -> Callable[[], None]:
@@ -141,7 +141,7 @@ class World:
         met.clear()
 
     def run(self, op: Op, index: int) -> Outcome:
-        """Run an operation; what its caller is told."""
+        """Run an operation; gives the outcome for its caller."""
         try:
             value = drive(op.start(self.clients[index]))
         except Crashed as crash:
@@ -165,7 +165,7 @@ class World:
     # -- looking -------------------------------------------------------------------------------------------
 
     def look(self, paths: Sequence[str] = PATHS) -> None:
-        """Hold what an undisturbed client sees against the model."""
+        """Check what an undisturbed client sees against the model."""
         for path in dict.fromkeys(paths):
             self.possible.seen(path, self.observe(path))
         if len(self.possible.states) > 1:
@@ -177,7 +177,7 @@ class World:
         return drive(self.checker.headers.load(path)).header
 
     def observe(self, path: str) -> Seg | None:
-        """What is at a path; a source whose content another segment has taken is gone, if only logically."""
+        """The segment or file at a path. A source whose content another segment has taken counts as gone."""
         header = self.header(path)
         if header is None or header.deleted:
             plain = drive(self.checker.lookup.plain(path, Loaded(header, None)))
@@ -193,7 +193,7 @@ class World:
         return Seg(header.policy, header.start, data, header.sealed, dict(header.attrs), header.owner)
 
     def content(self, path: str, header: Header) -> bytes:
-        """The bytes that a header says are retained, read from the files themselves."""
+        """The retained bytes of a header, read from the files themselves."""
         pieces = []
         for chunk in self._chunks(path, header):
             whole = self.store.fs.store[names.resolve(path, chunk.file)].getvalue()
@@ -221,7 +221,7 @@ class World:
     # -- the end -------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Let somebody come later, resolve all marks and collect all garbage: what is left is what is needed."""
+        """Resolve all marks and collect all garbage, later; only files that are needed must be left."""
         self.store.lapse(2 * GRACE_S)
         self.look()
         for _ in range(ROUNDS_MAX):
@@ -239,7 +239,7 @@ class World:
         assert not orphans, f"nobody needs {sorted(orphans)}"
 
     def _needed(self) -> set[str]:
-        """The files that what can be seen consists of."""
+        """The files of all visible segments."""
         needed = set()
         for path in PATHS:
             header = self.header(path)
@@ -252,7 +252,7 @@ class World:
         return needed
 
     def _pins_needed(self, files: list[str], path: str) -> set[str]:
-        """What holds a segment's chunks in others' folders: pins, the headers of the folders, tombstones of sources."""
+        """The files that protect chunks in other folders: pins, headers of the folders, tombstones of sources."""
         folders = {names.parent(file) for file in files} - {names.chunks_folder(path)}
         needed = {names.header_path(names.segment_of_folder(folder)) for folder in folders}
         for file in self.store.files():

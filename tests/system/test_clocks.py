@@ -1,4 +1,4 @@
-"""Clocks that differ: ages are the store's own, and an age that cannot be is not believed."""
+"""Clocks that differ: ages come from the store's clock, and an impossible age is ignored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOUR_S = 3_600.0
 
 
 class Ahead:
-    """A machine whose clock is wrong, in the place of the module `time`."""
+    """Stands in for the module `time` on a machine whose clock is wrong."""
 
     def __init__(self, by_s):
         self.by_s = by_s
@@ -41,7 +41,7 @@ class Ahead:
 
 @pytest.fixture
 def on_machine(monkeypatch):
-    """Makes a client on the disk, on a machine whose clock is so many seconds ahead."""
+    """Makes a client on a machine whose clock is this many seconds ahead."""
 
     def make(by_s=0.0):
         clock = Ahead(by_s)

@@ -1,7 +1,7 @@
-"""The tools that open segments: by URL or handle, reading, writing and appending, before and after a truncation.
+"""Tools that open segments by URL or handle: they read, write and append, before and after a truncation.
 
-A table of 3,000 rows is spread over many chunks. What a truncation leaves must be a whole file of the tool's format: a
-text cut between two lines, or one binary file behind another.
+A table of 3,000 rows is spread over many chunks. A truncation must leave a whole file of the tool's format: a text cut
+between two lines, or one binary file behind another.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ HEAD = pd.DataFrame({"other": ["a", "b"]})
 
 
 class Place:
-    """Segments below one root, by filesystem and by URL."""
+    """A root folder, by filesystem and by URL."""
 
     def __init__(self, protocol: str, options: dict[str, Any], root: str) -> None:
         self.protocol, self.root = protocol, root
-        # what a user of URLs has to give
+        # the options that a user of URLs gives
         self.storage_options = {"rolling": {"policy": POLICY}, **({protocol: options} if options else {})}
         self.target_options = options
-        # the very instance that the URLs lead to: what others commit may be seen a second later
+        # the instance that the URLs lead to: it may see commits of others a second late
         self.fs, _ = fsspec.core.url_to_fs(self.url("x"), **self.storage_options)
 
     def path(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The policies of `docs/performance.md` suffice for what the page says, and nothing in them can be left out."""
+"""The policies of `docs/performance.md` suffice for what the page says, and each action in them is needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.s3]
 
 
 def policy_of(sid: str) -> Policy:
-    """The policy of the page that has a statement of this name."""
+    """The policy on the page with a statement of this name."""
     blocks = re.findall(r"^```json\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     policies = [policy for policy in map(json.loads, blocks) if "Statement" in policy]
     [found] = [policy for policy in policies if sid in {statement["Sid"] for statement in policy["Statement"]}]
@@ -41,7 +41,7 @@ def policy_of(sid: str) -> Policy:
 
 
 def without(policy: Policy, action: str) -> Policy:
-    """A policy that does not allow one of its actions."""
+    """The policy without one of its actions."""
     less = copy.deepcopy(policy)
     for statement in less["Statement"]:
         statement["Action"] = [each for each in statement["Action"] if each != action]
@@ -63,7 +63,7 @@ def root(minio: dict[str, Any]) -> Any:
 
 @pytest.fixture
 def allowed(minio: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[Policy], Any]:
-    """Makes a filesystem that may do on the test's bucket what a policy of the page allows on its own."""
+    """Makes a filesystem with the rights of a policy of the page, applied to the test's bucket."""
     monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
     monkeypatch.setattr(s3_module, "PUT_OBJECT_BYTES_MAX", PART_BYTES)
 
@@ -76,7 +76,7 @@ def allowed(minio: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch)
             region_name="us-east-1",
         )
         text = json.dumps(policy).replace("arn:aws:s3:::logs", f"arn:aws:s3:::{bucket}")
-        role = {"RoleArn": "arn:minio:iam:::role/any", "RoleSessionName": "test"}  # MinIO looks at neither
+        role = {"RoleArn": "arn:minio:iam:::role/any", "RoleSessionName": "test"}  # MinIO ignores both
         given = sts.assume_role(**role, Policy=text)["Credentials"]
         sts.close()
         options = {
@@ -93,7 +93,7 @@ def allowed(minio: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def read_all(fs: Any, folder: str) -> None:
-    """Everything that the page calls reading."""
+    """Do everything that the page calls reading."""
     assert fs.ls(folder, detail=False) == [f"{folder}/log", f"{folder}/plain"]
     assert fs.find(folder) == [f"{folder}/log", f"{folder}/plain"]
     assert fs.exists(folder)
@@ -108,7 +108,7 @@ def read_all(fs: Any, folder: str) -> None:
 
 
 def write_all(fs: Any, folder: str) -> None:
-    """Everything that the page calls writing."""
+    """Do everything that the page calls writing."""
     fs.create(f"{folder}/log", CHUNKS)
     fs.append(f"{folder}/log", b"small")
     for _ in range(3):

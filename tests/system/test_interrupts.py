@@ -1,4 +1,4 @@
-"""Ctrl-C anywhere: what it is told is true, nothing that was committed is deleted, and no lock is kept."""
+"""Ctrl-C anywhere: the reported outcome is true, no committed data is deleted, and no lock stays held."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.schedules import Caller, at_line
 from tests.support.site import Site
 
-# what is interrupted between a call and its `await` leaves a coroutine that was never awaited
+# an interrupt between a call and its `await` leaves a coroutine that was never awaited
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
@@ -178,7 +178,7 @@ def test_ctrl_c_after_a_truncation_says_that_it_is_committed(site):
 
 
 def interrupted_at(nth, call, files):
-    """What Ctrl-C at the nth line of a call comes out as, and whether there was such a line."""
+    """The outcome of Ctrl-C at the nth line of a call, and whether there is such a line."""
     is_under_way = [True]
     with at_line(nth, interrupt, *files, when=lambda: is_under_way) as met:
         try:
@@ -221,7 +221,7 @@ def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_
     def write(file, data):
         file.write(data)
 
-    files = []  # kept, so that garbage collection closes none of them under the trace
+    files = []  # kept: garbage collection must not close them under the trace
     for nth in range(1, 1000):
         site.path = f"/{nth}/clicks"
         file = site.open("ab")
@@ -314,7 +314,7 @@ def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_comm
     site.create()
     for _ in range(10):
         site.append(b"0123456789")
-    # it forgets as a full cache does: the commit has to look first
+    # the cache forgets, as a full one does, so the commit looks first
     pause_at_look = partial(at_the_look_after_the_copy, site, site.client.headers.forget)
     cancelled(site, site.segment()._verbs.consolidate(0), pause_at_look)
     assert site.content() == b"0123456789" * 10

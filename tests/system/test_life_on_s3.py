@@ -67,7 +67,7 @@ def test_any_s3_tool_reads_an_export_which_the_store_made_of_the_chunks(fs, buck
     fs.truncate(path, MIB)
     fs._backend.clear()
     done = fs.export(path, f"s3://{target}")
-    # 4 MiB and the first of the next chunk are no part by themselves, nor is the tail
+    # 4 MiB, the first byte of the next chunk, and the tail are too small for a part
     assert (done.size, done.joined_bytes, done.copied_bytes) == (19 * MIB + 4, 10 * MIB, 9 * MIB + 4)
     assert (done.target, done.length) == (target, 20 * MIB + 4)
     assert fs._backend.moved.total() == 2 * (9 * MIB + 4) - 4
@@ -104,7 +104,7 @@ def test_a_stream_is_looked_at_in_one_batch_and_retained(fs, bucket):
     stream = fs.stream(f"{bucket}/stream")
     fs._backend.clear()
     assert stream.size() == 300
-    assert fs._backend.verbs == ["list"]  # the listing's tokens say that the headers seen are those that are there
+    assert fs._backend.verbs == ["list"]  # the tokens in the listing say that the cached headers are current
     stream.retention = RetentionPolicy.by_size(10, every=0)
     stream.publish("reader", stream.cut())
     assert stream.retain().bytes == 0
@@ -118,7 +118,7 @@ def test_a_stream_is_looked_at_in_one_batch_and_retained(fs, bucket):
 
 
 def write_later(fs, path, data):
-    """As another tool does; not before the second of the store's clock has passed in which the file was written."""
+    """Write a file as another tool does, in a later second of the store's clock than the last write."""
     before = fs.info(path)["mtime"] if fs.exists(path) else 0.0
     fs._bridge.run(fs._backend.delete([path]))
     while fs._bridge.run(fs._backend.now(path)) <= before:
@@ -145,7 +145,7 @@ def test_a_marker_file_that_another_tool_writes_again_is_not_taken_for_the_one_t
 
 
 def test_a_plain_file_of_a_stream_is_cut_trimmed_and_known_again(fs, bucket):
-    """A listing of some stores tells milliseconds, a look at the file does not."""
+    """Some stores give milliseconds in listings, and whole seconds for a single file."""
     path = f"{bucket}/stream/plain"
     write_later(fs, path, b"0123456789")
     stream = fs.stream(f"{bucket}/stream")
@@ -230,7 +230,7 @@ def test_consolidation_moves_each_byte_on_the_server_or_reads_and_writes_it_once
         assert fs._backend.moved.total() == 2 * passes * total  # read, and written
         assert (done.joined_bytes, done.copied_bytes) == ((0, total) if passes else (total, 0))
         collected = fs.collect(f"{path}-source", grace=0)
-        assert collected.bytes > total  # the reader's chunks are gone, and it goes on with the new ones
+        assert collected.bytes > total  # the chunks of the reader are gone; it goes on with the new ones
         assert reader.read() == data[total // 2 :]
     assert len(segment.chunks) == -(-total // (40 * MIB))
     assert fs.cat_file(path) == data

@@ -1,4 +1,4 @@
-"""Every message that a user can meet: it names the path, says whether anything was written, and no internal name."""
+"""Every message to users names the path, says whether anything was written, and has no internal name."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ from tests.support.messages import check_message, check_text, internal_classes
 from tests.support.servers import new_bucket
 
 CHUNK_BYTES = 4 << 20
-"""More than stays in memory: it is uploaded before the commit."""
+"""More than memory may hold: it is uploaded before the commit."""
 
 
-@pytest.fixture(params=["memory", "local", "s3", "generic"])
-def site(request, tmp_path):
-    """A filesystem and a folder with a segment ``a``, a sealed one ``sealed``, and a folder ``folder``."""
+@pytest.fixture(params=["memory", "local", "s3", "generic"], scope="module")
+def site(request, tmp_path_factory):
+    """A filesystem and a folder with a segment ``a``, a sealed one ``sealed``, and a folder ``folder``.
+
+    All tests share them: every change is refused, except to ``growing``.
+    """
     if request.param == "memory":
         fs, root = RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
     elif request.param == "local":
-        fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path}/root"
+        fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path_factory.mktemp('site')}/root"
     elif request.param == "generic":
         below = fsspec.filesystem("dir", path=f"/{uuid.uuid4().hex}", fs=fsspec.filesystem("memory"))
         fs, root = RollingFileSystem(fs=below, single_writer=True, header_cache_s=0), "root"
     else:
         moto = request.getfixturevalue("moto")
         fs, root = RollingFileSystem("s3", moto, header_cache_s=0), f"{new_bucket(moto)}/root"
-    for name in ("a", "sealed", "folder/x"):
+    for name in ("a", "growing", "sealed", "folder/x"):
         fs.pipe_file(f"{root}/{name}", b"12345")
     fs.seal(f"{root}/sealed")
     return fs, root
@@ -85,7 +88,7 @@ CHANGES = {
         lambda fs, path: fs.append(path, b"x", attrs={str(number): "" for number in range(65)}),
     ),
     "too many attributes in all": (
-        "a",
+        "growing",
         ValueError,
         lambda fs, path: [fs.append(path, b"x", attrs={str(number): ""}) for number in range(65)],
     ),
@@ -185,7 +188,7 @@ def test_a_wrong_call_names_the_class_that_users_know(call):
 
 @pytest.fixture
 def full(request, tmp_path, monkeypatch):
-    """A folder on a disk without room for more than a small file, and a way to fill it up."""
+    """A folder on a disk with room for a small file only, and a function that fills it up."""
     if request.param == "tmpfs":
         mount = shutil.which("mount")
         if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=256k", "tmpfs", tmp_path]).returncode:
@@ -294,7 +297,7 @@ def test_without_credentials_the_error_says_so_and_what_to_give(moto, change):
     path = f"{new_bucket(moto)}/x"
     with pytest.raises(PermissionError, match="Unable to locate credentials; give key and secret") as caught:
         S3_CHANGES[change](fs, path)
-    check_message(caught.value, path, changes=not change.startswith("open"))  # which looks first
+    check_message(caught.value, path, changes=not change.startswith("open"))  # the call that looks first
 
 
 @pytest.mark.parametrize("change", S3_CHANGES)

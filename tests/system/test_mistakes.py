@@ -1,4 +1,4 @@
-"""Mistakes of a newcomer that passed in silence, or left something behind: each is refused, and says what was meant."""
+"""Mistakes of newcomers: each is refused, leaves nothing behind, and the error says what the user may have meant."""
 
 from __future__ import annotations
 

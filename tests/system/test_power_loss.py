@@ -1,4 +1,4 @@
-"""A disk that loses what was not flushed, and whose flushes fail: what was acknowledged is there afterwards."""
+"""Loss of power, and flushes that fail: acknowledged data is there afterwards."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rollingfs.errors import RollingError
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
+from tests.support.examples import some
 from tests.support.faults import CLOCK, hurry
 from tests.support.life import World
 
@@ -30,14 +31,14 @@ POLICY = RollingPolicy(max_bytes=60, inline_bytes=40)
 
 
 class Volatile:
-    """What of a tree survives a loss of power: the entries of a folder, and the bytes of a file, as last flushed."""
+    """The part of a tree that survives a loss of power: entries of folders and bytes of files, as last flushed."""
 
     def __init__(self, top, aside):
         self.top = top
         self.aside = aside
         self.entries = {}
         self.content = {}
-        self.held = {}  # so that no folder's inode comes twice; files have a second name aside
+        self.held = {}  # an open folder keeps its inode number taken; files have a second name aside
         self.count = 0
         self.fails = range(0)
         self._lock = threading.Lock()  # chunks are finished in threads
@@ -67,13 +68,13 @@ class Volatile:
         return inode
 
     def keep_all(self):
-        """Flush everything, as the system does in time."""
+        """Flush everything, as the system does by itself after a while."""
         for folder, _, files in os.walk(self.top):
             for path in [folder, *(os.path.join(folder, name) for name in files)]:
                 self.keep(path)
 
     def lose_power(self):
-        """Go back to what was flushed."""
+        """Restore the state that was flushed."""
         inode = os.stat(self.top).st_ino
         shutil.rmtree(self.top)
         self._restore(self.top, inode)
@@ -96,7 +97,7 @@ class Volatile:
 
 @pytest.fixture
 def new_disk(tmp_path, monkeypatch):
-    """Makes a disk with nothing on it."""
+    """Makes an empty disk."""
     hurry(monkeypatch)
     disks = []
 
@@ -121,7 +122,7 @@ def client():
 
 
 def content(path):
-    """What a new process finds; None for nothing."""
+    """The content that a new process finds; None if there is nothing."""
     try:
         return client().content(path)
     except FileNotFoundError:
@@ -180,7 +181,7 @@ def is_one_of(*allowed):
 
 
 def is_there(before=b""):
-    """Wherever the mark in the source says that it is, there it is."""
+    """Whether the data is where the mark in the source says."""
 
     def check(top):
         return content(f"{top}/b/log") == before + OLD or (
@@ -194,7 +195,7 @@ def came(before=b""):
     def check(top):
         world = client()
         header = drive(world.client.headers.load(f"{top}/a/log")).header
-        if header.merge is not None:  # it took place: whoever meets the mark makes an end of the source
+        if header.merge is not None:  # it took place: the next client that meets the mark removes the source
             drive(world.client.merges.resolve(f"{top}/a/log", header))
         return (content(f"{top}/a/log"), content(f"{top}/b/log")) == (None, before + OLD)
 
@@ -241,14 +242,14 @@ CASES = {
     "move a plain file": (plain, move, came(), is_there()),
     "concat": (two, concat, came(NEW), is_there(NEW)),
 }
-"""What is there before, what is done, what holds once it is acknowledged, and what holds in any case."""
+"""Preparation, operation, what holds if the operation was acknowledged, and what holds otherwise."""
 
 DONE_BEFORE = (FileExistsError, FileNotFoundError, RollingError)
-"""What a repetition of something that was done raises; then it is as good as acknowledged."""
+"""Errors of a repeated operation that was already done; it then counts as acknowledged."""
 
 
 def attempt(verb, top):
-    """Whether it is acknowledged; if not, it may have taken place."""
+    """Whether the operation is acknowledged; if not, it may have taken place."""
     try:
         verb(client(), top)
     except OSError:
@@ -256,11 +257,12 @@ def attempt(verb, top):
     return True
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("for_ever", [False, True], ids=["one flush fails", "all fail from then on"])
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new_disk, case, for_ever):
     begin, verb, done, otherwise = CASES[case]
-    for first in range(FLUSHES_MAX):
+    for first in some(range(FLUSHES_MAX)):
         store = new_disk()
         begin(client(), store.top)
         store.keep_all()
@@ -277,10 +279,11 @@ def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new
     raise AssertionError("it never ends")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_acknowledged_upon_what_another_did_not_flush_survives_a_loss_of_power(new_disk, case):
     begin, verb, done, _ = CASES[case]
-    for first in range(FLUSHES_MAX):
+    for first in some(range(FLUSHES_MAX)):
         store = new_disk()
         begin(client(), store.top)
         store.keep_all()

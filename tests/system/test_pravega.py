@@ -1,7 +1,7 @@
-"""What Pravega's RollingStorage does, and where it fails: each of the 32 behaviours that ours is held against.
+"""The 32 behaviours of Pravega's RollingStorage, good and bad, that rollingfs is checked against.
 
-The numbers in the names are those of the list; where we differ, the docstring says how. A "reader" is a `Segment`,
-which looks again past the known end and refuses what is outside.
+The numbers in the names are those of the list. Where rollingfs differs, the docstring says how. A "reader"
+is a `Segment`, which looks again past the known end and refuses what is outside.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Place:
     root: str
 
     def open(self, **options: Any) -> Any:
-        """A filesystem of its own: another writer, with caches of its own."""
+        """A new filesystem: another writer with its own caches."""
         return fsspec.filesystem(
             "rolling",
             target_protocol=self.protocol,
@@ -349,7 +349,7 @@ def test_13_chunks_in_other_folders_and_staged_ones_go_by_collection(place: Plac
     target = make(fs, place.path(), b"", sealed=False)
     fs.concat(target, [make(fs, place.path(f"s{n}"), pattern(count, n)) for n in range(3)])
     fs.append(target, [fs.stage(target, b"staged")])
-    assert fs.truncate(target, count + 5) >= count + 5  # index pages wait, too
+    assert fs.truncate(target, count + 5) >= count + 5  # index pages wait as well
     assert [len(place.files(f"s{n}")) for n in range(3)] == [count] * 3
     fs.collect(target, grace=0)
     assert [len(place.files(f"s{n}")) for n in range(3)] == [0, count - 5, count]
@@ -440,7 +440,7 @@ def test_19_a_concat_whose_calls_fail_four_times_has_the_bytes_once(place: Place
     target = make(fs, place.path(), b"t" * 50, sealed=False)
     source = make(fs, place.path("source"), pattern(250))
     failing = place.failing(verb, before=fail, times=4)
-    for _ in range(5):  # a conditional write is repeated in the call itself, other verbs by the caller
+    for _ in range(5):  # the call itself repeats a conditional write; the caller repeats other verbs
         with contextlib.suppress(OSError):
             failing.concat(target, [source])
         if not fs.exists(source):
@@ -473,7 +473,7 @@ def test_21_a_truncated_source_gives_what_it_retains(place: Place, start: int) -
 
 
 def trees(leaves: tuple[str, ...]) -> Iterator[Any]:
-    """Every way to put brackets into a sequence."""
+    """Every way to bracket a sequence."""
     if len(leaves) == 1:
         yield leaves[0]
     for cut in range(1, len(leaves)):
@@ -560,7 +560,7 @@ def test_25_every_offset_and_length_reads_across_chunks_and_nothing_else_does(pl
 
 
 def test_26_there_is_no_empty_chunk_and_a_header_with_one_is_refused(place: Place) -> None:
-    """Pravega reads it for ever. Ours makes none, and its headers cannot hold one."""
+    """Pravega reads such a chunk for ever. rollingfs makes none, and its headers cannot hold one."""
     fs = place.open(inline_bytes=0)
     path = make(fs, place.path(), pattern(100), sealed=False)
     fs.concat(path, [make(fs, place.path("empty"), b"")])
@@ -596,7 +596,7 @@ def test_27_a_chunk_missing_below_the_start_is_truncated_and_one_above_it_corrup
 
 @pytest.mark.parametrize("verb", ["write", "replace"])
 def test_28_after_a_crash_at_an_append_the_segment_reads_as_before_and_takes_the_next(place: Place, verb: str) -> None:
-    """Our chunks are written before the header names them, so there is no header that knows a chunk without data."""
+    """Chunks are written before the header names them, so no header names a chunk without data."""
     failing = place.failing()
 
     def crash() -> NoReturn:

@@ -1,7 +1,7 @@
-"""Many processes on one segment: what was acknowledged is there, once, whole and in order, even after `kill -9`.
+"""Many processes on one segment: acknowledged data is there once, whole and in order, even after `kill -9`.
 
-Each process notes, after every append, when it began, when it was acknowledged, and the offset. The records say who
-wrote them and how long they are, so that a torn, lost or doubled one shows.
+After every append a process notes when it began, when it was acknowledged, and the offset. A record names its writer
+and its length, so a torn, lost or doubled record shows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FORK_WARNING = "ignore:This process .* is multi-threaded:DeprecationWarning"
 
 @dataclass(frozen=True)
 class Target:
-    """A segment, as every process can find it."""
+    """The address of a segment, for every process."""
 
     protocol: str
     options: dict[str, Any]
@@ -69,14 +69,14 @@ class Ack:
 
 
 def record(writer: str, number: int) -> bytes:
-    """What a writer appends, head and body of a size that looks random."""
+    """The record that a writer appends: a head, and a body of a size that looks random."""
     size = BODY_SIZES[hashlib.sha256(f"{writer} {number}".encode()).digest()[0] % len(BODY_SIZES)]
     head = f"{writer} {number} {size}\n".encode()
     return head + (hashlib.sha256(head).digest() * (size // 32 + 1))[:size]
 
 
 def records(data: bytes) -> Iterator[tuple[int, str, int]]:
-    """The records in some bytes, by offset, writer and number; fails if one is torn."""
+    """Offset, writer and number of the records in some bytes; fails if one is torn."""
     offset = 0
     while offset < len(data):
         writer, number, _ = data[offset : data.index(b"\n", offset)].decode().split()
@@ -87,7 +87,7 @@ def records(data: bytes) -> Iterator[tuple[int, str, int]]:
 
 
 def write_records(target: Target, writer: str, count: int, log: Path, start: Any = None) -> None:
-    """What a writing process does."""
+    """The main function of a writing process."""
     append_all(target.open(), target.path, writer, count, log, start)
 
 
@@ -119,7 +119,7 @@ def join(processes: list[Any]) -> None:
 
 
 def check(data: bytes, acks: list[Ack]) -> Counter[tuple[str, int]]:
-    """Every acknowledged append is there, at its offset; none is there twice; gives what is there."""
+    """Check that every acknowledged append is at its offset and none is doubled; gives the records."""
     found = {offset: (writer, number) for offset, writer, number in records(data)}
     for ack in acks:
         assert found.get(ack.offset) == (ack.writer, ack.number), f"lost or moved: {ack}"
@@ -129,7 +129,7 @@ def check(data: bytes, acks: list[Ack]) -> Counter[tuple[str, int]]:
 
 
 def check_order(acks: list[Ack]) -> int:
-    """If A was acknowledged before B began, A lies before B; gives how many pairs of neighbours overlapped."""
+    """Check that A lies before B if A was acknowledged before B began; gives how many neighbours overlapped."""
     by_ack = sorted(acks, key=lambda ack: ack.acked)
     highest = -1
     earlier = iter(by_ack)
@@ -195,7 +195,7 @@ def test_eight_processes_on_minio_append_hundreds_of_records(minio_target: Targe
 
 
 def kill_at_random(target: Target, logs: Path, writers: int) -> None:
-    """Let processes append without end, kill them one after another, and look at what is there all the time."""
+    """Let processes append without end, kill them one after another, and check the content all the time."""
     context = multiprocessing.get_context("spawn")
     chance = random.Random(writers)
     reader = target.open()
@@ -218,10 +218,10 @@ def kill_at_random(target: Target, logs: Path, writers: int) -> None:
     data = target.open().cat_file(target.path)
     there = check(data, acks)
     assert check_order(acks) > 0, "they never appended at the same time: this shows nothing"
-    # of each writer's records the one in flight may be there, too; nothing after it
+    # the record in flight of each writer may be there; nothing after it
     acked = Counter(ack.writer for ack in acks)
     assert all(number <= acked[writer] for writer, number in there)
-    # nobody is in the way of those who come after, and what the dead had uploaded can go
+    # the dead block nobody, and their uploads can be collected
     fs = target.open()
     assert fs.append(target.path, record("after", 0)) == len(data)
     fs.collect(target.path, grace=0)
@@ -254,14 +254,14 @@ def test_kill_9_on_minio_loses_nothing_acknowledged_and_tears_nothing(minio_targ
 
 
 def commit_lines(target: Target) -> set[str]:
-    """Who wrote last, as the header says: one line for each writer."""
+    """The writers that the header names: one line for each."""
     below = fsspec.filesystem(target.protocol, **target.options)
     text = below.cat_file(target.path + "$header").split(b"\n\n")[0].decode()
     return {line.split()[1] for line in text.splitlines() if line.startswith("commit ")}
 
 
 def share(target: Target, method: str, logs: Path, count: int = 5) -> None:
-    """A filesystem that was used already is given to children, who append beside the parent's threads."""
+    """Children get a filesystem that was used before, and append beside the parent's threads."""
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system has no {method}")
     context = multiprocessing.get_context(method)

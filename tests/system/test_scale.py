@@ -1,4 +1,4 @@
-"""What an operation asks of the store does not grow with the segment; what a header holds stays within its limits."""
+"""The requests of an operation do not grow with the segment, and headers stay within their limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COUNTS = [10, 1_000, *(pytest.param(count, marks=pytest.mark.slow) for count in 
 
 
 class Segment:
-    """A segment of so many chunks, and a client that has seen nothing of it."""
+    """A segment of `count` chunks, and a client that has not seen it."""
 
     def __init__(self, count: int) -> None:
         self.backend = Scripted(private_memory())
@@ -35,7 +35,7 @@ class Segment:
         self.client = Client(self.backend)
 
     def asked(self, coroutine):
-        """What a call asks of the store, by verb; probing aside."""
+        """The requests of a call by verb, except those of the probe."""
         self.backend.calls.clear()
         drive(coroutine)
         return Counter(verb for verb, path in self.backend.calls if names.PROBE_PREFIX not in path)

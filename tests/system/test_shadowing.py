@@ -1,6 +1,6 @@
-"""Plain files that a header hides: no file of another tool is taken for one, though it has the very same bytes.
+"""Plain files that a header hides: no other file is taken for one, even with the same bytes.
 
-The store of these tests is as S3 is: a token is a hash of the bytes, and dates are whole seconds.
+The store of these tests behaves like S3: a token is a hash of the bytes, and dates are whole seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def client(store: HashingStore) -> World:
 
 
 def put(store: HashingStore, data: bytes = DATA) -> None:
-    """Another tool writes the file, over whatever is there."""
+    """Write the file as another tool does, over whatever is there."""
     CLOCK.sleep(1.0)
     drive(store.delete([LOG]))
     drive(store.write(LOG, [data]))
@@ -78,7 +78,7 @@ def is_live(store: HashingStore) -> bool:
 
 
 def test_where_tokens_are_hashes_all_operations_agree_with_the_model() -> None:
-    for seed in (30, 31, 32):  # of the first, a collection that compared the token alone lost a file
+    for seed in (30, 31, 32):  # a collection that compared only tokens lost such a file
         run_world(KINDS["as on S3"], seed)
 
 
@@ -114,7 +114,7 @@ def test_a_file_of_the_same_bytes_that_a_live_segment_hides_is_not_taken_for_the
 
 @pytest.mark.parametrize("end", [rename, delete])
 def test_a_file_of_the_same_bytes_that_comes_at_once_after_the_segment_went_is_not_taken_for_its_own(end: Verb) -> None:
-    """Within the second of the file that was adopted: the tombstone waits until that is over."""
+    """In the same second as the adopted file: the tombstone waits until that second is over."""
     store = HashingStore()
     CLOCK.now_s = float(int(CLOCK.now_s)) + 1
     drive(store.write(LOG, [DATA]))
@@ -179,7 +179,7 @@ def test_a_file_that_comes_within_a_verb_is_lost_only_where_the_store_compares_n
 
 
 def test_a_deleted_file_is_deleted_whatever_its_date() -> None:
-    """Deleting by name is the caller's word for whatever is there."""
+    """A delete by name means whatever is there."""
     store = HashingStore()
     put(store)
     world = client(store)

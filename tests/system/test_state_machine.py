@@ -1,7 +1,7 @@
 """All operations against the reference model, by several clients over a store that fails.
 
-Twice, by the same rules (`tests/support/rules.py`): by hypothesis, which shrinks what it finds, and by seeded chance,
-which is quick enough for tens of thousands of operations. A failure of the latter names its seed and kind.
+Two machines use the same rules (`tests/support/rules.py`). Hypothesis shrinks what it finds. Seeded chance is quick
+enough for tens of thousands of operations; its failures name seed and kind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Kind:
     append_bytes_max: int = 9
     size_max: int = 120
     small_pages: bool = False
-    """Index pages of a few chunks, which the format allows, so that there are many."""
+    """Make index pages of a few chunks, which the format allows, so that there are many."""
     store: Callable[[], Store] = Store
 
 
@@ -66,7 +66,7 @@ def shrink_pages(patch: pytest.MonkeyPatch) -> None:
 
 
 class Seeded:
-    """Decisions by chance that a seed repeats."""
+    """Decisions by seeded chance."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -76,7 +76,7 @@ class Seeded:
 
 
 def run_world(kind: Kind, seed: int, steps: int = STEPS) -> tuple[Counter[str], Counter[Fault]]:
-    """One world's life, by chance; the counts of what happened."""
+    """Run one world by chance; gives the counts of what happened."""
     random.seed(seed)  # the pauses between attempts
     choose = Chooser(Seeded(seed))
     policy = kind.policy(choose)
@@ -134,7 +134,7 @@ class Drawn:
 
 
 class Machine(RuleBasedStateMachine):
-    """The same by hypothesis: slower, but what it finds is small."""
+    """The same operations, drawn by hypothesis: slower, but failures shrink."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A store that throttles, is slow, or loses answers: what is tried again, when that ends, and what is known then."""
+"""A store that throttles, is slow, or loses answers: which requests are repeated, how long, and what is known then."""
 
 from __future__ import annotations
 
@@ -147,13 +147,13 @@ def fs(connect: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def hasty(connect: Callable[..., Any]) -> Any:
-    """Gives up soon."""
+    """A filesystem that gives up soon."""
     return connect(header_cache_s=0, commit_timeout_s=1.5)
 
 
 @pytest.fixture(scope="module")
 def impatient(connect: Callable[..., Any]) -> Any:
-    """Waits for an answer only shortly."""
+    """A filesystem that waits only shortly for an answer."""
     return connect(config={"read_timeout": 0.1}, header_cache_s=0, commit_timeout_s=1)
 
 
@@ -262,7 +262,7 @@ def test_listings_are_whole_whatever_they_meet(fs, path, proxy, plain, fault):
         (beginning, SLOW_DOWN),
         (part, SLOW_DOWN),
         (completion, DROP_AFTER),
-        (completion, (200, "InternalError")),  # S3 answers 200 to what takes long, before it is done
+        (completion, (200, "InternalError")),  # S3 answers a long request with 200 before it is done
         pytest.param(completion, SLOW_DOWN, marks=pytest.mark.slow),
         pytest.param(part, DROP_AFTER, marks=pytest.mark.slow),
         pytest.param(beginning, DROP_AFTER, marks=pytest.mark.slow),
@@ -450,7 +450,7 @@ def test_a_probe_that_is_throttled_for_ever_names_the_store_as_busy(connect, pat
 
 
 def _put_off(*keys: str) -> Fault:
-    """What a busy store answers to DeleteObjects: 200, and for each file that it did not delete why."""
+    """The answer of a busy store to DeleteObjects: 200, with the reason for each file that it did not delete."""
     errors = "".join(f"<Error><Key>{key}</Key><Code>SlowDown</Code><Message>busy</Message></Error>" for key in keys)
     return 200, f"<DeleteResult>{errors}</DeleteResult>".encode()
 
@@ -507,5 +507,5 @@ def test_a_truncation_whose_chunks_cannot_be_deleted_says_that_it_is_committed(h
 
 
 def _chunks(fs: Any, path: str) -> list[str]:
-    """The chunk files that there are."""
+    """The paths of all chunk files."""
     return sorted(name for name in fs._backend.fs.find(f"{path}$chunks") if "probe-" not in name)

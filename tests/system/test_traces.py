@@ -1,7 +1,7 @@
-"""What each operation asks of a backend, call by call, held against a recorded trace.
+"""The backend calls of each operation, compared with a recorded trace.
 
-A change that only moves code leaves the trace as it is. One that is meant to change it records it anew, and the
-difference is read as part of the change: ``python -m tests.system.test_traces``.
+A change that only moves code must leave the trace as it is. A change of the calls records it anew, and the difference
+is reviewed with the change: ``python -m tests.system.test_traces``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TRACES = Path(__file__).parents[1] / "fixtures" / "traces.txt"
 NOON_S = 1_800_000_000.0
 UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
 ADOPTED = re.compile(rb"(?<=\nAdopted )\S+")
-"""A token of the memory backend, whose length is that of a counter of the process."""
+"""A token of the memory backend: it counts, so its length varies."""
 RANDOM = re.compile(r"(?<=-)([0-9a-f]{32}|[0-9a-f]{12})(?=$|/|\$)")
 
 
 class Tracer(BackendWrapper):
-    """Notes every call: the verb, the paths with what is random in them left out, the bytes written."""
+    """Notes every call as text: the verb, the paths without their random parts, the number of bytes."""
 
     def __init__(self, inner: MemoryBackend) -> None:
         super().__init__(inner)
@@ -178,7 +178,7 @@ STORIES: dict[str, Callable[[RollingFileSystem], None]] = {
 
 
 def traced(story: Callable[[RollingFileSystem], None]) -> list[str]:
-    """The calls of a story told to a store of its own."""
+    """The calls of a story, over a new store."""
     tracer = Tracer(MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True)))
     options = {"max_bytes": 400, "inline_bytes": 120, "clock": lambda: NOON_S, "header_cache_s": 3600.0}
     story(RollingFileSystem(backend=tracer, skip_instance_cache=True, **options))

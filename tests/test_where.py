@@ -1,0 +1,109 @@
+"""Every module of the core has a test module of its name, or this table says which module tests it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+CORE = TESTS.parent / "rollingfs"
+PACKAGES = ("runtime", "format", "backend", "commit", "read", "write", "maintenance", "folders", "stream", "fs")
+
+ELSEWHERE = {
+    "backend/contract": "backend/test_memory",
+    "backend/local/backend": "backend/test_local",
+    "backend/local/disk": "backend/test_local",
+    "backend/local/held": "read/test_plain_files",
+    "backend/local/looks": "backend/test_local",
+    "backend/local/upload": "backend/test_local",
+    "backend/refusals": "backend/test_memory",
+    "backend/s3/backend": "backend/test_s3",
+    "backend/s3/body": "backend/test_s3_put",
+    "backend/s3/client": "backend/test_s3",
+    "backend/s3/deletes": "backend/test_s3",
+    "backend/s3/errors": "backend/test_s3",
+    "backend/s3/server_copy": "backend/test_s3",
+    "backend/s3/template": "backend/test_s3_put",
+    "backend/s3/upload": "backend/test_s3",
+    "client": "write/test_segment_operations",
+    "commit/attempt": "commit/test_loop",
+    "commit/chunk_files": "write/test_chunk_writer",
+    "commit/committer": "write/test_concat",
+    "commit/drop_files": "write/test_segment_operations",
+    "commit/index_pages": "system/test_scale",
+    "commit/recovery": "write/test_concat",
+    "commit/shadowing": "system/test_shadowing",
+    "commit/store": "backend/test_probe",
+    "commit/uploads": "write/test_gather",
+    "errors": "system/test_messages",
+    "folders/folders": "fs/test_filesystem",
+    "folders/listing": "fs/test_filesystem",
+    "format/crc": "maintenance/test_consolidate",
+    "format/header": "format/test_codec",
+    "format/index_codec": "format/test_bad_input",
+    "format/line_codec": "format/test_codec",
+    "format/merging": "format/test_transitions",
+    "format/pin_codec": "format/test_header_fixtures",
+    "format/tokens": "format/test_codec",
+    "fs/append_start": "fs/test_write_file",
+    "fs/arguments": "system/test_messages",
+    "fs/chunk_list": "fs/test_segment_handle",
+    "fs/export_target": "maintenance/test_export",
+    "fs/export_verb": "maintenance/test_export",
+    "fs/folder_operations": "fs/test_filesystem",
+    "fs/opening": "fs/test_options",
+    "fs/operations": "fs/test_filesystem",
+    "fs/queries": "fs/test_filesystem",
+    "fs/read_buffer": "fs/test_read_file",
+    "fs/reading": "fs/test_filesystem",
+    "fs/segment_map": "cli/test_commands",
+    "fs/store_options": "fs/test_options",
+    "fs/stream_handle": "stream/test_operations",
+    "maintenance/collected": "maintenance/test_collect",
+    "maintenance/passing": "maintenance/test_export",
+    "maintenance/pieces": "maintenance/test_export",
+    "maintenance/runs": "maintenance/test_consolidate",
+    "maintenance/steps": "maintenance/test_consolidate",
+    "maintenance/survey": "maintenance/test_references",
+    "read/ranges": "read/test_piece_checks",
+    "read/read_job": "read/test_piece_checks",
+    "read/slicing": "fs/test_filesystem",
+    "read/snapshot": "fs/test_read_file",
+    "read/tuning": "fs/test_read_file",
+    "runtime/clock": "system/test_clocks",
+    "runtime/concurrency": "runtime/test_bridge",
+    "runtime/logs": "commit/test_loop",
+    "stream/cut_finder": "stream/test_cut",
+    "stream/ledger": "stream/test_operations",
+    "stream/members": "stream/test_operations",
+    "stream/retention_run": "stream/test_operations",
+    "stream/trim": "stream/test_incarnations",
+    "write/ingest": "write/test_chunk_writer",
+    "write/moves": "write/test_concat",
+}
+"""The test module that tests a core module which has none of its name."""
+
+
+def core_modules() -> set[str]:
+    files = [*CORE.glob("*.py"), *(file for package in PACKAGES for file in (CORE / package).rglob("*.py"))]
+    return {
+        file.relative_to(CORE).with_suffix("").as_posix() for file in files if file.stem not in ("__init__", "demo")
+    }
+
+
+def has_its_own(module: str) -> bool:
+    """Whether ``backend/s3/get`` has a ``tests/backend/test_get.py`` or ``test_s3_get.py``."""
+    *packages, name = module.split("/")
+    folder = TESTS / packages[0] if packages else TESTS
+    names = {f"test_{name}.py", "_".join(["test", *packages[1:], name]) + ".py"}
+    return any((folder / name).exists() for name in names)
+
+
+def test_every_module_of_the_core_has_a_test_module_or_stands_in_the_table() -> None:
+    missing = sorted(module for module in core_modules() if not has_its_own(module) and module not in ELSEWHERE)
+    assert not missing, f"name the tests of {missing} after them, or say in ELSEWHERE where they are tested"
+
+
+def test_the_table_names_modules_without_tests_of_their_own_and_tests_that_there_are() -> None:
+    assert sorted(set(ELSEWHERE) - core_modules()) == [], "there is no such module any more"
+    assert [module for module in ELSEWHERE if has_its_own(module)] == [], "it has a test module of its own"
+    assert [module for module, test in ELSEWHERE.items() if not (TESTS / f"{test}.py").exists()] == []
