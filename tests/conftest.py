@@ -64,6 +64,11 @@ def no_old_objects_to_search() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Give the interpreter back what `no_old_objects_to_search` took, so that it ends as usual."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def models_read_once() -> Iterator[None]:
     """Cache botocore's descriptions of services: reading them is most of the cost of a new client."""

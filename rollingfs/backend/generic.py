@@ -1,4 +1,4 @@
-"""The backend for any other fsspec filesystem: everybody may read, and one writer may write who vouches to be alone."""
+"""Any other fsspec filesystem: every client may read; one may write, if its user says that nobody else writes."""
 
 from __future__ import annotations
 

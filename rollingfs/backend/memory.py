@@ -1,4 +1,4 @@
-"""The backend for files in memory, in the store of fsspec's `MemoryFileSystem`: each sees the other's files."""
+"""The memory backend: it shares the store of fsspec's `MemoryFileSystem`, so both see the same files."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 In: a path, and a step that makes the next header of the one that is there. Out: what was committed, or an error that
 says whether anything was written.
 
-`store` is the record of the backend and its caches (`header_cache`, `index_pages`, `chunk_files`). `loop` commits, and
-`lost_answers` judges what is not confirmed. `recovery` resolves merges by the loop; `committer` commits for all others.
-Must not be here: what an operation means; that is in `rollingfs.write`.
+`store` is the record of the backend, its caches (`header_cache`, `index_pages`) and the writer of chunk files
+(`chunk_files`). `loop` commits, and `lost_answers` judges what is not confirmed. `recovery` resolves merges by the
+loop; `committer` resolves those that a commit meets, and most operations commit by it.
+Must not be here: what an operation means; that is in `rollingfs.write` and `rollingfs.maintenance`.
 """

@@ -1,4 +1,4 @@
-"""Commits for everybody: the commit loop, and before it the merges that a segment takes part in."""
+"""`Committer` runs the commit loop, and resolves a merge that the loop meets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who commits next: one commit at a time within a client, and turns among the writers of one segment.
+"""Turns: a client sends one commit at a time to each segment, and the writers of a segment take turns.
 
 Left alone, the writer that has just committed commits again: the others must load the header before they try, and when
 their attempts arrive it has been replaced once more. So writers take turns, and need no other messages for it than the

@@ -146,9 +146,9 @@ class CommitLoop:
                 base = await self._ask(slot, attempt)
 
     def _believed(self, path: str) -> Loaded | None:
-        """The header as it was last seen, unless so many may have committed since that an attempt on it left no trace.
+        """The header as last seen; None if later commits may have pushed the trace of an attempt out of it.
 
-        Then the request would be in vain anyway, and whether it was could not be said.
+        An attempt on such a header would fail anyway, and its outcome would be unknown.
         """
         seen = self.store.headers.seen(path)
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:

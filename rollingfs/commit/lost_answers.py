@@ -1,6 +1,6 @@
-"""What is known of a commit whose answer is lost: the header is looked at and judged.
+"""`LostAnswers` reads the header after a lost answer, and says whether the commit took place.
 
-No answer of the store but success is a verdict by itself. See "The judge" in ``docs/protocol.md``.
+Only success is a verdict by itself. See "The judge" in ``docs/protocol.md``.
 """
 
 from __future__ import annotations

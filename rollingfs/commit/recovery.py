@@ -1,4 +1,4 @@
-"""Recovery: whoever meets the mark of a concat or rename that was broken off finishes it or undoes it.
+"""A client that meets the mark of a broken-off concat or rename finishes or undoes that operation.
 
 A source that is *merging* belongs to a transaction of a mover that may be dead. If its target has the
 transaction, the source becomes a tombstone. If not, the target is first told that the transaction is aborted,

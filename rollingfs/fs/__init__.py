@@ -2,7 +2,8 @@
 
 In: URLs, options and calls as fsspec and users make them, blocking or awaited. Out: the answers that they expect.
 A face is a class that users see, like `RollingFileSystem`. `sync_async` makes its methods of verbs, which are
-coroutines; for the filesystem, they are in `queries`, `patterns`, `operations`, `folder_operations`, `transfers` and
-`opening`. A verb checks its arguments and calls the core.
+coroutines; for the filesystem: `queries` (asks), `reading` (bytes), `operations` (changes one segment),
+`folder_operations` (names), `transfers` and `patterns` (several files), `opening`, `export_verb`. A verb checks its
+arguments and calls the core.
 Must not be here: rules of the format or of commits.
 """

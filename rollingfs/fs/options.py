@@ -1,4 +1,4 @@
-"""From the options of a filesystem to the backend below it."""
+"""Chooses the backend for a URL or protocol, and makes it and the rolling policy from the filesystem's options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and patterns: a path like a pattern is a name where something has that name; elsewhere it is a pattern."""
+"""A path with wildcards names a file if a file has exactly this name; otherwise it is a pattern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way from a coroutine to the two methods that callers see: one that blocks, and one that is awaited."""
+"""`both` makes two methods of one coroutine: one blocks, the other is awaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a collection finds to delete, and why. Pure."""
+"""The result of a collection: its files, and a reason for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress through a segment's bytes, for whoever shows it."""
+"""Counts processed bytes, and reports them to the caller's callback."""
 
 from __future__ import annotations
 

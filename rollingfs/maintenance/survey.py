@@ -1,4 +1,4 @@
-"""Looks at a chunk folder: its files, its pins, and the headers that refer to them."""
+"""Reads a chunk folder and the headers that refer to it; `Survey.garbage` decides which files may go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification: every chunk that a header names is there, as long as it says, and holds the bytes it says."""
+"""Checks every chunk that a header names: the file exists, and has the size and checksum that the header gives."""
 
 from __future__ import annotations
 

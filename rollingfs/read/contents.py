@@ -115,7 +115,7 @@ class Contents:
             return False
 
     async def is_alive(self, folder: str) -> bool:
-        """Whether a folder that the backend shows exists for users; one that we may not look into does."""
+        """Whether users see this folder of the backend. A folder that cannot be listed counts as seen."""
         try:
             return await self._is_alive(folder)
         except PermissionError as error:

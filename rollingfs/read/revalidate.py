@@ -1,4 +1,4 @@
-"""The snapshot that a reader goes by: a cached header is believed, and the store is asked again beside the data."""
+"""Snapshots of readers: a cached header is trusted for a time; after it, the store is asked while data is read."""
 
 from __future__ import annotations
 

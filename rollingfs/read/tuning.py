@@ -1,4 +1,4 @@
-"""Tuning: how much is read at once, and how much memory that may take. Pure."""
+"""The caller's limits of reading: requests at once, bytes fetched ahead, memory. The backend has the defaults."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """How the core's coroutines wait, and how callers reach them; and the clocks that measure ages.
 
 In: coroutines. Out: their results, in the thread or on the event loop of the caller.
-Must not be here: anything that knows of segments, headers or stores.
+Must not be here: I/O on a store, or the format of a header.
 """

@@ -1,4 +1,7 @@
-"""How callers reach the core's coroutines: directly, by one hop to the backend's loop, or through a thread."""
+"""How callers reach the core's coroutines: directly, by one hop to the backend's loop, or through a thread.
+
+It also decides what Ctrl-C means in a blocking call.
+"""
 
 from __future__ import annotations
 

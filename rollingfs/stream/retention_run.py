@@ -1,4 +1,4 @@
-"""One run of retention over a stream: what it takes, trims and reports."""
+"""One run of retention: it takes a cut, trims the stream, and reports both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain files that become segments: a header over a copy of their bytes, or nothing left of them.
+"""Adopts a plain file as a segment, or deletes a plain file; each notices the other.
 
 An adoption:
 

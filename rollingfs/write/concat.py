@@ -1,4 +1,4 @@
-"""The operations on two segments: concat and rename. No byte is moved.
+"""Concat and rename: the entries of segments become another segment's. No byte is moved.
 
 The sources are marked, which freezes their maps; their chunk folders are pinned; one commit gives their entries
 to the target; then they become tombstones (`moves`).

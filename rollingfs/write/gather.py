@@ -221,7 +221,7 @@ class Appender:
                 queue.extendleft(one for one in reversed(waiting) if one not in there)
 
     def _recover(self, path: str, append: Append) -> None:
-        """Put an append right whose last leader broke off halfway; the caller holds the slot: no leader is at work."""
+        """Repair an append after its last leader broke off. The caller holds the slot, so no leader is at work."""
         group = append.group
         if group is not None and group.outcomes is None:
             self._finish(path, group, group.failed(_unknown(path, None)) if group.is_open else {})

@@ -1,4 +1,4 @@
-"""The operations on one segment: create, append, stage, overwrite, seal, truncate, acquire, delete."""
+"""The operations on one segment: create, append, extend, stage, overwrite, seal, truncate, acquire, release, delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The refusals of an object store, and broken connections: which pass by themselves, and what to raise for them."""
+"""Errors of an object store: which are transient, and which `OSError` each becomes."""
 
 from __future__ import annotations
 
