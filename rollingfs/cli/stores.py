@@ -145,8 +145,8 @@ class Stores:
         from fsspec.registry import known_implementations, registry
 
         from rollingfs.fs.filesystem import RollingFileSystem
-        from rollingfs.fs.options import S3_PROTOCOLS, require_s3fs
         from rollingfs.fs.store_options import accepted_by, listed, meant
+        from rollingfs.fs.target import S3_PROTOCOLS, require_s3fs
 
         known = {*known_implementations, *registry}
         if protocol not in known:

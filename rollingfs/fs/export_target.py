@@ -11,7 +11,7 @@ from fsspec.core import url_to_fs
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.fs.options import S3_PROTOCOLS, adapt, require_s3fs
+from rollingfs.fs.target import S3_PROTOCOLS, adapt, require_s3fs
 from rollingfs.runtime.bridge import Bridge
 
 _SAME = (S3_PROTOCOLS, frozenset({"file", "local"}))
@@ -20,7 +20,7 @@ _known: WeakKeyDictionary[fsspec.AbstractFileSystem, dict[bool, Elsewhere]] = We
 """Exports of thousands of segments share the connections to their target; by whether they come from an async store."""
 
 
-def open_target(
+def open_export_target(
     own: Backend, target: str, protocol: str | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[Backend, str]:
     """The backend that a target lies on, and its path there.

@@ -9,7 +9,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
-from rollingfs.fs.export_target import open_target
+from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.queries import Queries
 from rollingfs.maintenance import Exported
 from rollingfs.maintenance.steps import Progress
@@ -68,7 +68,7 @@ class ExportVerb:
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum.
         """
-        backend, name = open_target(self.client.backend, target, target_protocol, target_options)
+        backend, name = open_export_target(self.client.backend, target, target_protocol, target_options)
         path = self.strip(path)
         if names.is_reserved(path):
             raise missing(path)

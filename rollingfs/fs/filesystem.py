@@ -26,13 +26,13 @@ from rollingfs.fs.export_verb import ExportVerb
 from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.opening import Opener
 from rollingfs.fs.operations import Operations
-from rollingfs.fs.options import make_policy, open_target, take_store_options
 from rollingfs.fs.patterns import Paths, Patterns
 from rollingfs.fs.queries import Queries
 from rollingfs.fs.reading import Reads
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.fs.sync_async import both, in_order, name_for_users
+from rollingfs.fs.target import make_policy, open_target, take_store_options
 from rollingfs.fs.text_file import CompressedFile, TextFile
 from rollingfs.fs.transfers import Transfers
 from rollingfs.policy import RollingPolicy

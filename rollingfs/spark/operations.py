@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rollingfs.fs.export_target import open_target
+from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance import Collected
@@ -241,7 +241,7 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     place = settings.target
     assert place is not None
     url = place.of(segment.path)
-    target, name = open_target(fs._backend, url, None, place.options)
+    target, name = open_export_target(fs._backend, url, None, place.options)
     view = fs._bridge.run(fs._client.lookup.view(segment.path, fresh=True))
     if settings.dry_run or fs._bridge.run(fs._client.exporter.is_done(view, target, name)):
         return Outcome(0, {"target": url, "size": 0})

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.fs.options import adapt
+from rollingfs.fs.target import adapt
 from tests.support.servers import new_bucket, require_module
 
 for module in ("dask", "duckdb", "pandas", "polars", "pyarrow", "upath", "zarr"):
