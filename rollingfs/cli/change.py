@@ -66,7 +66,7 @@ def _size(source: BufferedReader) -> int | None:
 
 
 def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, advance: Advance) -> tuple[int, int]:
-    """Append all of a file; returns the offset and the size of what was appended.
+    """Append all of a file; returns the offset and the size of the appended bytes.
 
     The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
     """

@@ -1,4 +1,4 @@
-"""Commands that show what is there: ``ls``, ``info``, ``map``."""
+"""Commands that list and describe paths: ``ls``, ``info``, ``map``."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
 
 
 def _complain_of(session: Session, path: str, error: OSError) -> None:
-    """Name what cannot be verified; the others are verified all the same."""
+    """Name a path that cannot be verified; the others are still verified."""
     session.code = max(session.code, errors.FAILED)
     output.complain(f"{path} is not verified: {errors.in_one_line(error)}")
 

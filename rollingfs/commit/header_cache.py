@@ -222,7 +222,7 @@ class Headers:
     async def secure(self, segment: str, loaded: Loaded | None = None) -> None:
         """Make durable what a look at a segment has shown, before anything is concluded from it.
 
-        Nothing needs to be made durable if what was `loaded` is that there is no header.
+        If `loaded` says that there is no header, nothing needs to be made durable.
         """
         if self.backend.shows_unflushed and (loaded is None or loaded.token is not None):
             await self.backend.flush(names.header_path(segment))

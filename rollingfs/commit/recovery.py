@@ -1,4 +1,4 @@
-"""Recovery: whoever meets the mark of a concat or rename that was broken off finishes it or undoes it.
+"""Recovery: a client that meets the mark of an interrupted concat or rename finishes or undoes the move.
 
 A source that is *merging* belongs to a transaction of a mover that may be dead. If its target has the
 transaction, the source becomes a tombstone. If not, the target is first told that the transaction is aborted,
@@ -102,7 +102,7 @@ class Merges:
             except PageGoneError:
                 if is_merging((await self.store.headers.load(source)).header, merge.txn):
                     raise
-                return []  # somebody else has resolved the mark, and noted the folders
+                return []  # another client has resolved the mark, and noted the folders
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             nonlocal took_place

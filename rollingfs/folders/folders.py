@@ -235,7 +235,7 @@ class Folders:
         """Give a segment, a plain file or a whole folder another name; no bytes are moved.
 
         If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
-        Each segment moves by itself. A move of a folder that was broken off may be called again.
+        Each segment moves by itself. An interrupted move of a folder may be repeated.
 
         Parameters
         ----------

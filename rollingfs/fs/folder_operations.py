@@ -76,7 +76,7 @@ class FolderOperations:
         recursive
             Folders too.
         maxdepth
-            How many levels of a folder to empty; then the folders stay.
+            Maximum levels of a folder to empty; with a number, the folders stay.
         damaged
             Also segments whose header is damaged or too new, whatever they hold. The header is deleted, and with it
             all knowledge of the content; the chunks are left to `collect`.

@@ -289,7 +289,7 @@ class Operations:
         BadOffsetError
             The offset is negative or beyond the end.
         FileNotFoundError, FencedError
-            As for `seal`.
+            The same as in `seal`.
         """
         path = self.to_write(path)
         arguments.check_offset(path, offset)
@@ -312,7 +312,7 @@ class Operations:
         SegmentNotSealedError
             A source is not sealed.
         SegmentSealedError, FencedError, AttributeMismatchError
-            As for `append`.
+            The same as in `append`.
         ValueError
             The target is among the sources, or a source comes twice.
         """

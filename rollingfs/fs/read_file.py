@@ -39,7 +39,7 @@ class ReadFile(io.BufferedIOBase):
     bridge
         Reaches the client's coroutines.
     path : str
-        Of the segment.
+        The segment's path.
     snapshot
         What to read; by default what is there (`ReadBuffer` says how far a cached header is believed).
     absolute : bool
@@ -52,7 +52,7 @@ class ReadFile(io.BufferedIOBase):
     verify
         Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
     tuning
-        How many requests may be under way, and whether and how much is fetched ahead.
+        The limits of requests under way and of bytes fetched ahead, and whether to fetch ahead.
 
     Raises
     ------
@@ -209,7 +209,7 @@ class ReadFile(io.BufferedIOBase):
         ValueError
             The position or the number of bytes is negative.
         SegmentTruncatedError, FileNotFoundError, CorruptChunkError
-            As for `read`.
+            The same as in `read`.
         """
         if nbytes < 0 or offset < 0:
             raise ValueError(f"{self.path}: {nbytes} bytes at position {offset} cannot be read")
@@ -251,7 +251,7 @@ class ReadFile(io.BufferedIOBase):
         char
             What to find.
         blocks
-            How many bytes to read at once.
+            The number of bytes to read at once.
         """
         with self._held():
             start = self.loc

@@ -69,7 +69,7 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
 
     @property
     def pending_bytes(self) -> int:
-        """How many written bytes, counted before compression, are not committed."""
+        """The number of written bytes, counted before compression, that are not committed."""
         return self._taken if self._file.pending_bytes or not self.closed else 0
 
     @property
@@ -113,7 +113,7 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
         Raises
         ------
         OSError
-            As for `WriteFile.commit`.
+            The same as in `WriteFile.commit`.
         io.UnsupportedOperation
             The file is compressed.
         """

@@ -89,7 +89,7 @@ def _handlers() -> Iterator[logging.Handler]:
 
 
 def _is_heard(handler: logging.Handler, at_exit: bool) -> bool:
-    """Whether somebody reads what a handler writes; at exit nobody reads a file that is itself not closed."""
+    """Whether a reader sees the handler's lines; at exit nobody reads a file that is itself not closed."""
     if isinstance(handler, logging.NullHandler) or handler.level > logging.WARNING:
         return False
     stream = getattr(handler, "stream", None)

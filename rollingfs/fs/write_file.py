@@ -315,7 +315,7 @@ class WriteFile(CommitsByClose):
 
     @property
     def pending_bytes(self) -> int:
-        """How many written bytes are not committed."""
+        """The number of written bytes that are not committed."""
         taken = self._intake.size if self._intake is not None else 0
         return 0 if self._is_discarded else self._pieces_bytes + taken
 
@@ -329,7 +329,7 @@ class WriteFile(CommitsByClose):
         Parameters
         ----------
         lost
-            How many bytes are not committed, as the wrapper of this file counts them.
+            The number of bytes that are not committed, as the wrapper of this file counts them.
         """
         if self._intake is None:
             return

@@ -1,15 +1,15 @@
-"""Progress through a segment's bytes, for whoever shows it."""
+"""Progress through a segment's bytes, for the callers that show it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[int], None]
-"""Called with how many more bytes are done, from whatever thread or loop the core runs on."""
+"""Takes the number of bytes that were done since the last call, on the thread or loop of the core."""
 
 
 class Steps:
-    """Counts bytes that are done, and tells of each once, though some may be done twice.
+    """Counts the bytes that are done. It reports each byte once, although some may be done twice.
 
     Parameters
     ----------

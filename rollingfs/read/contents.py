@@ -137,7 +137,7 @@ class Contents:
         return True
 
     async def _has_content(self, folder: str) -> bool:
-        """Whether a folder exists: something lives in it, or it exists by itself."""
+        """Whether a folder exists: it has content, or the store shows it although it is empty."""
         found, is_bare, _ = await self._search(folder, self._is_any_alive)
         # a folder without entries exists if the backend says so: it was made, or has a marker
         return bool(found) or (is_bare and await self.backend.is_folder(folder))
@@ -205,7 +205,7 @@ class Contents:
     # -- what is in the way --------------------------------------------------------------------------------
 
     async def room(self, path: str, loaded: Loaded) -> FileInfo | None:
-        """The plain file at the name of a segment that is to be made; None if the name is free.
+        """The plain file at the name of a new segment; None if the name is free.
 
         If there is no plain file, no folder may have the name. Over an async backend both are looked for at once.
 
@@ -217,7 +217,7 @@ class Contents:
         Raises
         ------
         FolderOccupiedError
-            As `check_no_folder`.
+            The same as in `check_no_folder`.
         """
         if not self.runtime.is_async:
             plain = await self.lookup.plain(path, loaded)

@@ -29,7 +29,7 @@ ROW_SCHEMA = (
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How many bytes truncation leaves at the end of each segment.
+    """The number of bytes that truncation leaves at the end of each segment.
 
     Raises
     ------

@@ -78,7 +78,7 @@ class ChunkWriter:
         return tuple(chunk.stored(self.clock) for chunk in self._full)
 
     async def abort(self) -> None:
-        """Remove what was written, of which nobody has been told."""
+        """Remove the files that were written; no header names them."""
         for _, finishing in self._finishing:
             finishing.cancel()
         for _, finishing in self._finishing:
@@ -204,7 +204,7 @@ class _Thread:
         self._done.result()
 
     def cancel(self) -> None:
-        """Do nothing: a flush cannot be broken off."""
+        """Do nothing: a flush cannot be interrupted."""
 
     async def over(self) -> None:
         concurrent.futures.wait([self._done])

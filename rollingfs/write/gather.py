@@ -66,7 +66,7 @@ class Append:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came of it; None while nobody knows."""
+        """Its outcome; None while the outcome is unknown."""
         outcomes = self.group.outcomes if self.group is not None else None
         return outcomes.get(self) if outcomes is not None else None
 

@@ -91,7 +91,7 @@ class Moves:
         Parameters
         ----------
         incarnation
-            Of the target.
+            The incarnation of the target.
         sealed
             Whether a source that is open is refused.
         """
