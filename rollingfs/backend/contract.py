@@ -244,7 +244,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def list(self, folder: str) -> Listing:
-        """Everything directly in a folder, whatever the number, never from a cache.
+        """Everything directly in a folder, in any number, never from a cache.
 
         Raises
         ------

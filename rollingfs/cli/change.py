@@ -161,7 +161,7 @@ def mv(
     source: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
 ) -> None:
-    """Give segments or folders another name; what is at the target is replaced, no bytes are moved.
+    """Give segments or folders another name; a file at the target is replaced, no bytes are moved.
 
     Several sources, and patterns, go into the folder TARGET.
     """

@@ -117,7 +117,7 @@ class Attempt:
         renewed = await self.store.chunks.young(known, store_now)
         if renewed is not known:
             self._renewed[stored] = renewed
-            if not renewed.staged:  # what is staged, only collection deletes
+            if not renewed.staged:  # only collection deletes staged files
                 self.own.add([renewed])
         return renewed
 

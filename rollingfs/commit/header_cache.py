@@ -89,7 +89,7 @@ class Headers:
         self._weight = 0
         self._count = 0
         self._lost = 0
-        """A load that began before this event may bring what is older than an entry that is gone."""
+        """A load that began before this event may bring an older header than the one that was removed."""
         self._lock = threading.RLock()
 
     def begin(self) -> int:

@@ -186,8 +186,8 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
     if verdict is Verdict.NOT_MINE:
         raise error
     if verdict is not Verdict.MINE:
-        raise unknown(attempt.path, f"it was broken off by {error!r}") from error
-    logger.info("%s: committed, though %r came after the request", attempt.path, error)
+        raise unknown(attempt.path, f"{error!r} interrupted it") from error
+    logger.info("%s: committed, although %r came after the request", attempt.path, error)
     assert attempt.base is not None
     return Committed(attempt.base.header, attempt.wanted)
 

@@ -38,7 +38,7 @@ class Operations:
         return self.strip(target)
 
     def to_write(self, path: str) -> str:
-        """The backend's path of a segment that is to be changed.
+        """The backend's path of a segment, before a change.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class Operations:
         Parameters
         ----------
         mode
-            ``"overwrite"`` replaces what is there, a sealed segment too; ``"create"`` fails if something is there.
+            ``"overwrite"`` replaces an existing file, a sealed segment too; ``"create"`` fails if one exists.
 
         Raises
         ------

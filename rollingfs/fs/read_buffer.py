@@ -83,18 +83,18 @@ class ReadBuffer:
         try:
             self._held_file = self._fetcher.hold(self.snapshot)
         except (FileNotFoundError, ConflictError):
-            return False  # the first read says what has become of it
+            return False  # the first read raises its error
         return True
 
     def close(self, *, is_ours: bool) -> None:
-        """Let go of everything; cancel what is on its way if it is `is_ours`, and not that of a parent process."""
+        """Drop everything; cancel the requests if they are `is_ours`, and not those of a parent process."""
         if self._prefetch is not None and is_ours:
             self._prefetch.close()
         self._prefetch = self._held_file = self.source = None
         self._data = b""
 
     def after_fork(self) -> None:
-        """In a child process: what is on its way is the parent's."""
+        """In a child process: the requests under way are the parent's."""
         self._prefetch = self._new_prefetch()
 
     # -- the snapshot --------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class ReadFile(io.BufferedIOBase):
     path : str
         The segment's path.
     snapshot
-        What to read; by default what is there (`ReadBuffer` says how far a cached header is believed).
+        The snapshot to read; by default the present one (`ReadBuffer` says how far a cached header is believed).
     absolute : bool
         Positions are segment offsets: the first is that of the first retained byte, and `size` is the length.
     block_size : int, optional
@@ -111,7 +111,7 @@ class ReadFile(io.BufferedIOBase):
     def __reduce__(self) -> tuple[Callable[..., ReadFile], tuple[Any, ...]]:
         return _reopen, (self.fs, self.path, self.absolute, self.blocksize, self.loc, self._tuning, self._verify)
 
-    # -- what it is ----------------------------------------------------------------------------------------
+    # -- facts about the file ------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
@@ -222,7 +222,7 @@ class ReadFile(io.BufferedIOBase):
         return self._bridge.run(self._buffer.fetch(snapshot, start, end))
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes with at most one wait: what is in the buffer, else as `read` does."""
+        """Read up to `size` bytes with at most one wait: from the buffer, else as `read` does."""
         with self._held():
             if held := self._buffer.held(self.loc + self._base):
                 return self.read(held if size < 0 else min(size, held))
@@ -267,7 +267,7 @@ class ReadFile(io.BufferedIOBase):
             return bytes(found)
 
     def close(self) -> None:
-        """Close the file and cancel what is on its way; closing it again does nothing."""
+        """Close the file and cancel its requests; closing it again does nothing."""
         if self.closed:
             return
         if hasattr(self, "_buffer"):  # else the constructor has raised
@@ -309,7 +309,7 @@ class ReadFile(io.BufferedIOBase):
                 self._buffer.settle(partial(self._span, size) if size else None)
 
     def _held(self) -> threading.RLock:
-        """The lock of an open file; a forked child gets a new one, and drops what is on its way."""
+        """The lock of an open file; a forked child gets a new one, and drops the parent's requests."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""A segment's map as a picture in text: what is truncated, which chunks hold the rest, and where they lie."""
+"""A segment's map as a picture in text: the truncated bytes, the chunks with the rest, and their folders."""
 
 from __future__ import annotations
 

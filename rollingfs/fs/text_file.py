@@ -108,7 +108,7 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
         watch(self, instead_of=file)
 
     def commit(self) -> None:
-        """Publish what was written so far, all or nothing; writing may go on.
+        """Publish all bytes written so far, or none; writing may go on.
 
         Raises
         ------

@@ -52,7 +52,7 @@ _opened: weakref.WeakSet[CommitsByClose] = weakref.WeakSet()
 
 
 def watch(file: CommitsByClose, instead_of: CommitsByClose | None = None) -> None:
-    """Ask a file, when the program ends, to say what is lost; a file that it wraps is not asked."""
+    """Make a file say, when the program ends, which bytes are lost; the file that it wraps says nothing."""
     _opened.add(file)
     if instead_of is not None:
         _opened.discard(instead_of)

@@ -102,7 +102,7 @@ class Collector:
         return result
 
     async def _settled_map(self, path: str, dry_run: bool) -> tuple[Header | None, set[str], list[Collected]]:
-        """The header without pending merges and drops, the folders that its chunks lie in, and what was deleted."""
+        """The header without pending merges and drops, the folders that its chunks lie in, and the deleted files."""
         results: list[Collected] = []
         for count in range(1, LOOKS_MAX + 1):
             header, dropped = await self._settled(path, dry_run)
@@ -185,7 +185,7 @@ class Collector:
         return await self.surveyor.dropped(survey.segment, header, self.store.now_ms())
 
     async def _renew(self, folder: str, survey: Survey, garbage: Garbage) -> bool:
-        """Commit a new version of the folder's own header; False if it is not what it was, or refers to the garbage."""
+        """Commit a new version of the folder's own header; False if it has changed, or refers to the garbage."""
         segment = names.segment_of_folder(folder)
         before = replace(survey.itself, files=frozenset())
         files = {info.path for info in garbage.files}
@@ -222,7 +222,7 @@ class Collector:
             await self.backend.abort_upload(upload)
 
     async def _remove_folder(self, folder: str) -> None:
-        """Remove the folder of a probe, with what it left in it."""
+        """Remove the folder of a probe, with the probe's files."""
         with contextlib.suppress(FileNotFoundError):  # another collection removed it
             entries = (await self.backend.list(folder)).entries
             await self.backend.delete([info.path for info in entries if not info.path.endswith(f"/{names.LOCK_NAME}")])

@@ -18,7 +18,7 @@ PARTS_MAX = 9_000
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of a segment, to be copied from a chunk by the store, or else to be read and written."""
+    """A range of a segment: the store copies it from a chunk, or else the client reads and writes it."""
 
     start: int
     end: int

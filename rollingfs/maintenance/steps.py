@@ -14,9 +14,9 @@ class Steps:
     Parameters
     ----------
     total : int
-        Bytes that are to be done.
+        The number of all bytes.
     progress : Progress or None
-        Whom to tell.
+        Takes each number of further bytes.
     """
 
     def __init__(self, total: int, progress: Progress | None) -> None:
@@ -33,5 +33,5 @@ class Steps:
                 self._progress(count)
 
     def reach(self, done: int) -> None:
-        """Count as many bytes as are done altogether."""
+        """Count up to this number of bytes in all."""
         self.add(done - self.done)

@@ -90,7 +90,7 @@ class Contents:
         self.lookup = lookup
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-        """Call several at once, at most as many as suit the store."""
+        """Call several at once, within the store's limit."""
         return await self.runtime.gather(calls, self.backend.requests_max)
 
     # -- folders -------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Contents:
         loaded = await self.loaded_or_error(file.path, found.headers[file.path])
         return isinstance(loaded, OSError) or loaded.live or bool(await self.is_visible_or_error(file, loaded))
 
-    # -- what is in the way --------------------------------------------------------------------------------
+    # -- files and folders in the way ----------------------------------------------------------------------
 
     async def room(self, path: str, loaded: Loaded) -> FileInfo | None:
         """The plain file at the name of a new segment; None if the name is free.
@@ -236,7 +236,7 @@ class Contents:
     async def check_no_folder(self, path: str) -> None:
         """Refuse to make a segment of a name that a folder has, because the segment would hide what lies in the folder.
 
-        This takes one listing of a few keys. It does not see what is written into the folder at the same moment, and
+        This takes one listing of a few keys. It does not see a file that comes into the folder at the same moment, and
         it sees nothing where this client may not list.
 
         Raises

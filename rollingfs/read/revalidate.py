@@ -1,4 +1,4 @@
-"""The snapshot that a reader goes by: a cached header is believed, and the store is asked again beside the data."""
+"""The snapshot of a reader: it believes a cached header, and asks the store again beside the data."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class RevalidatingReads:
         return old
 
     async def _begin(self, old: Iterable[Current]) -> Sequence[int]:
-        """Look at what is old, and read beside that where it saves time; returns which reads are left to do."""
+        """Look at old snapshots, and read beside that where it saves time; returns the reads that are left to do."""
         numbers = range(len(self._wanted))
         is_beside = self._fetcher.backend.is_async and all(
             current.snapshot is not None and current.snapshot.header is not None for current in old

@@ -95,7 +95,7 @@ class Snapshot:
 
     @property
     def incarnations(self) -> tuple[str, ...]:
-        """The ids by which this file is told from whatever has its name later, the present id first.
+        """The ids that tell this file from any later file of its name, the present id first.
 
         A plain file has one, which the segment that adopts it keeps; it has none where the store gives no token.
         """

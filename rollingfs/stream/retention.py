@@ -90,7 +90,7 @@ class RetentionPolicy:
         *,
         align: bytes | None = None,
     ) -> RetentionPolicy:
-        """Keep what was written in the last `min` seconds, and unread bytes for up to `max`.
+        """Keep the bytes of the last `min` seconds, and unread bytes for up to `max`.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""One run of retention over a stream: what it takes, trims and reports."""
+"""One run of retention over a stream: it takes a cut, trims and reports."""
 
 from __future__ import annotations
 

@@ -166,13 +166,13 @@ class _Finishing(Protocol):
     """A chunk on its way to the store, beside its writer."""
 
     async def wait(self) -> None:
-        """Wait for its end, and raise what it raised."""
+        """Wait for its end, and raise its error."""
 
     def cancel(self) -> None:
         """Stop it if that is possible."""
 
     async def over(self) -> None:
-        """Wait for its end, whatever came of it."""
+        """Wait for its end, with or without an error."""
 
 
 class _Task:

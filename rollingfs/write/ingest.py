@@ -205,7 +205,7 @@ class Intake:
         try:
             await self.abort()
         except OSError as second:
-            error.add_note(f"{self.path}: removing what was uploaded failed as well, collect() will: {second}")
+            error.add_note(f"{self.path}: removing the uploaded files failed as well, collect() will: {second}")
         if isinstance(error, TypeError):
             raise TypeError(f"{self.path}: {error}; nothing was written") from error
         if isinstance(error, OSError) and not isinstance(error, TELLING):

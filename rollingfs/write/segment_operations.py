@@ -242,7 +242,7 @@ class Segments:
         Returns
         -------
         Staged
-            The receipt, for `append` or `overwrite`. Collection deletes what is never committed.
+            The receipt, for `append` or `overwrite`. Collection deletes the files of a receipt that is never committed.
         """
         names.check_segment_name(path)
         intake = Intake(self.store, path, partial(self._destination, path, None), staged=True)
