@@ -22,7 +22,7 @@ from rollingfs.write.ingest import PIECE_BYTES, Intake
 
 commands = Commands()
 
-UNCHANGED = "interrupted; what was finished is finished, the rest is as it was"
+UNCHANGED = "interrupted; finished paths are done, the others are unchanged"
 
 
 @commands("append")
@@ -179,7 +179,7 @@ def rm(
     path: Paths,
     recursive: Annotated[bool, typer.Option("-r", "--recursive", help="Folders too, with all in them.")] = False,
     damaged: Annotated[
-        bool, typer.Option("--damaged", help="Also segments whose header cannot be read, whatever they hold.")
+        bool, typer.Option("--damaged", help="Also delete segments whose header cannot be read.")
     ] = False,
 ) -> None:
     """Delete segments and plain files; patterns are expanded."""

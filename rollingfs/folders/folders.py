@@ -19,7 +19,7 @@ from rollingfs.read.contents import removed_path
 logger = logging.getLogger("rollingfs")
 
 ERRORS_SHOWN_MAX = 3
-_HOW_TO_DELETE = "To delete such a segment all the same, whatever it holds: rm(path, damaged=True); rm --damaged"
+_HOW_TO_DELETE = "To delete such a segment with all its bytes: rm(path, damaged=True); rm --damaged"
 
 
 class Folders:
@@ -226,7 +226,7 @@ class Folders:
             if await self.backend.delete_if(header, blob.token):
                 break
         self.client.headers.forget(path)
-        logger.warning("%s: deleted with its header unread; what it held is left to collect(recursive=True)", path)
+        logger.warning("%s: deleted with its header unread; its chunks are left to collect(recursive=True)", path)
         await self.client.segments.adoption.remove(path)
 
     # -- moving --------------------------------------------------------------------------------------------
