@@ -94,7 +94,8 @@ _MODULES = {
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",
 }
-"""The module of each public name. A name is imported at its first use: `fsspec` may import this package in vain."""
+"""The module of each public name. A name is imported at its first use, because `fsspec` may import this package and
+use none of them."""
 
 
 def __getattr__(name: str) -> Any:

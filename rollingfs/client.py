@@ -35,9 +35,9 @@ class Client:
     policy
         The policy of the segments that it creates.
     header_cache_s
-        How many seconds a header that was seen is believed without asking the store.
+        For this many seconds after it saw a header, the client believes it without asking the store.
     commit_timeout_s
-        How many seconds a commit tries before it gives up.
+        A commit gives up after this many seconds.
     clock
         The wall clock, seconds since 1970.
     """

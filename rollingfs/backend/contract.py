@@ -85,7 +85,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class PendingUpload:
-    """A file that somebody began to write. The store keeps its parts until the upload is finished or aborted."""
+    """A file whose writing has begun. The store keeps its parts until the upload is finished or aborted."""
 
     path: str
     """The file that the upload would make."""
@@ -165,7 +165,7 @@ class Backend(abc.ABC):
     can_list_uploads: bool = False
     """Whether `list_uploads` finds the unfinished uploads of others."""
     requests_max: int = 32
-    """How many requests at once make sense."""
+    """The number of simultaneous requests that makes sense."""
     conflicts_are_final: bool = False
     """Whether a `ConflictError` of `replace` proves that nothing was written, because no request arrives twice."""
     date_step_s: float = 0.0
@@ -244,7 +244,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def list(self, folder: str) -> Listing:
-        """Everything directly in a folder, whatever the number, never from a cache.
+        """Everything directly in a folder, in any number, never from a cache.
 
         Raises
         ------

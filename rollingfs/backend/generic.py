@@ -237,7 +237,7 @@ class GenericBackend(Backend):
         return info
 
     def _blob(self, path: str, info: dict[str, Any]) -> Blob:
-        # the token is older than the bytes, never newer: at worst a caller looks again in vain
+        # the token is older than the bytes, never newer: at worst a caller looks again without need
         data: bytes = self.fs.cat_file(path)
         token = _date_token(info)
         if _needs_content(path, info):

@@ -1,4 +1,4 @@
-"""The refusals that adapters share: one text for each, whatever the store."""
+"""The refusals that adapters share: one text for each, on every store."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from rollingfs.write.ingest import PIECE_BYTES, Intake
 
 commands = Commands()
 
-UNCHANGED = "interrupted; what was finished is finished, the rest is as it was"
+UNCHANGED = "interrupted; finished paths are done, the others are unchanged"
 
 
 @commands("append")
@@ -66,7 +66,7 @@ def _size(source: BufferedReader) -> int | None:
 
 
 def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, advance: Advance) -> tuple[int, int]:
-    """Append all of a file; returns the offset and the size of what was appended.
+    """Append all of a file; returns the offset and the size of the appended bytes.
 
     The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
     """
@@ -161,7 +161,7 @@ def mv(
     source: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
 ) -> None:
-    """Give segments or folders another name; what is at the target is replaced, no bytes are moved.
+    """Give segments or folders another name; a file at the target is replaced, no bytes are moved.
 
     Several sources, and patterns, go into the folder TARGET.
     """
@@ -179,7 +179,7 @@ def rm(
     path: Paths,
     recursive: Annotated[bool, typer.Option("-r", "--recursive", help="Folders too, with all in them.")] = False,
     damaged: Annotated[
-        bool, typer.Option("--damaged", help="Also segments whose header cannot be read, whatever they hold.")
+        bool, typer.Option("--damaged", help="Also delete segments whose header cannot be read.")
     ] = False,
 ) -> None:
     """Delete segments and plain files; patterns are expanded."""

@@ -1,4 +1,4 @@
-"""Commands that show what is there: ``ls``, ``info``, ``map``."""
+"""Commands that list and describe paths: ``ls``, ``info``, ``map``."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def show_map(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the picture as .svg or .png.")
     ] = None,
 ) -> None:
-    """Draw a segment: what is truncated, its chunks by size and age, the inline tail, garbage.
+    """Draw a segment: its truncated bytes, its chunks by size and age, the inline tail, garbage.
 
     The height of a chunk is its size, its colour its age. With --json: all of it as one object.
     """

@@ -79,7 +79,7 @@ def trim(
     place = session.place(stream)
     found = place.fs.stream(place.path)
     where = StreamCut.parse(_cut_text(cut))
-    session.interrupted = f"{stream}: interrupted; the next trim or retain finishes what was begun"
+    session.interrupted = f"{stream}: interrupted; the next trim or retain finishes this trim"
     with session.progress(f"trimming {stream}"):
         did = found.trim(where)
     gone = "".join(f"; deleted {path}" for path in did.deleted)
@@ -119,7 +119,7 @@ def retain(
         str | None, typer.Option(metavar="MIN", help="From now on keep the newest MIN bytes, like 10GiB.")
     ] = None,
     by_time: Annotated[
-        str | None, typer.Option(metavar="MIN", help="From now on keep what was written in the last MIN, like 7d.")
+        str | None, typer.Option(metavar="MIN", help="From now on keep the bytes of the last MIN, like 7d.")
     ] = None,
     max_: Annotated[
         str | None, typer.Option("--max", metavar="MAX", help="Keep what subscribers have not read up to MAX.")
@@ -137,7 +137,7 @@ def retain(
         raise WrongUsage("--dry-run changes nothing, so it stores no policy: give --by-size or --by-time without it")
     place = session.place(stream)
     found = place.fs.stream(place.path)
-    session.interrupted = f"{stream}: interrupted; the next run finishes what was begun"
+    session.interrupted = f"{stream}: interrupted; the next run finishes this one"
     with session.progress(f"retaining {stream}"):
         if policy is not None:
             found.retention = policy

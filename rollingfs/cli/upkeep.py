@@ -40,7 +40,7 @@ def consolidate(
     With --json: name, replaced, written, joined_bytes and copied_bytes of each, on a line of its own.
     """
     seconds = _seconds("--grace", grace)
-    session.interrupted = "interrupted; what was joined stays joined, the rest is as it was"
+    session.interrupted = "interrupted; joined chunks stay joined, the other chunks are unchanged"
     for text in path:
         place = session.place(text)
         segment = place.fs.segment(place.path)
@@ -101,7 +101,7 @@ def collect(
     With --json: name, files, bytes, young, folders, reasons and failures of each, on a line of its own.
     """
     seconds = None if grace is None else _seconds("--grace", grace)
-    session.interrupted = "interrupted; what was deleted was garbage, run it again for the rest"
+    session.interrupted = "interrupted; only garbage was deleted, run it again for the rest"
     for text in path:
         place = session.place(text)
         with session.progress(f"collecting {text}"):
@@ -156,7 +156,7 @@ def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
 
 
 def _complain_of(session: Session, path: str, error: OSError) -> None:
-    """Name what cannot be verified; the others are verified all the same."""
+    """Name a path that cannot be verified; the others are still verified."""
     session.code = max(session.code, errors.FAILED)
     output.complain(f"{path} is not verified: {errors.in_one_line(error)}")
 

@@ -1,6 +1,6 @@
 """The only place where a header is replaced.
 
-In: a path, and a step that makes the next header of the one that is there. Out: what was committed, or an error that
+In: a path, and a step that makes the next header from the present one. Out: what was committed, or an error that
 says whether anything was written.
 
 `store` is the record of the backend, its caches (`header_cache`, `index_pages`) and the writer of chunk files

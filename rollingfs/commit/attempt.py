@@ -32,7 +32,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one segment that is to be committed."""
+    """A change of one segment, before its commit."""
 
     path: str
     """The segment."""
@@ -41,16 +41,16 @@ class Change:
     deadline_s: float
     """When the commit gives up, by the monotonic clock."""
     fresh: bool = False
-    """Whether to begin with the header as it is now, rather than as it was last seen."""
+    """Whether to load the header first, rather than to begin with the header as last seen."""
     uploads: Sequence[Uploads] = ()
     """The files written for this change: each attempt tells them, before it is sent, which files it names."""
     slow: bool = False
-    """Whether `step` asks the store so much that others may be faster every time: they are asked to wait then."""
+    """Whether `step` is so slow that others may win every race: the commit then asks them to wait."""
 
 
 @dataclass
 class Attempt:
-    """The attempts to commit one change, one after another, and what was prepared for them.
+    """The attempts to commit one change, one after another, and the files that were written for them.
 
     It refers neither to the change nor to the slot: a step that keeps its attempt must not keep these from being freed.
     """
@@ -64,25 +64,25 @@ class Attempt:
     writer: str
     """The id of the client that commits."""
     number: int
-    """Of the operation, by this writer's count."""
+    """The operation's number, by this writer's count."""
     timeout_s: float
     began: Moment
     fresh: bool = False
     """Whether the base that `step` is given was read for this commit."""
     base: Loaded | None = None
-    """What the newest attempt was conditioned on."""
+    """The header that the newest attempt is based on."""
     wanted: Header | None = None
-    """What the newest attempt would make."""
+    """The header that the newest attempt would make."""
     is_open: bool = False
-    """Whether an attempt was sent that took place, or of which nobody knows that it never will."""
+    """Whether an attempt was sent that took place, or that may still take place."""
     written: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
     """Chunks written for this commit, by their bytes and which of several equal ones they are."""
     pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
     """Index pages written for this commit, by the entries that they stand for."""
     count: int = 0
-    """How many requests were sent that replace the header."""
+    """The number of requests to replace the header that were sent."""
     gone: int = 0
-    """How often an index page was gone although the header was fresh."""
+    """The number of times that an index page was missing although the header was fresh."""
     own: Uploads = field(init=False)
     """The files that the commit itself has written."""
     _renewed: dict[Stored, Stored] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Attempt:
         self.own = Uploads(self.store.chunks, self.path)
 
     def send(self, base: Loaded, wanted: Header, files: Set[str]) -> None:
-        """Note, before it is sent, what an attempt is conditioned on, what it would make and which files it names."""
+        """Note an attempt before it is sent: the header it is based on, the header it would make, its files."""
         for uploads in (self.own, *self.carried):
             uploads.name(files)
         self.base, self.wanted, self.is_open = base, wanted, True
@@ -117,20 +117,20 @@ class Attempt:
         renewed = await self.store.chunks.young(known, store_now)
         if renewed is not known:
             self._renewed[stored] = renewed
-            if not renewed.staged:  # what is staged, only collection deletes
+            if not renewed.staged:  # only collection deletes staged files
                 self.own.add([renewed])
         return renewed
 
     # -- time --------------------------------------------------------------------------------------------------
 
     def left_s(self) -> float:
-        """How much of the commit's time is left."""
+        """The seconds that are left for the commit."""
         if self.began.age_s(self.store.clock) > AGE_S_MAX:
             return 0.0
         return self.deadline_s - time.monotonic()
 
     def share_s(self) -> float:
-        """How long one request may take; the first may take its whole share, however long its chunks took to write."""
+        """The seconds that one request may take; the first may take its whole share, however slow its chunks were."""
         share_s = self.timeout_s * REQUEST_SHARE
         is_first = self.count == 1 and self.began.age_s(self.store.clock) <= AGE_S_MAX
         return share_s if is_first else min(self.left_s(), share_s)
@@ -147,4 +147,4 @@ class Attempt:
 
 
 Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
-"""From what is there, the header that should be there (not stamped), or None if it is there already."""
+"""Makes the wanted header (not stamped) from the present one; None if the present header is as wanted already."""

@@ -79,7 +79,7 @@ class Chunks:
         Parameters
         ----------
         stored
-            What is to be committed.
+            The chunks to be committed.
         store_now
             The store's clock, needed for staged chunks only.
 

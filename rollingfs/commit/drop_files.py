@@ -28,7 +28,7 @@ async def finish_drops(loop: CommitLoop, path: str, header: Header) -> None:
                 await store.backend.delete(group)
     except OSError as error:
         why = error.strerror or error
-        text = f"{path}: committed, but what was dropped could not be deleted yet, collect() will: {why}"
+        text = f"{path}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
         raise OSError(error.errno or errno.EIO, text) from error
     slots.remember(path, drops=due, header=header)
 

@@ -38,18 +38,18 @@ STAY_PROBABILITY = 0.25
 RACE_TURNS = 320
 """A writer keeps taking turns for this many commit times after the last race that it lost or saw."""
 LOOKS_MAX = 4
-"""Maximum looks whose turn it is, before a writer tries all the same."""
+"""After this many looks at whose turn it is, a writer tries in any case."""
 SAME_LOOKS_MAX = 2
 """After this many looks at the same header, the writers whose turn it was are believed to have stopped."""
 NEWCOMER_LOSSES_MAX = 3
 """A writer that has never committed, and gives way to nobody, pauses as after this many losses at most: 40 ms."""
 ASKED_S_MAX = 5.0
-"""How long others wait for a writer that has asked for the next commit: it may be dead."""
+"""Other writers wait this long for a writer that has asked for the next commit: that writer may be dead."""
 ASKED_PAUSE_S_MIN = 0.01
 JITTER = 0.2
 """Maximum part of a pause that is added to it at random."""
 SLOTS_MAX = 1024
-"""Maximum segments of which a client remembers how fast commits to them are."""
+"""A client remembers the speed of commits to at most this many segments."""
 REMEMBERED_MAX = 1024
 """Maximum segments of which a client remembers lines whose work is done. A deleted one may never see the commit that
 clears them. Work whose line is forgotten is done once more, by the next client that commits or collects."""
@@ -67,9 +67,9 @@ class Turns:
     def __init__(self, writer: str) -> None:
         self.writer = writer
         self.commit_s = 0.0
-        """How long a request takes that replaces the header: an average of the last ones."""
+        """The average time of the last requests that replaced the header."""
         self.together = 1
-        """How many appends of this client there were when its last group of appends was done."""
+        """The number of this client's appends when its last group of appends was done."""
         self._look_s = 0.0
         self._same_looks = 0
         self._quiet_version = 0
@@ -95,7 +95,7 @@ class Turns:
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
 
     def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
-        """Note how long a look took, and whether anybody has committed since the look before it."""
+        """Note how long a look took, and whether a commit came since the look before."""
         self._look_s = (self._look_s + seconds) / 2 if self._look_s else seconds
         is_same = before is not None and now is not None and before.version == now.version
         self._same_looks = self._same_looks + 1 if is_same else 0
@@ -108,7 +108,7 @@ class Turns:
         self._race_until_s = time.monotonic() + RACE_TURNS * (self.commit_s + self._look_s)
 
     def before_me(self, header: Header | None) -> int:
-        """How many other writers, which commit just now, have waited longer since their last commit."""
+        """The number of active writers that have waited longer than this one since their last commit."""
         if header is None:
             return 0
         mine = header.commit_of(self.writer)
@@ -137,7 +137,7 @@ class Turns:
         return backoff_s(min(losses, NEWCOMER_LOSSES_MAX))
 
     def _turn_s(self, others: int) -> float:
-        """How long that many others need for a look and a commit each, less the look of this writer meanwhile."""
+        """The time of one look and one commit for each of the others, less this writer's own look meanwhile."""
         pause_s = others * (self.commit_s + self._look_s) - self._look_s
         return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))
 

@@ -89,7 +89,7 @@ class Headers:
         self._weight = 0
         self._count = 0
         self._lost = 0
-        """A load that began before this event may bring what is older than an entry that is gone."""
+        """A load that began before this event may bring an older header than the one that was removed."""
         self._lock = threading.RLock()
 
     def begin(self) -> int:
@@ -222,7 +222,7 @@ class Headers:
     async def secure(self, segment: str, loaded: Loaded | None = None) -> None:
         """Make durable what a look at a segment has shown, before anything is concluded from it.
 
-        Nothing needs to be made durable if what was `loaded` is that there is no header.
+        If `loaded` says that there is no header, nothing needs to be made durable.
         """
         if self.backend.shows_unflushed and (loaded is None or loaded.token is not None):
             await self.backend.flush(names.header_path(segment))

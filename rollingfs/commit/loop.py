@@ -39,9 +39,9 @@ logger = logging.getLogger("rollingfs")
 GONE_MAX = 3
 """Maximum reloads when an index page that a header names is missing: its segment may be about to be replaced."""
 LOSSES_BEFORE_ASKING = 2
-"""After this many requests in vain, a slow commit asks the other writers to wait."""
+"""After this many requests without success, a slow commit asks the other writers to wait."""
 BELIEVED_S_MAX = 60.0
-"""A header of many writers that was seen longer ago is no base of a commit: too many may have committed since."""
+"""No commit is based on a header of many writers that is older than this: too many may have committed since."""
 
 
 class CommitLoop:
@@ -50,7 +50,7 @@ class CommitLoop:
     Parameters
     ----------
     timeout_s
-        How many seconds a commit tries before it gives up.
+        A commit gives up after this many seconds.
     """
 
     def __init__(self, store: Store, timeout_s: float) -> None:
@@ -146,9 +146,10 @@ class CommitLoop:
                 base = await self._ask(slot, attempt)
 
     def _believed(self, path: str) -> Loaded | None:
-        """The header as last seen; None if later commits may have pushed the trace of an attempt out of it.
+        """The header as last seen, unless many writers commit here.
 
-        An attempt on such a header would fail anyway, and its outcome would be unknown.
+        An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
+        client could not tell that it failed.
         """
         seen = self.store.headers.seen(path)
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
@@ -190,7 +191,7 @@ class CommitLoop:
 
         change = Change(attempt.path, step, attempt.deadline_s)
         asking = self._attempt(slot.turns, change, attempt.began)
-        attempt.number = self.slots.writer.next_number()  # a commit line with a higher number than one's own: unknown
+        attempt.number = self.slots.writer.next_number()  # the judge takes a line with a higher one as unknown
         try:
             await self._loop(slot, change, asking)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
@@ -216,7 +217,7 @@ class CommitLoop:
         return transitions.stamp(wanted, base.header, attempt.writer, attempt.number, now_ms)
 
     async def _try(self, base: Loaded, wanted: Header, data: bytes, attempt: Attempt) -> Loaded | None:
-        """Replace `base`; returns what is there instead, or None if it took place."""
+        """Replace `base`; returns None if that took place, else the header that is there instead."""
         headers, lost = self.store.headers, None
         while True:
             attempt.count += 1

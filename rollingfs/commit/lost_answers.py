@@ -44,8 +44,8 @@ class LostAnswers:
     async def judge(self, cause: Exception) -> tuple[Verdict, Loaded]:
         """Pause, look at the header and judge the newest request; `SAME` asks to send it again.
 
-        The pause comes before the look: the next attempt must not be conditioned on what a pause has made old. But
-        where so many write that their commit lines could push out one's own meanwhile, the verdict comes before the
+        The pause comes before the look, so that the next attempt is not based on a header that the pause has made old.
+        But many writers could evict this writer's commit line during the pause. Then the verdict comes before the
         pause, and another look after it.
 
         Parameters
@@ -90,7 +90,7 @@ class LostAnswers:
         return min(pause_s, max(attempt.left_s(), 0))
 
     async def _look(self, cause: Exception) -> Loaded:
-        """The header as it is now; asked again until the deadline, because without it nothing is known."""
+        """The header as it is now; looked for until the deadline, because only the header tells the outcome."""
         attempt, store = self._attempt, self._attempt.store
         for count in itertools.count(1):
             if attempt.left_s() <= 0 and count > 1:
@@ -109,7 +109,7 @@ class LostAnswers:
         raise unknown(attempt.path, "the store did not answer in time") from cause
 
     def _check_refusals(self, cause: Exception) -> None:
-        """Refuse to send a request again that the store refuses for good, or that there is no time for."""
+        """Raise if another request is useless: the store refuses it for good, or no time is left."""
         path = self._attempt.path
         self._refusals += _is_refusal(cause)
         self._doubts += not (_is_refusal(cause) or isinstance(cause, LockedError))
@@ -121,7 +121,7 @@ class LostAnswers:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the store said that it will not, rather than that somebody was first."""
+    """Whether the store refuses the request itself, rather than that another writer was first."""
     if isinstance(error, ConflictError | FileExistsError):
         return False
     return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in _REFUSED)
@@ -156,24 +156,24 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
 
 
 def unknown(path: str, why: str) -> AppendOutcomeUnknown:
-    """The error for a commit of which nobody knows whether it took place."""
+    """The error for a commit with an unknown outcome."""
     return AppendOutcomeUnknown(
         f"{path}: whether the commit took place is unknown ({why}); read the segment before repeating it"
     )
 
 
-# -- broken off by something that is no answer -----------------------------------------------------------------
+# -- interrupted by an error that is no answer of the store -----------------------------------------------------
 
 
 async def after_interrupt(attempt: Attempt) -> AppendInterrupted:
-    """The error for a commit that Ctrl-C broke off: it says what one look at the header tells."""
+    """The error for a commit that Ctrl-C interrupted: its outcome comes from one look at the header."""
     verdict = await _looked_once(attempt)
     outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
     return interrupted(attempt.path, outcome)
 
 
 async def after_error(attempt: Attempt, error: Exception) -> Committed:
-    """The result of a commit that an error broke off which is no answer of the store, by one look at the header.
+    """The result, by one look at the header, of a commit that an error interrupted which is no answer of the store.
 
     Raises
     ------
@@ -186,8 +186,8 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
     if verdict is Verdict.NOT_MINE:
         raise error
     if verdict is not Verdict.MINE:
-        raise unknown(attempt.path, f"it was broken off by {error!r}") from error
-    logger.info("%s: committed, though %r came after the request", attempt.path, error)
+        raise unknown(attempt.path, f"{error!r} interrupted it") from error
+    logger.info("%s: committed, although %r came after the request", attempt.path, error)
     assert attempt.base is not None
     return Committed(attempt.base.header, attempt.wanted)
 

@@ -102,7 +102,7 @@ class Merges:
             except PageGoneError:
                 if is_merging((await self.store.headers.load(source)).header, merge.txn):
                     raise
-                return []  # somebody else has resolved the mark, and noted the folders
+                return []  # another client has resolved the mark, and noted the folders
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             nonlocal took_place

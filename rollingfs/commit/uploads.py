@@ -20,7 +20,7 @@ class Uploads:
 
     1. The writer adds the files that it has uploaded.
     2. The commit calls `name` before it sends an attempt. From then on only collection may delete the files that the
-       attempt names, whatever comes of it.
+       attempt names, with any outcome.
     3. The writer calls `discard` when the change is over.
 
     Parameters

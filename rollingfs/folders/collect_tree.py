@@ -18,7 +18,7 @@ logger = logging.getLogger("rollingfs")
 SEGMENTS_AT_ONCE_MAX = 8
 
 Progress = Callable[[str, Collected], None]
-"""Called with each segment's path and what was collected of it, in any thread or on any loop."""
+"""Takes each segment's path and its collection's report, in any thread or on any loop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rollingfs.read.contents import removed_path
 logger = logging.getLogger("rollingfs")
 
 ERRORS_SHOWN_MAX = 3
-_HOW_TO_DELETE = "To delete such a segment all the same, whatever it holds: rm(path, damaged=True); rm --damaged"
+_HOW_TO_DELETE = "To delete such a segment with all its bytes: rm(path, damaged=True); rm --damaged"
 
 
 class Folders:
@@ -230,7 +230,7 @@ class Folders:
             if await self.backend.delete_if(header, blob.token):
                 break
         self.client.headers.forget(path)
-        logger.warning("%s: deleted with its header unread; what it held is left to collect(recursive=True)", path)
+        logger.warning("%s: deleted with its header unread; its chunks are left to collect(recursive=True)", path)
         await self.client.segments.adoption.remove(path)
 
     # -- moving --------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class Folders:
         """Give a segment, a plain file or a whole folder another name; no bytes are moved.
 
         If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
-        Each segment moves by itself. A move of a folder that was broken off may be called again.
+        Each segment moves by itself. An interrupted move of a folder may be repeated.
 
         Parameters
         ----------

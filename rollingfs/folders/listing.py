@@ -203,7 +203,7 @@ class Listings:
         return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable)
 
     async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:
-        """The infos of what lies in a folder, sorted by name; of a file, its own.
+        """The infos of a folder's content, sorted by name; for a file, its own info.
 
         Raises
         ------

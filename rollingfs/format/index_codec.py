@@ -79,7 +79,7 @@ def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
         if len(ranges) != len(text_lines):
             for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
                 if not _RANGE.match(line):
-                    line_codec.parse_chunk_line(line)  # raises what is wrong with the line
+                    line_codec.parse_chunk_line(line)  # raises the line's error
                     raise tokens.Malformed("has an impossible range")
         position, line = 0, ""
         _check_ranges(ranges, page)

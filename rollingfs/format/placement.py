@@ -11,7 +11,7 @@ from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CH
 from rollingfs.policy import RollingPolicy
 
 PAGE_LINE_BYTES_MAX = 128
-"""The longest line of an index page in the own folder, whatever its numbers."""
+"""The longest line of an index page in the own folder, with any numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ def check_open(header: Header, name: str) -> None:
 
 
 def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> None:
-    """Refuse attributes beyond the limits of the format; one that is to be removed (None) does not count.
+    """Refuse attributes beyond the limits of the format; an attribute to remove (None) does not count.
 
     Raises
     ------

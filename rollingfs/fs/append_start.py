@@ -18,7 +18,7 @@ class Start:
     is_there: bool = False
     """Whether a segment or plain file exists."""
     position: int = 0
-    """How many bytes it retains."""
+    """The number of bytes that it retains."""
     segment: str | None = None
     """The incarnation that is appended to; None for a plain file, and for nothing."""
     epoch: int | None = None

@@ -144,7 +144,7 @@ def guard(
 
 
 def creates_only(mode: str, path: str) -> bool:
-    """Whether a mode of `pipe_file` or `put_file` refuses to replace what is there.
+    """Whether a mode of `pipe_file` or `put_file` refuses to replace an existing file.
 
     Raises
     ------

@@ -23,7 +23,7 @@ def check_cache_type(path: str, cache_type: str) -> None:
 def prepared(cache: BaseCache | None) -> BaseCache | None:
     """A cache that a user gives an open file, made safe."""
     if isinstance(cache, MMapCache):
-        cache.multi_fetcher = None  # it would fetch what is there now, not what was opened
+        cache.multi_fetcher = None  # it would fetch the present file, not the opened one
     return cache
 
 

@@ -69,7 +69,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     commit_timeout_s
         After how many seconds of conflicts and failures a commit gives up.
     sync
-        On a local disk: what is written survives a loss of power, not only the death of the process.
+        On a local disk: committed bytes survive a loss of power, not only the death of the process.
     single_writer
         Your word that nobody else writes, for a filesystem without atomic writes.
     clock

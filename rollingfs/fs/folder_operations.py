@@ -76,10 +76,10 @@ class FolderOperations:
         recursive
             Folders too.
         maxdepth
-            How many levels of a folder to empty; then the folders stay.
+            Maximum levels of a folder to empty; with a number, the folders stay.
         damaged
-            Also segments whose header is damaged or too new, whatever they hold. The header is deleted, and with it
-            all knowledge of the content; the chunks are left to `collect`.
+            Also delete segments whose header is damaged or too new, with all their bytes. The header is deleted, and
+            with it all knowledge of the content; the chunks are left to `collect`.
         batch_size
             Ignored; fsspec has this parameter.
 
@@ -98,7 +98,7 @@ class FolderOperations:
         await self.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
 
     async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Give a segment or plain file another name, and replace what is there; no bytes are moved."""
+        """Give a segment or plain file another name, and replace a file of that name; no bytes are moved."""
         await self.folders.move(self.strip(path1), self.strip(path2))
 
     async def mv(
@@ -138,6 +138,6 @@ class FolderOperations:
         if not is_one(path1) or sources != self.patterns.listed(path1) or stringify_path(path2).endswith("/"):
             into = True  # several sources, or a pattern: a pattern never stands for its own name
         elif stringify_path(path1).endswith("/"):
-            into = False  # as with cp: what is in the folder
+            into = False  # as with cp: the folder's content
         for source in sources:
             await self.folders.move(source, self.strip(stringify_path(path2)), into=into)

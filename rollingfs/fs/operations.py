@@ -38,7 +38,7 @@ class Operations:
         return self.strip(target)
 
     def to_write(self, path: str) -> str:
-        """The backend's path of a segment that is to be changed.
+        """The backend's path of a segment, before a change.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class Operations:
         Parameters
         ----------
         mode
-            ``"overwrite"`` replaces what is there, a sealed segment too; ``"create"`` fails if something is there.
+            ``"overwrite"`` replaces an existing file, a sealed segment too; ``"create"`` fails if one exists.
 
         Raises
         ------
@@ -289,7 +289,7 @@ class Operations:
         BadOffsetError
             The offset is negative or beyond the end.
         FileNotFoundError, FencedError
-            As for `seal`.
+            The same as in `seal`.
         """
         path = self.to_write(path)
         arguments.check_offset(path, offset)
@@ -312,7 +312,7 @@ class Operations:
         SegmentNotSealedError
             A source is not sealed.
         SegmentSealedError, FencedError, AttributeMismatchError
-            As for `append`.
+            The same as in `append`.
         ValueError
             The target is among the sources, or a source comes twice.
         """

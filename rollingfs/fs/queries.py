@@ -1,4 +1,4 @@
-"""The verbs that change nothing, as coroutines of the core: what is there, and what it holds."""
+"""The verbs that change nothing, as coroutines of the core: listings and facts about paths."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Queries:
         self.strip = strip
         self.reads = Reads(client, self.listings, strip)
 
-    # -- what is there -------------------------------------------------------------------------------------
+    # -- listings ------------------------------------------------------------------------------------------
 
     async def info(self, path: str, on_error: str = RAISE, **kwargs: Any) -> Info:
         """What is at a path, in the form of fsspec.
@@ -110,13 +110,13 @@ class Queries:
         Parameters
         ----------
         maxdepth
-            How many levels of folders to look into; None for all.
+            Maximum levels of folders to look into; None for all.
         withdirs
             Return folders as well.
         detail
             Return infos by name rather than names.
         on_error
-            As for `ls`; a folder that may not be listed is reported, too.
+            The same as in `ls`; a folder that may not be listed is reported, too.
         """
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
@@ -137,12 +137,12 @@ class Queries:
         on_error: str = REPORT,
         **kwargs: Any,
     ) -> int | dict[str, int]:
-        """How many bytes are retained below a path: their sum, or by name.
+        """The number of retained bytes below a path: their sum, or by name.
 
         Parameters
         ----------
         on_error
-            As for `ls`; what is reported counts as 0 bytes, and a warning in the log names it.
+            The same as in `ls`; a reported path counts as 0 bytes, and a warning in the log names it.
         """
         found = await self._find(path, maxdepth, withdirs, on_error)
         for name, info in found.items():

@@ -35,9 +35,9 @@ class ReadBuffer:
     Parameters
     ----------
     snapshot
-        What to read; by default what is there.
+        The snapshot to read; by default the present one.
     tuning
-        How many requests may be under way, and whether and how much is fetched ahead.
+        The limits of requests under way and of bytes fetched ahead, and whether to fetch ahead.
     verify
         Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
     """
@@ -58,7 +58,7 @@ class ReadBuffer:
         if snapshot is None:
             self._current.believe(old=bridge.is_async and client.headers.cache_s > 0)
         self.is_unsure = snapshot is None and self._current.snapshot is not None and self._current.trust is Trust.OLD
-        """Whether `settle` is to be called before anything is said of the snapshot."""
+        """Whether a caller must call `settle` before it uses the snapshot."""
         self._open()
 
     def _open(self) -> None:
@@ -83,18 +83,18 @@ class ReadBuffer:
         try:
             self._held_file = self._fetcher.hold(self.snapshot)
         except (FileNotFoundError, ConflictError):
-            return False  # the first read says what has become of it
+            return False  # the first read raises its error
         return True
 
     def close(self, *, is_ours: bool) -> None:
-        """Let go of everything; cancel what is on its way if it is `is_ours`, and not that of a parent process."""
+        """Drop everything; cancel the requests if they are `is_ours`, and not those of a parent process."""
         if self._prefetch is not None and is_ours:
             self._prefetch.close()
         self._prefetch = self._held_file = self.source = None
         self._data = b""
 
     def after_fork(self) -> None:
-        """In a child process: what is on its way is the parent's."""
+        """In a child process: the requests under way are the parent's."""
         self._prefetch = self._new_prefetch()
 
     # -- the snapshot --------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class ReadBuffer:
         return {"checks": None if self._verify else self._checks, "verify": self._verify}
 
     def held(self, offset: int) -> int:
-        """How many bytes from an offset on are in the buffer."""
+        """The number of bytes from an offset on that the buffer holds."""
         return len(self._data) - (offset - self._start) if 0 <= offset - self._start < len(self._data) else 0
 
     def held_line(self, offset: int) -> bytes:
@@ -208,7 +208,7 @@ class ReadBuffer:
         return (first, last) if last - first <= max(self._tuning.memory_bytes, end - start) else (start, end)
 
     def _fetched(self, start: int, data: bytes) -> None:
-        """Keep what was fetched here; the prefetch, which notes what it gives, is told of it."""
+        """Keep bytes that were fetched here, and tell the prefetch, which notes the bytes that it gives."""
         self._keep(start, data)
         if self._prefetch is not None:
             self._prefetch.read(start, self._fetched_end)

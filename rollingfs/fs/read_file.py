@@ -39,9 +39,9 @@ class ReadFile(io.BufferedIOBase):
     bridge
         Reaches the client's coroutines.
     path : str
-        Of the segment.
+        The segment's path.
     snapshot
-        What to read; by default what is there (`ReadBuffer` says how far a cached header is believed).
+        The snapshot to read; by default the present one (`ReadBuffer` says how far a cached header is believed).
     absolute : bool
         Positions are segment offsets: the first is that of the first retained byte, and `size` is the length.
     block_size : int, optional
@@ -52,7 +52,7 @@ class ReadFile(io.BufferedIOBase):
     verify
         Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
     tuning
-        How many requests may be under way, and whether and how much is fetched ahead.
+        The limits of requests under way and of bytes fetched ahead, and whether to fetch ahead.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class ReadFile(io.BufferedIOBase):
     def __reduce__(self) -> tuple[Callable[..., ReadFile], tuple[Any, ...]]:
         return _reopen, (self.fs, self.path, self.absolute, self.blocksize, self.loc, self._tuning, self._verify)
 
-    # -- what it is ----------------------------------------------------------------------------------------
+    # -- facts about the file ------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
@@ -209,7 +209,7 @@ class ReadFile(io.BufferedIOBase):
         ValueError
             The position or the number of bytes is negative.
         SegmentTruncatedError, FileNotFoundError, CorruptChunkError
-            As for `read`.
+            The same as in `read`.
         """
         if nbytes < 0 or offset < 0:
             raise ValueError(f"{self.path}: {nbytes} bytes at position {offset} cannot be read")
@@ -222,7 +222,7 @@ class ReadFile(io.BufferedIOBase):
         return self._bridge.run(self._buffer.fetch(snapshot, start, end))
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Read up to `size` bytes with at most one wait: what is in the buffer, else as `read` does."""
+        """Read up to `size` bytes with at most one wait: from the buffer, else as `read` does."""
         with self._held():
             if held := self._buffer.held(self.loc + self._base):
                 return self.read(held if size < 0 else min(size, held))
@@ -251,7 +251,7 @@ class ReadFile(io.BufferedIOBase):
         char
             What to find.
         blocks
-            How many bytes to read at once.
+            The number of bytes to read at once.
         """
         with self._held():
             start = self.loc
@@ -267,7 +267,7 @@ class ReadFile(io.BufferedIOBase):
             return bytes(found)
 
     def close(self) -> None:
-        """Close the file and cancel what is on its way; closing it again does nothing."""
+        """Close the file and cancel its requests; closing it again does nothing."""
         if self.closed:
             return
         if hasattr(self, "_buffer"):  # else the constructor has raised
@@ -309,7 +309,7 @@ class ReadFile(io.BufferedIOBase):
                 self._buffer.settle(partial(self._span, size) if size else None)
 
     def _held(self) -> threading.RLock:
-        """The lock of an open file; a forked child gets a new one, and drops what is on its way."""
+        """The lock of an open file; a forked child gets a new one, and drops the parent's requests."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()

@@ -45,7 +45,7 @@ class Segment:
     async def open(
         cls, client: Client, bridge: Bridge, path: str, strip: Callable[[str], str] | None = None
     ) -> Segment:
-        """A handle on what is at a path now.
+        """A handle on the segment or plain file that is at a path now.
 
         Parameters
         ----------

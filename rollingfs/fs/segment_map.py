@@ -1,4 +1,4 @@
-"""A segment's map as a picture in text: what is truncated, which chunks hold the rest, and where they lie."""
+"""A segment's map as a picture in text: the truncated bytes, the chunks with the rest, and their folders."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Outline:
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return sum(run.count for run in self.runs)
 
     @property
@@ -205,7 +205,7 @@ def picture(segment: Segment, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -
     width
         Characters of the bar that stands for the offsets from 0 to the length.
     rows_max
-        How many runs of chunks to list.
+        Maximum runs of chunks to list.
 
     Returns
     -------

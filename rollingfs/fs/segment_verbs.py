@@ -63,7 +63,7 @@ class SegmentVerbs:
         return self._current.snapshot
 
     def committed(self, target: object) -> str:
-        """The path of the segment that a verb commits to, whatever its first argument is."""
+        """The path of the segment that a verb commits to, with any first argument."""
         return self.path
 
     def guard(
@@ -75,7 +75,7 @@ class SegmentVerbs:
         return arguments.guard(self.path, expected_offset, expected_attrs, segment=segment, epoch=self.held)
 
     async def _bind(self) -> None:
-        """Adopt a plain file before a verb other than append changes it, so that the verb changes what was adopted.
+        """Adopt a plain file before a verb other than append changes it, so that the verb changes the adopted segment.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class SegmentVerbs:
         """
         meant = self.guard().segment
         if self.snapshot.header is not None or not await self._client.segments.adopt(self.path, meant):
-            return  # the verb itself finds what is there
+            return  # the verb itself finds the present file
         loaded = await self._client.headers.load(self.path)
         found = transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
         self._current.snapshot = Snapshot(self.path, found, loaded.token)
@@ -189,7 +189,7 @@ class SegmentVerbs:
         attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> Intake:
-        """Take the data of an `append`: upload what is too large for memory, commit nothing."""
+        """Take the data of an `append`: upload data that is too large for memory, commit nothing."""
         guard = self.guard(expected_offset, expected_attrs)
         arguments.check_attrs(self.path, attrs)
         intake = self._client.segments.addition(self.path, guard)

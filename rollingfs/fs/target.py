@@ -197,7 +197,7 @@ def take_store_options(
 
 
 def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Remove from `options` what is given under the store's name, or under another name of the same store."""
+    """Remove from `options` those that are given under the store's name, or another name of the same store."""
     found: dict[str, Any] = {}
     for name in (protocol, *sorted(S3_PROTOCOLS - {protocol} if protocol in S3_PROTOCOLS else ())):
         found |= options.pop(name, None) or {}

@@ -69,7 +69,7 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
 
     @property
     def pending_bytes(self) -> int:
-        """How many written bytes, counted before compression, are not committed."""
+        """The number of written bytes, counted before compression, that are not committed."""
         return self._taken if self._file.pending_bytes or not self.closed else 0
 
     @property
@@ -108,12 +108,12 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
         watch(self, instead_of=file)
 
     def commit(self) -> None:
-        """Publish what was written so far, all or nothing; writing may go on.
+        """Publish all bytes written so far, or none; writing may go on.
 
         Raises
         ------
         OSError
-            As for `WriteFile.commit`.
+            The same as in `WriteFile.commit`.
         io.UnsupportedOperation
             The file is compressed.
         """

@@ -16,7 +16,7 @@ from rollingfs.fs.operations import Operations
 from rollingfs.fs.patterns import Paths, Patterns, as_list, as_text, is_one, local_sources, targets
 
 BATCH_SIZE_DEFAULT = 128
-"""How many files are under way at once, unless the caller or fsspec's configuration says otherwise."""
+"""Default number of files under way at once."""
 
 Pair = tuple[str, str]
 """A source and its target."""
@@ -28,7 +28,7 @@ class Transfers:
     Parameters
     ----------
     batch_size
-        How many files are under way at once; -1 for all.
+        Maximum files under way at once; -1 for all.
     """
 
     def __init__(self, operations: Operations, patterns: Patterns, batch_size: int | None) -> None:

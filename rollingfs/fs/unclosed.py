@@ -52,7 +52,7 @@ _opened: weakref.WeakSet[CommitsByClose] = weakref.WeakSet()
 
 
 def watch(file: CommitsByClose, instead_of: CommitsByClose | None = None) -> None:
-    """Ask a file, when the program ends, to say what is lost; a file that it wraps is not asked."""
+    """Make a file say, when the program ends, which bytes are lost; the file that it wraps says nothing."""
     _opened.add(file)
     if instead_of is not None:
         _opened.discard(instead_of)
@@ -89,7 +89,7 @@ def _handlers() -> Iterator[logging.Handler]:
 
 
 def _is_heard(handler: logging.Handler, at_exit: bool) -> bool:
-    """Whether somebody reads what a handler writes; at exit nobody reads a file that is itself not closed."""
+    """Whether a reader sees the handler's lines; at exit nobody reads a file that is itself not closed."""
     if isinstance(handler, logging.NullHandler) or handler.level > logging.WARNING:
         return False
     stream = getattr(handler, "stream", None)

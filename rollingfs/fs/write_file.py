@@ -43,7 +43,7 @@ class WriteFile(CommitsByClose):
     path
         The segment.
     mode
-        ``"wb"`` replaces what is there, ``"xb"`` refuses if something is there, ``"ab"`` appends or creates.
+        ``"wb"`` replaces an existing file, ``"xb"`` refuses to, ``"ab"`` appends or creates.
     owner
         For ``"ab"``: hold the segment exclusively until the file is closed, as `Segment.acquire` does.
     autocommit
@@ -185,7 +185,7 @@ class WriteFile(CommitsByClose):
             self._bridge.run(coroutine, commits=commits)
 
     def commit(self) -> None:
-        """Publish what was written so far, all or nothing; writing may go on.
+        """Publish all bytes written so far, or none; writing may go on.
 
         After the first commit a file opened by ``wb`` or ``xb`` appends to the incarnation that it has made. After
         `discard` this does nothing.
@@ -226,7 +226,7 @@ class WriteFile(CommitsByClose):
         self._segment, self._is_there, self._attrs = header.segment, True, None
 
     def close(self) -> None:
-        """Commit what was written (unless `autocommit` is false) and close; closing again does nothing.
+        """Commit the written bytes (unless `autocommit` is false) and close; closing again does nothing.
 
         Raises
         ------
@@ -252,7 +252,7 @@ class WriteFile(CommitsByClose):
             super().close()
 
     def discard(self) -> None:
-        """Give up what is not committed, and close."""
+        """Drop the bytes that are not committed, and close."""
         if self._is_discarded:
             return
         self._is_discarded = True
@@ -267,12 +267,12 @@ class WriteFile(CommitsByClose):
             super().close()
 
     def _release_committed(self) -> None:
-        """`_release`, after the commit: its errors say that what was written is committed."""
+        """`_release`, after the commit: its errors say that the written bytes are committed."""
         try:
             with if_interrupted(self.path, "committed"):
                 self._release()
         except OSError as error:
-            error.add_note(f"{self.path}: what was written is committed, but the segment is still held exclusively")
+            error.add_note(f"{self.path}: the written bytes are committed, but the segment is still held exclusively")
             raise
 
     def _release(self) -> None:
@@ -315,12 +315,12 @@ class WriteFile(CommitsByClose):
 
     @property
     def pending_bytes(self) -> int:
-        """How many written bytes are not committed."""
+        """The number of written bytes that are not committed."""
         taken = self._intake.size if self._intake is not None else 0
         return 0 if self._is_discarded else self._pieces_bytes + taken
 
     def hold(self, is_held: bool = True) -> None:
-        """Keep all written bytes in memory: a wrapper that dies hands on what it holds, only to be counted."""
+        """Keep all written bytes in memory: a dying wrapper hands on its bytes, which are only counted."""
         self._is_held = is_held
 
     def forget(self, lost: int | None = None) -> None:
@@ -329,7 +329,7 @@ class WriteFile(CommitsByClose):
         Parameters
         ----------
         lost
-            How many bytes are not committed, as the wrapper of this file counts them.
+            The number of bytes that are not committed, as the wrapper of this file counts them.
         """
         if self._intake is None:
             return

@@ -35,7 +35,7 @@ from rollingfs.runtime.concurrency import backoff_s
 logger = logging.getLogger("rollingfs")
 
 LOOKS_MAX = 16
-"""How many times a collection begins again, because the folder keeps changing."""
+"""Maximum repetitions of a collection, because the folder keeps changing."""
 
 
 class Collector:
@@ -102,7 +102,7 @@ class Collector:
         return result
 
     async def _settled_map(self, path: str, dry_run: bool) -> tuple[Header | None, set[str], list[Collected]]:
-        """The header without pending merges and drops, the folders that its chunks lie in, and what was deleted."""
+        """The header without pending merges and drops, the folders that its chunks lie in, and the deleted files."""
         results: list[Collected] = []
         for count in range(1, LOOKS_MAX + 1):
             header, dropped = await self._settled(path, dry_run)
@@ -185,7 +185,7 @@ class Collector:
         return await self.surveyor.dropped(survey.segment, header, self.store.now_ms())
 
     async def _renew(self, folder: str, survey: Survey, garbage: Garbage) -> bool:
-        """Commit a new version of the folder's own header; False if it is not what it was, or refers to the garbage."""
+        """Commit a new version of the folder's own header; False if it has changed, or refers to the garbage."""
         segment = names.segment_of_folder(folder)
         before = replace(survey.itself, files=frozenset())
         files = {info.path for info in garbage.files}
@@ -222,13 +222,13 @@ class Collector:
             await self.backend.abort_upload(upload)
 
     async def _remove_folder(self, folder: str) -> None:
-        """Remove the folder of a probe, with what it left in it."""
+        """Remove the folder of a probe, with the probe's files."""
         with contextlib.suppress(FileNotFoundError):  # another collection removed it
             entries = (await self.backend.list(folder)).entries
             await self.backend.delete([info.path for info in entries if not info.path.endswith(f"/{names.LOCK_NAME}")])
             await self.backend.remove_folder(folder)
 
-    # -- what is left of the segment itself ----------------------------------------------------------------
+    # -- the remains of the segment itself -----------------------------------------------------------------
 
     async def _clear_hints(self, path: str, header: Header, hints: dict[str, Drop], young: int) -> None:
         """Forget hints at folders where nothing waits any more, and the merge marks that were settled."""
@@ -257,7 +257,7 @@ class Collector:
         return is_pinned and path not in {referrer.path for referrer in survey.referrers if referrer.files}
 
     async def _plain_file(self, path: str, header: Header, grace_s: float, dry_run: bool) -> Collected:
-        """Delete the plain file that was adopted, if it still is what was adopted."""
+        """Delete the plain file that was adopted, if it still is the same file."""
         if header.adopted is None:
             return Collected()
         try:
@@ -267,7 +267,7 @@ class Collector:
         if not names_file(header, info) or not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
         if not dry_run and not await delete_shadowed(self.store, path, header.adopted):
-            return Collected()  # this store has no conditional delete, or somebody wrote the file anew
+            return Collected()  # this store has no conditional delete, or another program wrote the file anew
         return report([info], PLAIN)
 
     async def _tombstone(self, path: str, grace_s: float, would_go: set[str] | None) -> Collected:

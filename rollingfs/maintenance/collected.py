@@ -52,7 +52,7 @@ class Collected:
     bytes: int = 0
     """Their sizes, together; unfinished uploads count as none."""
     young: int = 0
-    """Files that nobody refers to, but that are younger than the grace."""
+    """Unreferenced files that are younger than the grace."""
     folders: tuple[str, ...] = ()
     """Chunk folders that were looked at."""
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Garbage:
     """On a disk also the folders that a probe of the store left."""
     uploads: tuple[PendingUpload, ...] = ()
     young: int = 0
-    """How many more there are that are only too young."""
+    """The number of further files that are only too young."""
 
     def __bool__(self) -> bool:
         return bool(self.files or self.uploads)

@@ -37,7 +37,7 @@ from rollingfs.runtime.clock import Moment
 logger = logging.getLogger("rollingfs")
 
 READERS_GRACE_S = 600.0
-"""How long old files stay, for readers that opened the segment before."""
+"""Old files stay this long, for readers that opened the segment before."""
 BATCH_BYTES = 1024 * 1024 * 1024
 """One commit consolidates so many bytes, or two chunks if those are larger."""
 RUNS_AT_ONCE_MAX = 2
@@ -106,11 +106,11 @@ class Consolidator:
         Parameters
         ----------
         segment
-            Only this incarnation.
+            Consolidate only this incarnation.
         grace_s
             Seconds for which the old files stay.
         progress
-            Told how many more bytes are done, of as many as the segment has.
+            Takes the number of bytes that were done since the last call; all of them are the segment's size.
 
         Raises
         ------

@@ -28,9 +28,9 @@ from rollingfs.read.snapshot import Snapshot
 logger = logging.getLogger("rollingfs")
 
 OBJECT_BYTES_MAX = 5 * 1024**4
-"""Of one object, on S3."""
+"""Maximum bytes of one object, on S3."""
 LOOKS_MAX = 16
-"""How often an export begins again, because the chunks were replaced while it read them."""
+"""Maximum repetitions of an export, because the chunks were replaced while it read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Exporter:
         overwrite
             Replace a file that is there.
         progress
-            Told how many more bytes are done.
+            Takes the number of bytes that were done since the last call.
 
         Raises
         ------
@@ -232,7 +232,7 @@ class _Run:
 
 
 async def clean(target: Backend, name: str) -> None:
-    """Remove what exports to a name have left that died: unfinished uploads, and temporary files."""
+    """Remove the remains of dead exports to a name: unfinished uploads, and temporary files."""
     try:
         for pending in await target.list_uploads(names.parent(name), name.rpartition("/")[2]):
             logger.info("%s: aborting the upload of an export that did not end", name)
@@ -249,7 +249,7 @@ async def clean(target: Backend, name: str) -> None:
         logger.info("%s: deleting %d temporary files of exports that did not end", name, len(left))
         await target.delete(left)
     if len(left) == len(entries) and target.has_folders:
-        with contextlib.suppress(OSError):  # somebody has begun to write in it, or has removed it
+        with contextlib.suppress(OSError):  # another client has begun to write in it, or has removed it
             await target.remove_folder(folder)
 
 

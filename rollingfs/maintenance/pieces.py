@@ -13,12 +13,12 @@ READ_PART_BYTES = 16 * 2**20
 COPY_PART_BYTES = 2**30
 """The store copies at most so much in one part."""
 PARTS_MAX = 9_000
-"""Of one file. S3 takes 10,000."""
+"""Maximum parts of one file. S3 takes 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range of a segment, to be copied from a chunk by the store, or else to be read and written."""
+    """A range of a segment: the store copies it from a chunk, or else the client reads and writes it."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Piece:
 
     @property
     def parts(self) -> int:
-        """How many parts of an upload it takes."""
+        """The number of parts that it takes in an upload."""
         return -(-self.size // (READ_PART_BYTES if self.chunk is None else COPY_PART_BYTES))
 
 
@@ -41,9 +41,9 @@ def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: i
     Parameters
     ----------
     chunks
-        Those that hold them, one after the other; what comes after the last is the inline tail.
+        The chunks with these bytes, one after the other; the bytes after the last chunk are the inline tail.
     part_bytes_min
-        Of all pieces but the last.
+        Minimum size of all pieces but the last.
     """
     pieces: list[Piece] = []
     loose: int | None = None  # where bytes begin that are too few for a part

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Progress = Callable[[int], None]
-"""Called with how many more bytes are done, from whatever thread or loop the core runs on."""
+"""Takes the number of bytes that were done since the last call, on the thread or loop of the core."""
 
 
 class Steps:
-    """Counts bytes that are done, and tells of each once, though some may be done twice.
+    """Counts the bytes that are done. It reports each byte once, although some may be done twice.
 
     Parameters
     ----------
     total : int
-        Bytes that are to be done.
+        The number of all bytes.
     progress : Progress or None
-        Whom to tell.
+        Takes each number of further bytes.
     """
 
     def __init__(self, total: int, progress: Progress | None) -> None:
@@ -33,5 +33,5 @@ class Steps:
                 self._progress(count)
 
     def reach(self, done: int) -> None:
-        """Count as many bytes as are done altogether."""
+        """Count up to this number of bytes in all."""
         self.add(done - self.done)

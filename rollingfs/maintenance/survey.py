@@ -195,6 +195,6 @@ def _has(info: FileInfo, prefix: str) -> bool:
 
 def _is_ours(info: FileInfo) -> bool:
     name = info.path.rpartition("/")[2]
-    if info.is_folder:  # on a disk, a probe that was broken off left it
+    if info.is_folder:  # on a disk, an interrupted probe left it
         return name.startswith(names.PROBE_PREFIX) and name.endswith(names.CHUNKS_SUFFIX) and info.modified > 0
     return _OURS.fullmatch(name) is not None

@@ -64,7 +64,7 @@ class Verifier:
         Parameters
         ----------
         progress
-            Told how many more bytes were read, of as many as the segment has.
+            Takes the number of bytes that were read since the last call; all of them are the segment's size.
 
         Raises
         ------

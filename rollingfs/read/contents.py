@@ -90,7 +90,7 @@ class Contents:
         self.lookup = lookup
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-        """Call several at once, at most as many as suit the store."""
+        """Call several at once, within the store's limit."""
         return await self.runtime.gather(calls, self.backend.requests_max)
 
     # -- folders -------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Contents:
         return True
 
     async def _has_content(self, folder: str) -> bool:
-        """Whether a folder exists: something lives in it, or it exists by itself."""
+        """Whether a folder exists: it has content, or the store shows it although it is empty."""
         found, is_bare, _ = await self._search(folder, self._is_any_alive)
         # a folder without entries exists if the backend says so: it was made, or has a marker
         return bool(found) or (is_bare and await self.backend.is_folder(folder))
@@ -202,10 +202,10 @@ class Contents:
         loaded = await self.loaded_or_error(file.path, found.headers[file.path])
         return isinstance(loaded, OSError) or loaded.live or bool(await self.is_visible_or_error(file, loaded))
 
-    # -- what is in the way --------------------------------------------------------------------------------
+    # -- files and folders in the way ----------------------------------------------------------------------
 
     async def room(self, path: str, loaded: Loaded) -> FileInfo | None:
-        """The plain file at the name of a segment that is to be made; None if the name is free.
+        """The plain file at the name of a new segment; None if the name is free.
 
         If there is no plain file, no folder may have the name. Over an async backend both are looked for at once.
 
@@ -217,7 +217,7 @@ class Contents:
         Raises
         ------
         FolderOccupiedError
-            As `check_no_folder`.
+            The same as in `check_no_folder`.
         """
         if not self.runtime.is_async:
             plain = await self.lookup.plain(path, loaded)
@@ -236,7 +236,7 @@ class Contents:
     async def check_no_folder(self, path: str) -> None:
         """Refuse to make a segment of a name that a folder has, because the segment would hide what lies in the folder.
 
-        This takes one listing of a few keys. It does not see what is written into the folder at the same moment, and
+        This takes one listing of a few keys. It does not see a file that comes into the folder at the same moment, and
         it sees nothing where this client may not list.
 
         Raises

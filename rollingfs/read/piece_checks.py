@@ -14,7 +14,7 @@ from rollingfs.format.crc import combined
 from rollingfs.format.header import Chunk
 
 STEP_BYTES = 256 * 1024
-"""How much of a buffer is copied at a time, because the checksum takes only `bytes`; it fits into the CPU's cache."""
+"""Bytes of a buffer that are copied at a time: the checksum takes only `bytes`, and they fit into the CPU's cache."""
 RUNS_MAX = 4096
 """Maximum number of runs that a reader remembers; it forgets the file first that it read least recently."""
 
@@ -71,7 +71,7 @@ class PieceChecks:
     Parameters
     ----------
     runs_max
-        How many runs of bytes to remember; None for all.
+        Maximum runs of bytes to remember; None for all.
     """
 
     def __init__(self, runs_max: int | None = None) -> None:
@@ -83,7 +83,7 @@ class PieceChecks:
         self._files: dict[str, _File] = {}
         """The files that were read in part, the least recently read first."""
         self._count = 0
-        """How many runs they have."""
+        """The number of their runs."""
         self._damaged: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 

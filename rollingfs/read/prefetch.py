@@ -12,11 +12,11 @@ PREFETCH_RANGE_BYTES = 8 * 1024 * 1024
 READ_BYTES_MIN = 1024 * 1024
 AHEAD_BYTES_MIN = 4 * 1024 * 1024
 AHEAD_FACTOR = 4
-"""Bytes that may be fetched ahead for each byte that was read in a row, so that a short read fetches little in vain."""
+"""Maximum bytes fetched ahead for each byte that was read in a row, so that a short read fetches little too much."""
 
 
 def range_bytes(read_bytes: int, ahead_bytes: int, memory_bytes: int) -> int:
-    """How much to fetch at a time: as much as each read takes, if that is sensible, because then no byte is copied."""
+    """The bytes to fetch at a time: as many as each read takes, if that is sensible, because then no byte is copied."""
     size = read_bytes
     if not READ_BYTES_MIN <= read_bytes <= PREFETCH_RANGE_BYTES:
         size = min(max(ahead_bytes // 4, READ_BYTES_MIN), PREFETCH_RANGE_BYTES)
@@ -31,7 +31,7 @@ class _Range:
     end: int
     data: concurrent.futures.Future[bytes]
     left: int
-    """How many of these bytes nobody has taken."""
+    """The number of these bytes that no read has taken."""
 
 
 class Prefetch:

@@ -26,7 +26,7 @@ SYNC_RANGE_BYTES_MAX = 64 * 1024 * 1024
 """Over a sync backend ranges are read one by one; this bounds the memory that is needed beside the answer."""
 
 Request = tuple[Snapshot, int, int]
-"""A snapshot, and the segment offsets ``[start, end)`` that are to be read of it."""
+"""A snapshot, and the segment offsets ``[start, end)`` to read from it."""
 
 
 class Fetcher:
@@ -185,7 +185,7 @@ class Fetcher:
                     job.error = corrupt(path)
 
     def _held(self, jobs: Sequence[Job]) -> list[object | None]:
-        """Hold the plain files of which several pieces are to be read."""
+        """Hold the plain files from which the jobs read several pieces."""
         counts = Counter(piece.path for job in jobs for piece in job.pieces)
         held = []
         for snapshot in {job.snapshot.path: job.snapshot for job in jobs if counts[job.snapshot.path] > 1}.values():
@@ -279,7 +279,7 @@ class Fetcher:
             await self.runtime.gather(calls, limit)
         return failed
 
-    # -- what is there by now ------------------------------------------------------------------------------
+    # -- newer headers -------------------------------------------------------------------------------------
 
     async def _look_again(self, jobs: Sequence[Job]) -> None:
         """Give jobs that met a missing file the map as it is now, or the error that says why they have none."""

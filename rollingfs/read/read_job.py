@@ -174,7 +174,7 @@ class Job:
             self.error = too_short(piece.path, piece.chunk, piece.start + count)
 
     def put(self, piece: Piece, data: bytes) -> None:
-        """Put what was read into its place."""
+        """Put the bytes of a piece into their place."""
         if self._buffer is None:
             self._answer = data
         else:

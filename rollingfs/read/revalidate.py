@@ -23,7 +23,7 @@ SNAPSHOTS_MAX = 8
 
 
 class Trust(Enum):
-    """How far a reader may go by a snapshot."""
+    """How far a reader may trust a snapshot."""
 
     OLD = "old"
     """The store must be asked: before the first read, or beside it."""
@@ -63,7 +63,7 @@ class Current:
         Parameters
         ----------
         old
-            Also by a header that was seen longer ago than the cache time.
+            Also believe a header that was seen longer ago than the cache time.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class RevalidatingReads:
         return self._answers
 
     def _old(self) -> dict[Current, None]:
-        """What is to be looked at first; also a recent snapshot that has not what is wanted, but may have by now."""
+        """The paths to look at first; also those whose recent snapshot lacks the wanted bytes: they may exist now."""
         old: dict[Current, None] = {}
         for (current, _), asked in zip(self._wanted, self._asked, strict=True):
             if current.trust is Trust.OLD or (isinstance(asked, Exception) and current.trust is Trust.RECENT):
@@ -193,7 +193,7 @@ class RevalidatingReads:
         return old
 
     async def _begin(self, old: Iterable[Current]) -> Sequence[int]:
-        """Look at what is old, and read beside that where it saves time; returns which reads are left to do."""
+        """Look at old snapshots, and read beside that where it saves time; returns the reads that are left to do."""
         numbers = range(len(self._wanted))
         is_beside = self._fetcher.backend.is_async and all(
             current.snapshot is not None and current.snapshot.header is not None for current in old

@@ -70,7 +70,7 @@ class Snapshot:
 
     @property
     def owner(self) -> str | None:
-        """Who holds the segment exclusively."""
+        """The writer that holds the segment exclusively; None if none does."""
         return self.header.owner if self.header else None
 
     @property
@@ -95,7 +95,7 @@ class Snapshot:
 
     @property
     def incarnations(self) -> tuple[str, ...]:
-        """The ids by which this file is told from whatever has its name later, the present id first.
+        """The ids that tell this file from any later file of its name, the present id first.
 
         A plain file has one, which the segment that adopts it keeps; it has none where the store gives no token.
         """

@@ -1,4 +1,4 @@
-"""A check of a Spark session: what it lacks for reading and writing segments, in sentences."""
+"""A check of a Spark session: sentences on the settings that it lacks to read and write segments."""
 
 from __future__ import annotations
 

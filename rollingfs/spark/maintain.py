@@ -69,7 +69,7 @@ def maintain(
     dry_run
         Change nothing; ``"truncate"``, ``"seal"`` and ``"collect"`` tell what they would do.
     threads, progress
-        How many segments at a time, without Spark. Show on the terminal, or in this file, how many are done.
+        The number of segments at a time, without Spark; whether to show progress on the terminal, or in this file.
 
     Returns
     -------

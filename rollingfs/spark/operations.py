@@ -29,7 +29,7 @@ ROW_SCHEMA = (
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How many bytes truncation leaves at the end of each segment.
+    """The number of bytes that truncation leaves at the end of each segment.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class Row:
     """Sum of the bytes that truncation and collection freed, consolidation joined or copied, export wrote,
     verification read."""
     details: str
-    """JSON: by operation, what it did."""
+    """JSON: the result of each operation, by its name."""
     error: str | None
     seconds: float
     start: int | None = None
@@ -146,7 +146,7 @@ class Work:
                 return
 
     def collect_remains(self, fs: RollingFileSystem) -> None:
-        """Collect what is left of a segment that was deleted."""
+        """Collect the remains of a deleted segment."""
         self._operation = COLLECT
         try:
             result = fs.collect(self._path, self._settings.grace, self._settings.dry_run)

@@ -42,7 +42,7 @@ class Cutter:
         failed = {name: offset for name, offset in found.items() if isinstance(offset, OSError)}
         self.members.warn(failed)
         offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
-        # the clock after the headers: all that lies before the cut had been written by then
+        # the clock after the headers: all bytes before the cut had been written by then
         when = self.client.store.clock() if at is None else at
         incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed

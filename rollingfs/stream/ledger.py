@@ -24,7 +24,7 @@ from rollingfs.stream.ledger_codec import Ledger, format_ledger, parse_ledger
 LOOKS_MAX = 16
 """Maximum number of reads of a ledger that others keep replacing."""
 POLICY = RollingPolicy()
-"""The policy of the hidden segment, whatever the policy of the stream's segments is."""
+"""The policy of the hidden segment, with any policy of the stream's segments."""
 
 
 class Ledgers:

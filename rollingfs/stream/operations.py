@@ -78,7 +78,7 @@ class StreamVerbs:
         return sum(view.size for view in found.views.values())
 
     async def delete(self) -> None:
-        """Delete all segments of the stream, and what it remembers. A call that was broken off may be repeated.
+        """Delete all segments of the stream, and its memory. An interrupted call may be repeated.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class StreamVerbs:
         await self._delete(ledger)
 
     async def _delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # somebody else deleted it meanwhile
+        with contextlib.suppress(FileNotFoundError):  # another client deleted it meanwhile
             await self.client.segments.delete(path)
 
     # -- cuts ----------------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ class StreamVerbs:
     async def trim(self, cut: StreamCut) -> Trimmed:
         """Truncate every segment to its offset in a cut, and delete sealed ones that lie wholly before it.
 
-        The trim is recorded first: the next `trim` or `retain` finishes one that was broken off. Segments that the cut
-        does not name stay as they are, and so does whatever took a segment's name after the cut was taken.
+        The trim is recorded first: the next `trim` or `retain` finishes an interrupted trim. Two kinds of segments
+        stay as they are: those that the cut does not name, and those that took a name after the cut.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class StreamVerbs:
         await self.ledgers.update(self.path, change)
 
     async def retain(self, dry_run: bool = False) -> Retained:
-        """Run retention once: finish a trim that was broken off, take a cut if it is time, trim.
+        """Run retention once: finish an interrupted trim, take a cut if it is time, trim.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ CUTS_KEPT_MIN = 16
 
 @dataclass(frozen=True, slots=True, init=False)
 class RetentionPolicy:
-    """How much of a stream a run of retention leaves. Made by `by_size` and `by_time`.
+    """How much of a stream a run of retention leaves. `by_size` and `by_time` make a policy.
 
     Without subscribers, a run trims to the newest cut that still retains `min`. With subscribers, it does not trim
     beyond the least of the cuts that they published, unless that retains more than `max`: then it trims to the oldest
@@ -90,7 +90,7 @@ class RetentionPolicy:
         *,
         align: bytes | None = None,
     ) -> RetentionPolicy:
-        """Keep what was written in the last `min` seconds, and unread bytes for up to `max`.
+        """Keep the bytes of the last `min` seconds, and unread bytes for up to `max`.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ class Retained:
     trimmed: StreamCut | None
     """The offsets that it trimmed to, of the segments that it trimmed."""
     bytes: int
-    """How many bytes it dropped."""
+    """The number of bytes that it dropped."""
     deleted: tuple[str, ...]
     """Sealed segments that it deleted, by path."""
     size: int

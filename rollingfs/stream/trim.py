@@ -1,4 +1,4 @@
-"""Trimming a stream. A trim is recorded first, so that the next run finishes one that was broken off."""
+"""Trimming a stream. A trim is recorded first, so that the next run finishes an interrupted one."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Adoption:
         self.policy = policy
 
     def new(self, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
-        """The header of a new incarnation, over what is there."""
+        """The header of a new incarnation, over the present header."""
         return transitions.create(base, str(uuid.uuid4()), policy, self.store.now_ms(), shadow(plain))
 
     async def adopt(self, path: str, incarnation: str | None = None) -> bool:
@@ -155,7 +155,7 @@ class Adoption:
             raise ConflictError(f"{path} changed while it was copied")
 
     async def remove(self, path: str, incarnation: str | None = None) -> bool:
-        """Delete a plain file, on condition that it still is what was seen, where the store has conditional deletes.
+        """Delete a plain file; where the store has conditional deletes, only if it still is the file that was seen.
 
         Parameters
         ----------

@@ -78,7 +78,7 @@ class ChunkWriter:
         return tuple(chunk.stored(self.clock) for chunk in self._full)
 
     async def abort(self) -> None:
-        """Remove what was written, of which nobody has been told."""
+        """Remove the files that were written; no header names them."""
         for _, finishing in self._finishing:
             finishing.cancel()
         for _, finishing in self._finishing:
@@ -166,13 +166,13 @@ class _Finishing(Protocol):
     """A chunk on its way to the store, beside its writer."""
 
     async def wait(self) -> None:
-        """Wait for its end, and raise what it raised."""
+        """Wait for its end, and raise its error."""
 
     def cancel(self) -> None:
         """Stop it if that is possible."""
 
     async def over(self) -> None:
-        """Wait for its end, whatever came of it."""
+        """Wait for its end, with or without an error."""
 
 
 class _Task:
@@ -204,7 +204,7 @@ class _Thread:
         self._done.result()
 
     def cancel(self) -> None:
-        """Do nothing: a flush cannot be broken off."""
+        """Do nothing: a flush cannot be interrupted."""
 
     async def over(self) -> None:
         concurrent.futures.wait([self._done])

@@ -225,7 +225,7 @@ class Concats:
             with if_interrupted(target, "committed"):
                 await finish_drops(self.committer.loop, target, header)
         except OSError as error:
-            logger.info("%s: renamed, but not all of what it replaced could be deleted yet: %s", target, error)
+            logger.info("%s: renamed, but files of the replaced segment could not be deleted yet: %s", target, error)
 
 
 def _items(source: Source, frozen: Header) -> list[Item]:

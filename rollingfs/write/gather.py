@@ -66,7 +66,7 @@ class Append:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What came of it; None while nobody knows."""
+        """Its outcome; None while the outcome is unknown."""
         outcomes = self.group.outcomes if self.group is not None else None
         return outcomes.get(self) if outcomes is not None else None
 
@@ -75,7 +75,7 @@ class Append:
         outcome = self.outcome
         if isinstance(outcome, Exception):
             raise outcome
-        assert outcome is not None, "nobody knows what came of this append yet"
+        assert outcome is not None, "this append has no outcome yet"
         return outcome
 
     @property
@@ -211,7 +211,7 @@ class Appender:
                 self._queues.pop(path, None)
 
     def _finish(self, path: str, group: _Group, outcomes: Mapping[Append, Outcome]) -> None:
-        """Publish what came of a group, all at once; appends without an outcome wait again, at the front."""
+        """Publish the outcomes of a group, all at once; appends without an outcome wait again, at the front."""
         with self._lock:
             group.outcomes = outcomes
             waiting = [one for one in group.members if one.group is group and one not in outcomes]
@@ -231,7 +231,7 @@ class Appender:
 
 
 def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
-    why = f"was broken off by {cause!r}" if cause is not None else "was broken off"
+    why = f"was interrupted by {cause!r}" if cause is not None else "was interrupted"
     return AppendOutcomeUnknown(f"{path}: the commit of this append {why}; read the segment before repeating it")
 
 

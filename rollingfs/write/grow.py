@@ -1,4 +1,4 @@
-"""Growing a header: bytes and chunk files go behind what it has, as entries and an inline tail."""
+"""Growing a header: it adds bytes and chunk files at the end, as entries and an inline tail."""
 
 from __future__ import annotations
 

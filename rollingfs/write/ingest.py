@@ -30,7 +30,7 @@ Data = Any
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """How chunk files are to be written: rolled as this policy says, named after this offset."""
+    """How to write chunk files: rolled as this policy says, named after this offset."""
 
     policy: RollingPolicy
     start: int = 0
@@ -83,7 +83,7 @@ class Intake:
         return self._writer is not None
 
     async def take(self, data: Data) -> None:
-        """Take data, all of it; if that fails, what was uploaded is removed.
+        """Take all of the data; if that fails, remove the uploaded files.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class Intake:
             self._writer = None
 
     async def flush(self) -> None:
-        """Make durable what was taken."""
+        """Make the taken data durable."""
         try:
             await self._end_run()
         except BaseException as error:
@@ -188,7 +188,7 @@ class Intake:
         return items
 
     async def abort(self) -> None:
-        """Remove what was uploaded and forget what was taken."""
+        """Remove the uploaded files, and forget the taken data."""
         writer, self._writer = self._writer, None
         self._items, self._pending, self._pending_bytes = [], [], 0
         if writer is not None:
@@ -201,11 +201,11 @@ class Intake:
             await self._writer.abort_open()
 
     async def _give_up(self, error: BaseException) -> None:
-        """Remove what was uploaded; raise another error in the place of one that does not say what is true now."""
+        """Remove the uploaded files; replace an error that does not say what is true now."""
         try:
             await self.abort()
         except OSError as second:
-            error.add_note(f"{self.path}: removing what was uploaded failed as well, collect() will: {second}")
+            error.add_note(f"{self.path}: removing the uploaded files failed as well, collect() will: {second}")
         if isinstance(error, TypeError):
             raise TypeError(f"{self.path}: {error}; nothing was written") from error
         if isinstance(error, OSError) and not isinstance(error, TELLING):

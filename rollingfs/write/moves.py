@@ -91,7 +91,7 @@ class Moves:
         Parameters
         ----------
         incarnation
-            Of the target.
+            The incarnation of the target.
         sealed
             Whether a source that is open is refused.
         """
@@ -198,7 +198,7 @@ class Moves:
                     await self.store.backend.delete([pin_path(folder, source.txn) for folder in sorted(folders)])
                     await self.merges.reset(source.path, source.txn)
             except OSError as error:
-                logger.warning("%s: its merge mark stays until somebody meets it: %s", source.path, error)
+                logger.warning("%s: its merge mark stays until a client meets it: %s", source.path, error)
 
     async def _each(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
         return await self.store.runtime.gather(calls, self.store.backend.requests_max)

@@ -34,7 +34,7 @@ logger = logging.getLogger("rollingfs")
 T = TypeVar("T")
 
 Check = Callable[[Header | None, FileInfo | None], None]
-"""Raises, before an upload, if the operation cannot succeed on what is there: a segment's header, or a plain file."""
+"""Raises, before an upload, if the operation cannot succeed on the present header or plain file."""
 
 
 class Segments:
@@ -149,7 +149,7 @@ class Segments:
         return header
 
     async def delete(self, path: str, guard: Guard | None = None) -> None:
-        """Delete a segment or a plain file; finish a delete that was broken off.
+        """Delete a segment or a plain file; finish an interrupted delete.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class Segments:
             return False
         if not any(entry.path in named for entry in listing.entries):
             return False
-        await self.store.headers.load_durable(path)  # the client that broke off may not have flushed its tombstone
+        await self.store.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
         await finish_drops(self.committer.loop, path, header)
         return True
 
@@ -242,7 +242,7 @@ class Segments:
         Returns
         -------
         Staged
-            The receipt, for `append` or `overwrite`. Collection deletes what is never committed.
+            The receipt, for `append` or `overwrite`. Collection deletes the files of a receipt that is never committed.
         """
         names.check_segment_name(path)
         intake = Intake(self.store, path, partial(self._destination, path, None), staged=True)
@@ -315,7 +315,7 @@ class Segments:
             try:
                 header = await self._overwrite(path, data, attrs, guard, True, uploads)
             except FileExistsError:
-                continue  # somebody else has created it just now
+                continue  # another client has created it just now
             return Written(header.start, header)
         raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
 

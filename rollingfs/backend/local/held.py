@@ -64,5 +64,5 @@ def hold_file(path: str, token: str) -> HeldFile | None:
 
 
 def held_file(path: str, token: str) -> HeldFile | None:
-    """The file that had this path and `token`, if somebody holds it."""
+    """The file that had this path and `token`, if a reader holds it."""
     return _held.get((path, token))

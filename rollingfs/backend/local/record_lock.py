@@ -203,7 +203,7 @@ def _unlock(descriptor: int) -> None:
 
 
 def _locks(descriptor: int) -> bool:
-    """Lock a file now; False if somebody else holds its lock."""
+    """Lock a file now; False if another holds its lock."""
     try:
         if _HAS_OFD_LOCKS:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -217,7 +217,7 @@ def _locks(descriptor: int) -> bool:
 
 
 def _is_still(descriptor: int, path: str) -> bool:
-    """Whether the locked file is still the one at `path`: somebody may have removed it during the wait."""
+    """Whether the locked file is still the one at `path`: another process may have removed it during the wait."""
     mine = os.fstat(descriptor)
     try:
         other = os.stat(path)

@@ -70,7 +70,7 @@ class RollingDataSource(DataSource):
         return writer
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of what is appended."""
+        """A reader of appended bytes."""
         from rollingfs.spark.source.stream_reader import RollingStreamReader
 
         return RollingStreamReader(self._parsed(), schema)

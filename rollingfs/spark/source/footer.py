@@ -152,7 +152,7 @@ def _check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
 
 
 def group_rows(footer: bytes) -> list[int]:
-    """How many rows each row group has, without those that have none."""
+    """The number of rows of each row group that has rows."""
     return [group[_GROUP_ROWS][1] for group in _groups(Decoder(footer).struct())]
 
 

@@ -89,7 +89,7 @@ def begin(read: Read, first: int, start: int, stop: int) -> int:
 
 
 def rest(read: Read, last: bytes, position: int, stop: int) -> bytes:
-    """The missing end of a line whose last byte so far is given; nothing if the line is whole."""
+    """The missing end of a line with this last byte; nothing if the line is whole."""
     if last == FEED or position >= stop:
         return b""
     if last == RETURN:

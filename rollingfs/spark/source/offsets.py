@@ -18,7 +18,7 @@ from rollingfs.spark.source.partitions import Extent
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far the stream has read one segment."""
+    """The offset up to which the stream has read one segment."""
 
     identity: str
     offset: int

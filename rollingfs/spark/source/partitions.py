@@ -81,7 +81,7 @@ def share(backlogs: Mapping[str, int], budget: int) -> dict[str, int]:
     Parameters
     ----------
     backlogs
-        How many bytes wait, by segment.
+        The number of bytes that wait, by segment.
     """
     shares: dict[str, int] = {}
     waiting: Sequence[tuple[str, int]] = sorted(backlogs.items(), key=lambda found: found[1])

@@ -58,7 +58,7 @@ class Found:
 
 
 def find(fs: RollingFileSystem, options: Options) -> Found:
-    """Look for what is to be read now; names that begin with ``_`` or ``.`` are skipped, as Spark skips them.
+    """Find the segments to read now; names that begin with ``_`` or ``.`` are skipped, as Spark skips them.
 
     Raises
     ------

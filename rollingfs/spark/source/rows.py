@@ -88,7 +88,7 @@ class OutputBuffer(io.RawIOBase):
         return len(data)
 
     def tell(self) -> int:
-        """How much was written, drained or not."""
+        """The number of bytes that were written, drained or not."""
         return self._size
 
     def drain(self) -> bytes:
