@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rollingfs.client import Client
@@ -51,7 +52,8 @@ class SegmentVerbs:
         self.path = snapshot.path
         self.held = held
         self._client = client
-        self._current = Current(client.lookup, snapshot.path, snapshot, is_bound=True)
+        self._new_current = partial(Current, client.lookup, snapshot.path, is_bound=True)
+        self._current = self._new_current(snapshot)
         self._strip = strip
         self._handle = handle
         self._checks = PieceChecks(RUNS_MAX)
@@ -134,10 +136,13 @@ class SegmentVerbs:
                 )
             raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; {snapshot.extent}")
 
-        self._current.believe()
+        began = self.snapshot
+        current = self._new_current(began)  # of this call alone: a look of another thread may be too old for it
+        current.believe()
         checks = None if verify else self._checks
-        reads = RevalidatingReads(self._client.fetcher, [(self._current, span)], checks=checks, verify=verify)
-        [answer] = await reads.run()
+        [answer] = await RevalidatingReads(self._client.fetcher, [(current, span)], checks=checks, verify=verify).run()
+        if current.snapshot is not began:
+            self._current.snapshot = current.snapshot
         if isinstance(answer, Exception):
             raise answer
         return answer

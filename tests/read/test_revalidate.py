@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from rollingfs import RollingPolicy, SegmentTruncatedError
@@ -89,3 +91,29 @@ def test_a_handle_on_a_plain_file_beside_a_tombstone_reads_it() -> None:
     site.run(site.backend.write(site.path, [b"plain"]))
     segment = site.segment()
     assert segment.read(0, 5) == b"plain"
+
+
+def test_a_look_of_another_thread_that_is_too_old_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(Scripted(private_memory()), "", POLICY, header_cache_s=0)
+    site.create()
+    site.append(b"0123456789")
+    segment, asked, go = site.segment(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        asked.set()
+        go.wait(10)
+
+    site.backend.plan("read_if_changed", after=hold)
+    other = threading.Thread(target=segment.read, args=(0, 3))
+    other.start()
+    assert asked.wait(10)
+    site.run(site.other().segments.append(site.path, b"more"))
+    run = RevalidatingReads.run
+
+    async def run_after_other(reads: RevalidatingReads) -> list[bytes | Exception]:
+        go.set()
+        other.join(10)
+        return await run(reads)
+
+    monkeypatch.setattr(RevalidatingReads, "run", run_after_other)
+    assert segment.read(10, 14) == b"more"
