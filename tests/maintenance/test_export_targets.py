@@ -172,6 +172,35 @@ def test_an_export_on_s3_that_another_one_ended_says_so(
         fs.export(f"{bucket}/log", f"{bucket}/file")
 
 
+def test_a_folder_that_another_export_removes_at_once_is_made_again(
+    fs: RollingFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = made(fs, f"{tmp_path}/log")
+    mkdir, removed = os.mkdir, []
+
+    def fleeting(path: str, *args: Any) -> None:
+        mkdir(path, *args)
+        if path.endswith("/file$chunks") and not removed:
+            removed.append(path)
+            os.rmdir(path)
+
+    monkeypatch.setattr(os, "mkdir", fleeting)
+    fs.export(f"{tmp_path}/log", f"{tmp_path}/file")
+    assert removed
+    assert (tmp_path / "file").read_bytes() == content
+
+
+def test_a_chunk_folder_that_is_a_link_does_not_fail_an_export_that_is_done(
+    fs: RollingFileSystem, tmp_path: Path
+) -> None:
+    content = made(fs, f"{tmp_path}/log")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "file$chunks").symlink_to(tmp_path / "other")
+    fs.export(f"{tmp_path}/log", f"{tmp_path}/file")
+    assert (tmp_path / "file").read_bytes() == content
+    assert list((tmp_path / "other").iterdir()) == []
+
+
 # -- a caller that is cancelled --------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -10,8 +11,8 @@ from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import disk
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""Errors of a filesystem without hard links (FAT)."""
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+"""Errors of a filesystem without hard links (FAT, FUSE)."""
 
 
 class LocalUpload(Upload):
@@ -55,7 +56,9 @@ class HiddenUpload(LocalUpload):
         self._target = path
         self._over = over
         if mode is not None and over is Over.ANYTHING:
-            os.chmod(temporary, mode)  # a private file stays private
+            # a private file stays private; by its descriptor, because the next export may have removed the name
+            with contextlib.suppress(OSError):  # not every disk has modes
+                os.chmod(self._file.fileno() if os.chmod in os.supports_fd else temporary, mode)
 
     async def finish(self) -> None:
         try:
