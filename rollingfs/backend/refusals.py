@@ -53,8 +53,8 @@ def check_token(path: str, found: str | None, token: str) -> None:
 def export_ended(path: str) -> ConflictError:
     """The error for an unfinished file that somebody removed, as the next export to its name does."""
     return ConflictError(
-        f"{names.shown(path)}: another export to this name began, and removed what this one had written; "
-        "nothing is left of it"
+        f"{names.shown(path)}: another export to this name, or a collection, removed what this one had written; "
+        "nothing is left of it, export it again"
     )
 
 
