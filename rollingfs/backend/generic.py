@@ -207,13 +207,13 @@ class GenericBackend(Backend):
             return
         raise refusals.name_taken(path)
 
-    async def move(self, path: str, target: str) -> None:
-        """Give a whole file another name, over the file that may have it."""
+    async def move(self, path: str, target: str, over: Over) -> None:
+        """Give a whole file another name; with `Over.ANYTHING`, over the file that may have it."""
         if type(self.fs).mv is AbstractFileSystem.mv:  # which takes "*" and "[" in a name for a pattern
             self.fs.cp_file(path, target)
             self.fs.rm_file(path)
             return
-        if not self._moves_over:
+        if over is Over.ANYTHING and not self._moves_over:
             await self.delete([target])
         self.fs.mv(path, target)
 
@@ -354,7 +354,9 @@ class _MovedUpload(_GenericUpload):
         try:
             if self._over is Over.NOTHING:
                 self._backend.check_absent(self._target)
-            await self._backend.move(self._path, self._target)
+            await self._backend.move(self._path, self._target, self._over)
+        except FileNotFoundError as error:
+            raise refusals.export_ended(self._target) from error
         except BaseException:
             await self._backend.delete([self._path])
             raise

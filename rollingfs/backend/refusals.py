@@ -50,6 +50,14 @@ def check_token(path: str, found: str | None, token: str) -> None:
         raise changed(path, token, found)
 
 
+def export_ended(path: str) -> ConflictError:
+    """The error for an unfinished file that somebody removed, as the next export to its name does."""
+    return ConflictError(
+        f"{names.shown(path)}: another export to this name, or a collection, removed what this one had written; "
+        "nothing is left of it, export it again"
+    )
+
+
 def not_atomic(path: str) -> UnsafeBackendError:
     """The error for a store without conditional writes, where nobody vouched for a single writer."""
     return UnsafeBackendError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,9 +35,9 @@ def open_export_target(
         A URL, or a path on the store of the segments (of `protocol`, if that is given).
     """
     target = target.removeprefix("rolling::")
-    if protocol is None and "://" in target and "::" not in target:
+    is_chain = protocol is None and _is_chain(target)
+    if protocol is None and "://" in target and not is_chain:
         protocol = target.partition("://")[0]
-    is_chain = protocol is None and "::" in target
     if not is_chain and not options and (protocol is None or _is_same(protocol, own.unstrip("x").partition("://")[0])):
         return own, own.strip(target)
     if protocol in S3_PROTOCOLS:
@@ -49,6 +51,12 @@ def open_export_target(
         known[own.is_async] = Elsewhere(adapt(fs), from_async=own.is_async)
     backend = known[own.is_async]
     return backend, backend.strip(target)
+
+
+def _is_chain(target: str) -> bool:
+    """Whether several filesystems are meant: a name may have "::" too, and fsspec would look for it on the disk."""
+    first, _, rest = target.partition("::")
+    return bool(rest) and (first in fsspec.available_protocols() or "://" in rest.rpartition("::")[2])
 
 
 def _is_same(protocol: str, other: str) -> bool:
@@ -65,6 +73,19 @@ class Elsewhere(BackendWrapper):
 
     async def call(self, verb: str, *args: Any) -> Any:
         coroutine = super().call(verb, *args)
-        if self._from_async:
+        if not self._from_async:
+            return self._bridge.run(coroutine)
+        if self.inner.is_async:
             return await self._bridge.arun(coroutine)
-        return self._bridge.run(coroutine)
+        thread = asyncio.ensure_future(self._bridge.arun(coroutine))
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            # nothing stops a thread. If `abort` closed the file under it, the thread could write into the file that
+            # gets the descriptor's number next
+            while not thread.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([thread])
+            if not thread.cancelled():
+                thread.exception()  # retrieved, or asyncio would log it
+            raise

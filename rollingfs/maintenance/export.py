@@ -104,7 +104,14 @@ class Exporter:
         raise ConflictError(f"{view.path}: its chunks were replaced {LOOKS_MAX} times; nothing was written, try again")
 
     async def is_done(self, view: Snapshot, target: Backend, name: str) -> bool:
-        """Whether a file is there that is as long as the snapshot, and not older than its last change."""
+        """Whether a file is there that is as long as the snapshot, and not older than its last change.
+
+        Raises
+        ------
+        FileExistsError, IsADirectoryError, ValueError
+            As `export`: the target cannot be meant.
+        """
+        await self._check_target(view, target, name, overwrite=True)
         try:
             info = await target.stat(name)
         except FileNotFoundError:
@@ -142,7 +149,8 @@ class Exporter:
         now = await still_there(self.fetcher, view)
         if now.header is not None and now.token != seen.token:
             return now
-        if error.filename is not None and names.CHUNKS_SUFFIX in str(error.filename):
+        missing = str(error.filename or "")
+        if names.CHUNKS_SUFFIX in missing and names.EXPORT_PREFIX not in missing:
             raise CorruptChunkError(f"{view.path}: a chunk that its header names is missing: {error}") from error
         raise error
 

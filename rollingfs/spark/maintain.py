@@ -131,9 +131,10 @@ def _place(
     place = Place(url, tuple(sorted(roots)), target_options, overwrite)
     targets: dict[str, str] = {}
     for path in paths:
-        other = targets.setdefault(place.of(path), path)
+        below = place.below(path)
+        other = targets.setdefault(below, path)
         if other != path:
-            raise ValueError(f"{other} and {path} would both be exported to {place.of(path)}; nothing was done")
+            raise ValueError(f"{other} and {path} would both be exported to {url.rstrip('/')}{below}; nothing was done")
     return place
 
 

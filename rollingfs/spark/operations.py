@@ -57,9 +57,23 @@ class Place:
     overwrite: bool = False
 
     def of(self, path: str) -> str:
-        """The URL of the file that a segment becomes."""
-        root = max((root for root in self.roots if path.startswith(f"{root}/")), key=len)
-        return f"{self.url.rstrip('/')}{path[len(root) :]}"
+        """The URL of the file that a segment becomes.
+
+        Raises
+        ------
+        ValueError
+            The file could lie outside of the folder, or be that of another segment: a key on S3 may have such parts.
+        """
+        below = self.below(path)
+        if not {"", ".", ".."}.isdisjoint(below.split("/")[1:]):
+            raise ValueError(
+                f"{path}: a part of its name is '.', '..' or empty, so it was not exported; export it alone"
+            )
+        return f"{self.url.rstrip('/')}{below}"
+
+    def below(self, path: str) -> str:
+        """The path of a segment below its root, with a slash before it."""
+        return path[len(max((root for root in self.roots if path.startswith(f"{root}/")), key=len)) :]
 
 
 @dataclass(frozen=True, slots=True)

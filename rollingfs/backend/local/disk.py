@@ -218,7 +218,8 @@ def make_folders(path: str, sync: bool) -> None:
         if not os.path.isdir(path):
             raise
     if sync:
-        flush_entries_of(path)
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed it: `open_new` makes it again
+            flush_entries_of(path)
 
 
 def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:
@@ -253,11 +254,11 @@ def remove_if_there(path: str) -> None:
 
 
 def remove_folder_if_empty(folder: str) -> None:
-    """Remove a folder, unless it is missing or something is in it."""
+    """Remove a folder, unless it is missing, a symbolic link, or something is in it."""
     try:
         os.rmdir(folder)
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
             raise
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import stat
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import disk
-from rollingfs.errors import ConflictError
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""Errors of a filesystem without hard links (FAT)."""
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+"""Errors of a filesystem without hard links (FAT, FUSE)."""
 
 
 class LocalUpload(Upload):
@@ -50,19 +51,21 @@ class HiddenUpload(LocalUpload):
     """A file under a name that others use as well. It grows under `temporary`, and gets its name once it is whole."""
 
     def __init__(self, temporary: str, path: str, over: Over, sync: bool) -> None:
+        mode = _mode_of(path)
         super().__init__(temporary, sync)
         self._target = path
         self._over = over
+        if mode is not None and over is Over.ANYTHING:
+            # a private file stays private; by its descriptor, because the next export may have removed the name
+            with contextlib.suppress(OSError):  # not every disk has modes
+                os.chmod(self._file.fileno() if os.chmod in os.supports_fd else temporary, mode)
 
     async def finish(self) -> None:
-        await super().finish()
         try:
+            await super().finish()
             _give_name(self._path, self._target, self._over)
         except FileNotFoundError as error:
-            raise ConflictError(
-                f"{self._target}: another export to this name began, and removed the file of this one; "
-                "nothing was written"
-            ) from error
+            raise refusals.export_ended(self._target) from error
         finally:
             self._clean()
         if self._sync:
@@ -76,6 +79,23 @@ class HiddenUpload(LocalUpload):
     def _clean(self) -> None:
         disk.remove_if_there(self._path)
         disk.remove_folder_if_empty(os.path.dirname(self._path))
+
+
+def _mode_of(path: str) -> int | None:
+    """The mode of the file that is at a path; None if there is none.
+
+    Raises
+    ------
+    FileExistsError
+        A pipe, a device or a socket is there, which a new file would destroy.
+    """
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise FileExistsError(errno.EEXIST, "The target is no regular file; nothing was written", path)
+    return stat.S_IMODE(status.st_mode)
 
 
 def _give_name(temporary: str, path: str, over: Over) -> None:

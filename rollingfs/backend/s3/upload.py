@@ -14,7 +14,6 @@ from rollingfs.backend.contract import Buffer, Over, Part, PendingUpload, Upload
 from rollingfs.backend.s3.body import Pieces
 from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
-from rollingfs.errors import ConflictError
 
 UPLOAD_PART_BYTES = 16 * 2**20
 UPLOAD_PARTS_IN_FLIGHT_MAX = 4
@@ -162,7 +161,7 @@ async def _make_over(
             await client.retrying(send, unanswered=False)
     except CLIENT_ERRORS as error:
         if code_of(error) == "NoSuchUpload":
-            raise ConflictError(f"{path}: somebody aborted the upload; nothing was written: {error}") from error
+            raise refusals.export_ended(path) from error
         if status_of(error) in CONFLICT_STATUSES:
             text = f"the store made no new file: one exists, or another client changes it ({error})"
             raise FileExistsError(errno.EEXIST, text, path) from error
@@ -315,7 +314,12 @@ class S3Upload(Upload):
     async def _wait(self, in_flight_max: int) -> None:
         while len(self._in_flight) > in_flight_max:
             done, _ = await asyncio.wait(self._in_flight, return_when=asyncio.FIRST_COMPLETED)
-            self._in_flight -= done
             for task in done:
-                with errors_of("uploading a part", self._multipart.path):
-                    task.result()
+                self._in_flight.discard(task)  # one by one: `abort` retrieves the errors of the others
+                try:
+                    with errors_of("uploading a part", self._multipart.path):
+                        task.result()
+                except FileNotFoundError as error:
+                    if self._over is not None and code_of(error.__cause__ or error) == "NoSuchUpload":
+                        raise refusals.export_ended(self._multipart.path) from error
+                    raise
