@@ -93,6 +93,9 @@ class AppendInterrupted(KeyboardInterrupt):
         super().__init__(message)
         self.outcome = outcome
 
+    def __reduce__(self) -> tuple[type[AppendInterrupted], tuple[str, str]]:
+        return type(self), (str(self), self.outcome)
+
 
 def interrupted(path: str, outcome: str) -> AppendInterrupted:
     """The error for an operation on `path` whose commit has this outcome."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import pickle
 import threading
 import time
 from functools import partial
@@ -48,6 +49,11 @@ def plain(site):
 
 def run(site, call, path=None):
     return site.bridge.run(call, commits=path or site.path)
+
+
+def test_an_interrupted_append_is_pickled_with_its_outcome():
+    error = pickle.loads(pickle.dumps(AppendInterrupted("/log: interrupted", "committed")))
+    assert (str(error), error.outcome) == ("/log: interrupted", "committed")
 
 
 # -- commits that serve others -------------------------------------------------------------------------------
