@@ -159,7 +159,7 @@ def test_an_owner_whose_release_fails_is_told_that_what_was_written_is_committed
         site.backend.plan("replace", HEADER, before=refuse)
     with pytest.raises(PermissionError) as caught:
         file.close()
-    assert any("is committed" in note for note in caught.value.__notes__)
+    assert any("are committed" in note for note in caught.value.__notes__)
     assert site.content() == b"there"
 
 
