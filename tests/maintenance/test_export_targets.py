@@ -17,7 +17,7 @@ from rollingfs.backend.contract import Over
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import upload as local_upload
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.fs.export_target import open_target
+from rollingfs.fs.export_target import open_export_target
 from rollingfs.maintenance import export
 from rollingfs.runtime.concurrency import drive
 from rollingfs.spark.maintain import maintain
@@ -47,16 +47,16 @@ def fs() -> RollingFileSystem:
 )
 def test_a_name_with_two_colons_is_a_name_on_the_own_store(target: str) -> None:
     own = RollingFileSystem("memory", skip_instance_cache=True)._backend
-    backend, name = open_target(own, target)
+    backend, name = open_export_target(own, target)
     assert backend is own
     assert name == f"/out/{target.rpartition('/')[2]}"
 
 
 def test_a_name_with_two_colons_stays_on_another_store_and_a_chain_is_a_chain(fs: RollingFileSystem) -> None:
-    backend, name = open_target(fs._backend, "memory:///out/a::b")
+    backend, name = open_export_target(fs._backend, "memory:///out/a::b")
     assert isinstance(backend.inner, MemoryBackend)  # type: ignore[attr-defined]
     assert name == "/out/a::b"
-    backend, name = open_target(fs._backend, "simplecache::memory://out/b")
+    backend, name = open_export_target(fs._backend, "simplecache::memory://out/b")
     assert isinstance(backend.inner, GenericBackend)  # type: ignore[attr-defined]
     assert name == "/out/b"
 
