@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import fsspec.asyn
 from fsspec import AbstractFileSystem
@@ -30,7 +30,6 @@ from rollingfs.fs.patterns import Paths, Patterns
 from rollingfs.fs.queries import Queries
 from rollingfs.fs.reading import Reads
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
-from rollingfs.fs.stream_handle import Stream
 from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.target import make_policy, open_target, take_store_options
 from rollingfs.fs.text_file import CompressedFile, TextFile
@@ -39,6 +38,9 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from rollingfs.fs.stream_handle import Stream
 
 
 class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from io import BufferedReader
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsspec import AbstractFileSystem
 
@@ -17,11 +17,13 @@ from rollingfs.fs.operations import Operations
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.store_options import meant
-from rollingfs.fs.stream_handle import Stream
 from rollingfs.fs.tail import open_follow
 from rollingfs.fs.write_file import MODES, WriteFile
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
+
+if TYPE_CHECKING:
+    from rollingfs.fs.stream_handle import Stream
 
 APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
 PASSED_OVER = frozenset({"buffering", "encoding", "errors", "fill_cache", "newline", "size"})
@@ -120,6 +122,8 @@ class Opener:
 
     def stream(self, path: str, on_error: str) -> Stream:
         """The segments directly in a folder; see `RollingFileSystem.stream`."""
+        from rollingfs.fs.stream_handle import Stream  # a tenth of the modules: most users open no stream
+
         return Stream(self.client, self.listings, self.bridge, self.strip(path), check_on_error(on_error))
 
 
