@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rollingfs.backend.contract import Backend
@@ -15,6 +15,10 @@ from rollingfs.fs.write_file import WriteFile
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
+from rollingfs.write.ingest import SMALL_BYTES_MAX
+
+LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
+"""So much that an append uploads it before the commit."""
 
 
 class Site:
@@ -74,3 +78,8 @@ class Site:
             name = entry.path.rpartition("/")[2]
             if name[0].isdigit() or name.startswith(names.STAGED_PREFIX):
                 yield name
+
+
+def by_other(site: Site, verb: str, *args: Any, **options: Any) -> Callable[[], Any]:
+    """Let another client call a verb on the segment, when this is called."""
+    return lambda: drive(getattr(site.other().segments, verb)(site.path, *args, **options))

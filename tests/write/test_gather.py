@@ -16,43 +16,21 @@ from rollingfs import (
     CommitTimeoutError,
     ConflictError,
     FencedError,
-    RollingPolicy,
     SegmentSealedError,
     StagedExpiredError,
 )
-from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format.header import COMMITS_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.ingest import SMALL_BYTES_MAX
-from tests.support.backends import Scripted, fail, private_memory
-from tests.support.site import Site
+from tests.support.backends import fail
+from tests.support.site import LARGE, by_other
 
 HEADER = "$header"
-LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
-
-
-@pytest.fixture(params=["memory", "local"])
-def site(request, tmp_path):
-    backend = LocalBackend(sync=False) if request.param == "local" else private_memory()
-    folder = str(tmp_path) if request.param == "local" else ""
-    site = Site(Scripted(backend), folder, RollingPolicy(max_bytes="512KiB"))
-    site.create()
-    return site
-
-
-@pytest.fixture(params=[b"small", LARGE], ids=["small", "large"])
-def data(request):
-    return request.param
 
 
 def conflict():
     raise ConflictError("so says the store")
-
-
-def by_other(site, verb, *args, **options):
-    """What another client does, when it is called."""
-    return lambda: drive(getattr(site.other().segments, verb)(site.path, *args, **options))
 
 
 # -- verdicts ------------------------------------------------------------------------------------------------

@@ -1,0 +1,27 @@
+"""Fixtures that tests of appends share: a segment, and data that is small or uploaded first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.local.backend import LocalBackend
+from tests.support.backends import Scripted, private_memory
+from tests.support.site import LARGE, Site
+
+
+@pytest.fixture(params=["memory", "local"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+    backend = LocalBackend(sync=False) if request.param == "local" else private_memory()
+    folder = str(tmp_path) if request.param == "local" else ""
+    site = Site(Scripted(backend), folder, RollingPolicy(max_bytes="512KiB"))
+    site.create()
+    return site
+
+
+@pytest.fixture(params=[b"small", LARGE], ids=["small", "large"])
+def data(request: pytest.FixtureRequest) -> Any:
+    return request.param
