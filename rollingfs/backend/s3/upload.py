@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from rollingfs.backend.contract import ABSENT, Buffer, Part, PendingUpload, Upload, frozen
-from rollingfs.backend.s3.body import Pieces
 from rollingfs.backend.s3.client import S3Client, at_once
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, as_os_error, code_of, status_of
 from rollingfs.errors import ConflictError, UnsafeBackendError
@@ -46,13 +45,9 @@ class Multipart:
         answer = await self._client.repeatable("create_multipart_upload", **self._target)
         self._id = answer["UploadId"]
 
-    async def put(self, number: int, data: Sequence[bytes]) -> None:
+    async def put(self, number: int, data: bytes) -> None:
         """Upload part `number`, from 1."""
-
-        async def once() -> dict[str, Any]:
-            return await self._client.call("upload_part", PartNumber=number, Body=Pieces(data), **self._of_upload())
-
-        answer = await self._client.retrying(once)
+        answer = await self._client.repeatable("upload_part", PartNumber=number, Body=data, **self._of_upload())
         self._etags[number] = answer["ETag"]
 
     async def copy(self, number: int, part: Part, source: dict[str, str], token: str | None = None) -> None:
@@ -73,8 +68,12 @@ class Multipart:
         """Make the object of the parts; with `over`, on that condition, and return its token."""
         parts = [{"PartNumber": number, "ETag": self._etags[number]} for number in sorted(self._etags)]
         if over is not None:
-            send = partial(self._client.call, "complete_multipart_upload", MultipartUpload={"Parts": parts})
-            return await _conditional(self._client, partial(send, **self._of_upload()), self.path, over)
+            call = partial(self._client.call, "complete_multipart_upload", MultipartUpload={"Parts": parts})
+
+            async def send(condition: dict[str, str]) -> str:
+                return str((await call(**self._of_upload(), **condition))["ETag"])
+
+            return await over_what_is_there(self._client, send, self.path, over)
         try:
             await self._client.repeatable(
                 "complete_multipart_upload", MultipartUpload={"Parts": parts}, **self._of_upload()
@@ -124,19 +123,16 @@ async def pending(client: S3Client, bucket: str, prefix: str) -> list[PendingUpl
         arguments |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
-async def put_over(client: S3Client, path: str, target: dict[str, str], over: str, data: bytes) -> str:
-    """One PutObject, on the condition that `Backend.join` explains; returns the token."""
-    return await _conditional(client, partial(client.call, "put_object", **target, Body=data), path, over)
-
-
-async def _conditional(client: S3Client, send: Callable[..., Awaitable[dict[str, Any]]], path: str, over: str) -> str:
+async def over_what_is_there(
+    client: S3Client, send: Callable[[dict[str, str]], Awaitable[str]], path: str, over: str
+) -> str:
     """Send what makes an object over nothing, or over the one with the token `over`.
 
     Sent again only where the store put it off: after an answer that was lost, a refusal could be one's own doing.
     """
     condition = {"IfNoneMatch": "*"} if over == ABSENT else {"IfMatch": over}
     try:
-        answer = await client.retrying(partial(send, **condition), unanswered=False)
+        token = await client.retrying(partial(send, condition), unanswered=False)
     except CLIENT_ERRORS as error:
         if status_of(error) in UNSUPPORTED_STATUSES:
             raise UnsafeBackendError(
@@ -150,7 +146,6 @@ async def _conditional(client: S3Client, send: Callable[..., Awaitable[dict[str,
                 errno.EEXIST, f"the store made no new file: there is one, or another changes it ({error})", path
             ) from error
         raise ConflictError(f"{path!r} is not {over} any more, so it was not replaced: {error}") from error
-    token = str(answer["ETag"])
     return token if token.startswith('"') else f'"{token}"'  # as some stores give it here, unlike elsewhere
 
 
@@ -184,7 +179,7 @@ class S3Upload(Upload):
     def __init__(
         self,
         multipart: Multipart,
-        put_whole: Callable[[bytes], Coroutine[Any, Any, str | None]],
+        put_whole: Callable[[Sequence[bytes]], Coroutine[Any, Any, str | None]],
         part_bytes: int = UPLOAD_PART_BYTES,
         parts_in_flight_max: int = UPLOAD_PARTS_IN_FLIGHT_MAX,
         over: str | None = None,
@@ -224,7 +219,7 @@ class S3Upload(Upload):
         """Send the rest; the object is there when this returns."""
         self._check_open()
         if not self._multipart.begun:  # at most one part
-            token = await self._make(self._put_whole(b"".join(self._take())))
+            token = await self._make(self._put_whole(self._take()))
         else:
             await self._send_part()
             await self._wait(0)
@@ -276,7 +271,7 @@ class S3Upload(Upload):
                 raise as_os_error(error, "beginning an upload", self._multipart.path) from error
         await self._wait(self._parts_in_flight_max - 1)
         self._parts += 1
-        self._in_flight.add(asyncio.ensure_future(self._multipart.put(self._parts, self._take())))
+        self._in_flight.add(asyncio.ensure_future(self._multipart.put(self._parts, b"".join(self._take()))))
 
     async def _wait(self, in_flight_max: int) -> None:
         while len(self._in_flight) > in_flight_max:
