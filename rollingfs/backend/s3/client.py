@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import importlib.metadata
 import inspect
 import os
 import random
@@ -210,7 +211,7 @@ def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSy
     config.setdefault("max_pool_connections", connections)
     if not config.keys() & {"user_agent", "user_agent_extra", "user_agent_appid"}:
         # botocore puts its own together anew for each request: a twelfth of the CPU time of a small append
-        config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}"
+        config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}{_obstore()}"
     if "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
         config.setdefault("request_checksum_calculation", "when_required")
     if forked:
@@ -232,6 +233,14 @@ def date_of(answer: dict[str, Any]) -> float:
     if not date:
         raise OSError(errno.EIO, "the store's answer has no Date header, so its clock is not known")
     return parsedate_to_datetime(date).timestamp()
+
+
+def _obstore() -> str:
+    """Obstore's place in the name that stores see; without importing it, see `rollingfs.backend.s3.forks`."""
+    try:
+        return f" obstore/{importlib.metadata.version('obstore')}"
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 async def at_once(jobs: Iterable[Callable[[], Awaitable[T]]], requests_max: int) -> list[T]:

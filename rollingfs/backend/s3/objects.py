@@ -15,9 +15,22 @@ class Answer:
 
     data: Buffer
     token: str
-    """The ETag of the whole object, quotes included."""
+    """The ETag of the whole object, quotes included; "" if a range came without it."""
     modified: float
     """Seconds since 1970 by the store's clock; whole seconds."""
+
+
+def token_of(e_tag: str | None, needed: bool = True) -> str:
+    """The token in an answer.
+
+    Raises
+    ------
+    ConnectionError
+        The answer has none.
+    """
+    if needed and not e_tag:
+        raise ConnectionError("the store's answer has no ETag, without which nothing can be said about the object")
+    return e_tag or ""
 
 
 class Objects(Protocol):

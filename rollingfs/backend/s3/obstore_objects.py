@@ -16,7 +16,7 @@ from obstore.store import S3Store
 from rollingfs.backend.contract import ABSENT, Buffer
 from rollingfs.backend.s3.errors import from_obstore, is_whole_instead_of_range, is_without_credentials
 from rollingfs.backend.s3.forks import keep_from_children
-from rollingfs.backend.s3.objects import Answer, Objects
+from rollingfs.backend.s3.objects import Answer, Objects, token_of
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -143,7 +143,7 @@ class ObstoreObjects:
                 raise self._refused(error, "GetObject") from None
         else:
             meta = found.meta
-            return Answer(memoryview(data), _token(meta["e_tag"]), meta["last_modified"].timestamp())
+            return Answer(memoryview(data), token_of(meta["e_tag"], span is None), meta["last_modified"].timestamp())
         return await self._others.get(key, span, if_match=if_match, unless_match=unless_match)
 
     async def put(self, key: str, data: Sequence[Buffer], over: str | None = None) -> str:
@@ -164,19 +164,13 @@ class ObstoreObjects:
                 )
         except (BaseError, FileNotFoundError) as error:
             raise self._refused(error, "PutObject") from None
-        return _token(answer["e_tag"])
+        return token_of(answer["e_tag"])
 
     def _refused(self, error: Exception, operation: str) -> Exception:
         """What to raise; without obstore's own text, which shows all that it knows of the request."""
         if self._credentials is not None and self._credentials.refusal is not None and is_without_credentials(error):
             return self._credentials.refusal
         return from_obstore(error, operation)
-
-
-def _token(e_tag: str | None) -> str:
-    if e_tag is None:
-        raise ConnectionError("the store's answer has no ETag, without which nothing can be said about the object")
-    return e_tag
 
 
 def _body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:

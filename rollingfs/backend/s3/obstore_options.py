@@ -165,7 +165,7 @@ def obstore_options(
         raise InexpressibleError("timeouts that are no numbers")
     options = {
         "connect_timeout": timedelta(seconds=timeouts[0]),
-        "user_agent": meta.config.user_agent,
+        "user_agent": fs.config_kwargs.get("user_agent") or meta.config.user_agent,
         "pool_idle_timeout": timedelta(seconds=IDLE_S_MAX),
         "pool_max_idle_per_host": str(meta.config.max_pool_connections),
         **_transport(config["endpoint"], connection, environment),

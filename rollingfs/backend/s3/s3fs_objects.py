@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from rollingfs.backend.contract import ABSENT, Buffer
-from rollingfs.backend.s3.objects import Answer
+from rollingfs.backend.s3.objects import Answer, token_of
 
 SEND_BYTES = 256 * 1024
 
@@ -40,13 +40,14 @@ class S3fsObjects:
             data = await body.read()
         if span is not None and "ContentRange" not in answer:  # a store may ignore a range, and say so
             data = data[slice(*span)]
-        return Answer(data, answer["ETag"], answer["LastModified"].timestamp())
+        modified = answer["LastModified"].timestamp() if "LastModified" in answer else 0.0
+        return Answer(data, token_of(answer.get("ETag"), span is None), modified)
 
     async def put(self, key: str, data: Sequence[Buffer], over: str | None = None) -> str:
         """As `Objects.put`."""
         condition = {} if over is None else {"IfNoneMatch": "*"} if over == ABSENT else {"IfMatch": over}
         answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **condition)
-        return str(answer["ETag"])
+        return token_of(answer.get("ETag"))
 
 
 class _BodyOnce:
