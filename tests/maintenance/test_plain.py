@@ -758,16 +758,23 @@ class MeanwhileOnS3(BackendWrapper):
 
     async def _write_before_the_end(self, foreign):
         client = self.inner._client
-        call = client.call
+        call, put = client.call, client.put
 
-        async def hooked(name, **arguments):
-            is_end = name == "complete_multipart_upload" or (name == "put_object" and arguments["Body"] != foreign)
-            if is_end and arguments["Key"] == self.path.partition("/")[2]:
-                client.call = call
-                await call("put_object", Bucket=arguments["Bucket"], Key=arguments["Key"], Body=foreign)
+        async def before(bucket, key):
+            if key == self.path.partition("/")[2]:
+                client.call, client.put = call, put
+                await put(bucket, key, [foreign])
+
+        async def hooked_call(name, **arguments):
+            if name == "complete_multipart_upload":
+                await before(arguments["Bucket"], arguments["Key"])
             return await call(name, **arguments)
 
-        client.call = hooked
+        async def hooked_put(bucket, key, *arguments):
+            await before(bucket, key)
+            return await put(bucket, key, *arguments)
+
+        client.call, client.put = hooked_call, hooked_put
 
 
 MIB = 2**20

@@ -41,6 +41,7 @@ _STATUS_OF_OBSTORE = re.compile(r" - Server returned non-2xx status code: (?P<st
 _REDIRECT_OF_OBSTORE = "Received redirect without LOCATION"
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_STORE = re.compile(r"Error performing [A-Z]+ (https?://)(?:[^/@\s]*@)?([^/\s]+)")
 _SYSTEMS_MESSAGE = re.compile(r'message: "([^"]+)"')
 _MISTRUST = re.compile(r"InvalidCertificate\(([\w\s(]+)")
 ELSEWHERE_CODES = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
@@ -117,10 +118,12 @@ def from_obstore(error: Exception, operation: str) -> Exception:
     mistrust = _MISTRUST.search(shown)
     if mistrust is not None:
         return UntrustedStoreError(f"the store's certificate cannot be trusted: {mistrust[1].split('(')[-1].strip()}")
+    named, system = _STORE.search(said), _SYSTEMS_MESSAGE.search(shown)
+    store = "".join(named.groups()) if named else "the store"
     if "kind: Timeout" in shown or "TimedOut" in shown:
-        return TimeoutError("the store did not answer in time")
-    system = _SYSTEMS_MESSAGE.search(shown)
-    return ConnectionError(f"the connection to the store broke: {system[1] if system else 'no whole answer came'}")
+        return TimeoutError(f"{store} did not answer in time")
+    did = "could not connect to" if "kind: Connect" in shown else "no whole answer came from"
+    return ConnectionError(f"{did} {store}{f': {system[1]}' if system else ''}")
 
 
 def _refusal(refusal: dict[str, str], status: int, operation: str) -> Exception:
