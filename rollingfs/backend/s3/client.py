@@ -11,7 +11,7 @@ Who would send a request again, and what is done about it:
 - botocore, 4 times: off (``retries``) in the clone.
 - s3fs, 5 times: its ``_call_s3`` is not used.
 - aiohttp, once, for PUT, DELETE and GET whose connection broke before an answer came. There is no public switch,
-  but a body that can be sent once only is not sent again: each PutObject gets such a body. A conditional DELETE has
+  but a body that can be sent once only is not sent again: all PUTs get such a body. A conditional DELETE has
   no body and may be sent twice: "it was gone" is a success of that verb anyway.
 - `S3Client.retrying`, ours: `TRIES_MAX` tries with jitter, for requests that may be repeated. Never conditional writes;
   a conditional DELETE only where the store refused it.
@@ -121,7 +121,7 @@ class S3Client:
             events = client.meta.events
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
-            events.register("before-send.s3.PutObject", send_once, unique_id=f"{HOOK_ID}-once")
+                events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
             self._connections[client] = _connection(self.fs, client)
         return client
 

@@ -57,7 +57,7 @@ class _BodyOnce:
         self._source = source
 
     async def __aiter__(self) -> AsyncIterator[memoryview]:
-        view = self._source.getbuffer()
+        view = memoryview(self._source.getvalue())  # the very bytes that it was made of; `getbuffer` would copy them
         for start in range(0, len(view), SEND_BYTES):
             yield view[start : start + SEND_BYTES]
 
