@@ -171,6 +171,25 @@ def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, ca
     assert "certificate cannot be trusted" in told
 
 
+@pytest.mark.s3
+def test_a_key_of_the_customers_encrypts_either_way(minio_tls, tls_path):
+    options, certificate = minio_tls
+    asked = {"SSECustomerKey": os.urandom(32), "SSECustomerAlgorithm": "AES256"}
+    more = {"client_kwargs": {"verify": str(certificate)}}
+    backend = _backend(options, **more, s3_additional_kwargs=asked)
+    token = sync(backend.loop, backend.create, tls_path, b"one")
+    sync(backend.loop, backend.replace, tls_path, b"two", token)
+    assert _ways(backend) == {"ObstoreObjects"}
+    through_s3fs = S3Backend(S3FileSystem(**options, **more, s3_additional_kwargs=asked), use_obstore=False)
+    for reader in (backend, through_s3fs):
+        assert sync(reader.loop, reader.read, tls_path).data == b"two"
+        assert sync(reader.loop, reader.read_range, tls_path, 1, 3) == b"wo"
+        assert sync(reader.loop, reader.stat, tls_path).size == 3
+    keyless = _backend(options, **more)
+    with pytest.raises(OSError, match="reading"):
+        sync(keyless.loop, keyless.read, tls_path)
+
+
 # -- proxies -------------------------------------------------------------------------------------------------
 
 
