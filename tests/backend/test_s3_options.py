@@ -126,6 +126,7 @@ def test_timeouts_connections_and_signatures() -> None:
     assert not options.config["skip_signature"]
     assert not options.config["unsigned_payload"]
     assert made(config_kwargs={"s3": {"payload_signing_enabled": False}}).config["unsigned_payload"]
+    assert made(config_kwargs={"response_checksum_validation": "when_required"})
     anonymous = made(anon=True, key=None, secret=None)
     assert anonymous.config["skip_signature"]
     assert not anonymous.is_signed
@@ -166,6 +167,8 @@ def test_what_the_user_asks_for_with_every_request() -> None:
         ({"s3_additional_kwargs": {"SSECustomerKey": b"k", "SSECustomerAlgorithm": "other"}}, "SSECustomerAlgorithm"),
         ({"config_kwargs": {"signature_version": "s3"}}, "signature version s3"),
         ({"config_kwargs": {"request_checksum_calculation": "when_supported"}}, "request_checksum_calculation"),
+        ({"config_kwargs": {"response_checksum_validation": "when_supported"}}, "response_checksum_validation"),
+        ({"config_kwargs": {"read_timeout": None}}, "timeouts"),
         ({"config_kwargs": {"s3": {"use_accelerate_endpoint": True}}}, "use_accelerate_endpoint"),
         ({"endpoint_url": "https://s3-accelerate.amazonaws.com"}, "acceleration"),
         ({"config_kwargs": {"client_cert": "file"}}, "client_cert"),

@@ -66,6 +66,7 @@ class Credentials:
         self.refusal: Exception | None = None
 
     async def __call__(self) -> S3Credential:
+        self.refusal = None
         try:
             return await self._find()
         except Exception as error:

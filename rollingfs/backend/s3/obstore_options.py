@@ -25,6 +25,7 @@ CONFIG_KNOWN = frozenset(
         "read_timeout",
         "region_name",
         "request_checksum_calculation",
+        "response_checksum_validation",
         "retries",
         "s3",
         "signature_version",
@@ -161,8 +162,8 @@ def obstore_options(
         **encryption,
     }
     timeouts = meta.config.connect_timeout, meta.config.read_timeout
-    if not all(isinstance(seconds, int | float) for seconds in timeouts):
-        raise InexpressibleError("timeouts that are no numbers")
+    if not all(isinstance(seconds, int | float) and seconds > 0 for seconds in timeouts):
+        raise InexpressibleError("timeouts that are no number of seconds")
     options = {
         "connect_timeout": timedelta(seconds=timeouts[0]),
         "user_agent": fs.config_kwargs.get("user_agent") or meta.config.user_agent,
@@ -187,6 +188,8 @@ def _check(fs: Any, meta: Any, environment: Mapping[str, str]) -> None:
         raise InexpressibleError(f"the signature version {meta.config.signature_version}")
     if meta.config.request_checksum_calculation != "when_required":
         raise InexpressibleError("request_checksum_calculation other than when_required")
+    if fs.config_kwargs.get("response_checksum_validation", "when_required") != "when_required":
+        raise InexpressibleError("response_checksum_validation other than when_required")
     if variables := sorted(OBSTORE_VARIABLES & environment.keys()):
         raise InexpressibleError(f"the environment variable {variables[0]}, which means nothing to s3fs")
 
