@@ -34,6 +34,8 @@ from rollingfs.backend.s3.errors import from_obstore
 from rollingfs.errors import ConflictError
 from tests.support.proxy import CUT, HOLD, Proxy, Seen, proxy_to
 
+SESSION = AioSession()
+"""Shared, because each new one reads botocore's rules again."""
 MIB = 2**20
 DATA = os.urandom(3 * MIB)
 KEYS = [
@@ -69,7 +71,8 @@ class Store:
         self.bucket = new_bucket(options)
         self.path = f"{self.bucket}/a b/log$header"
         cls = more.pop("cls", S3FileSystem)
-        self.backend = S3Backend(cls(**(options | {"endpoint_url": proxy.url} | more), skip_instance_cache=True))
+        given = options | {"endpoint_url": proxy.url, "session": SESSION} | more
+        self.backend = S3Backend(cls(**given, skip_instance_cache=True))
 
     def do(self, verb: str, *arguments: Any) -> Any:
         return sync(self.backend.loop, getattr(self.backend, verb), *arguments)
