@@ -14,6 +14,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from rollingfs.backend.contract import ABSENT, Buffer
+from rollingfs.backend.s3.ending import is_over, watched
 from rollingfs.backend.s3.errors import from_obstore, is_whole_instead_of_range, is_without_credentials
 from rollingfs.backend.s3.forks import keep_from_children
 from rollingfs.backend.s3.objects import Answer, Objects, token_of
@@ -86,7 +87,7 @@ class ObstoreObjects:
     places
         Shared by all buckets of a client.
     others
-        For keys that obstore cannot name, and for a store that answers a range with the whole object.
+        For keys that obstore cannot name, for a store that answers a range with the whole object, and at the end.
     """
 
     def __init__(self, options: Options, credentials: Credentials | None, places: Places, others: Objects) -> None:
@@ -126,7 +127,7 @@ class ObstoreObjects:
         self, key: str, span: tuple[int, int] | None = None, *, if_match: str = "", unless_match: str = ""
     ) -> Answer:
         """As `Objects.get`."""
-        if _NO_KEY_OF_OBSTORE.search(key):
+        if is_over() or _NO_KEY_OF_OBSTORE.search(key):
             return await self._others.get(key, span, if_match=if_match, unless_match=unless_match)
         options: GetOptions = {}
         if span is not None:
@@ -137,8 +138,8 @@ class ObstoreObjects:
             options["if_none_match"] = unless_match
         try:
             async with self._places.taken():
-                found = await obstore.get_async(self._quick, key, options=options)
-                data = await found.bytes_async()
+                found = await watched(obstore.get_async(self._quick, key, options=options))
+                data = await watched(found.bytes_async())
         except (BaseError, FileNotFoundError) as error:
             if span is None or not is_whole_instead_of_range(error):
                 raise self._refused(error, "GetObject") from None
@@ -149,19 +150,22 @@ class ObstoreObjects:
 
     async def put(self, key: str, data: Sequence[Buffer], over: str | None = None) -> str:
         """As `Objects.put`."""
-        if _NO_KEY_OF_OBSTORE.search(key):
+        if is_over() or _NO_KEY_OF_OBSTORE.search(key):
             return await self._others.put(key, data, over)
         size = sum(memoryview(piece).nbytes for piece in data)
         store = self._quick if size <= QUICK_BYTES_MAX else self._patient
         try:
             async with self._places.taken():
-                answer = await obstore.put_async(
-                    store,
-                    key,
-                    _body(data),
-                    attributes=self._options.attributes,
-                    mode="overwrite" if over is None else "create" if over == ABSENT else {"e_tag": over},
-                    use_multipart=False,
+                # no variable holds the future: an error that somebody keeps would hold it as well, see `ending`
+                answer = await watched(
+                    obstore.put_async(
+                        store,
+                        key,
+                        _body(data),
+                        attributes=self._options.attributes,
+                        mode="overwrite" if over is None else "create" if over == ABSENT else {"e_tag": over},
+                        use_multipart=False,
+                    )
                 )
         except (BaseError, FileNotFoundError) as error:
             raise self._refused(error, "PutObject") from None
