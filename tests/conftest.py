@@ -27,7 +27,7 @@ settings.load_profile("rollingfs")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "pyarrow", "pandas")
+VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "obstore", "pyarrow", "pandas")
 
 
 def pytest_report_header() -> str:
@@ -101,7 +101,7 @@ def minio() -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def minio_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
-    """Storage options of s3fs for a MinIO server that speaks https, and its certificate, which is its own CA."""
+    """Storage options of s3fs for a MinIO server that speaks https, and the CA that signed its certificate."""
     if _version("cryptography") == "(absent)":
         require("cryptography is not installed")
     certificate = make_certificate(tmp_path_factory.mktemp("certificate"))

@@ -182,7 +182,7 @@ def proxied_moto(moto: dict[str, Any]) -> Iterator[Proxy]:
 def test_a_botocore_without_conditions_is_refused(
     moto: dict[str, Any], proxied_moto: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str, argument: str
 ) -> None:
-    backend = S3Backend(S3FileSystem(**(moto | {"endpoint_url": proxied_moto.url})))
+    backend = S3Backend(S3FileSystem(**(moto | {"endpoint_url": proxied_moto.url})), use_obstore=False)
     sync(backend.loop, backend.fs.set_session)
     known = backend.fs._kwargs_helper._get_valid_keys("PutObject") - {argument}
     monkeypatch.setitem(ParamKwargsHelper._kwarg_cache, "PutObject", known)
@@ -424,18 +424,23 @@ def test_an_aborted_upload_leaves_nothing(backend: S3Backend, bucket: str) -> No
 def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_is(
     backend: S3Backend, bucket: str, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, call = f"{bucket}/file", S3Client.call
+    path, call, put = f"{bucket}/file", S3Client.call, S3Client.put
     arrived: list[str] = []
 
-    async def late(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
+    async def late(request: Coroutine[Any, Any, T]) -> T:
         await asyncio.sleep(0.2)
-        return await call(client, verb, **arguments)
+        return await request
 
-    async def slow(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
-        if verb not in ("complete_multipart_upload", "put_object"):
-            return await call(client, verb, **arguments)
-        arrived.append(verb)  # at the store, which goes on although the caller was cancelled
-        return await asyncio.shield(asyncio.ensure_future(late(client, verb, **arguments)))
+    async def slow(verb: str, request: Coroutine[Any, Any, T]) -> T:
+        arrived.append(verb)  # at the store, which goes on whatever becomes of the caller
+        return await asyncio.shield(asyncio.ensure_future(late(request)))
+
+    async def slow_call(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
+        request = call(client, verb, **arguments)
+        return await (slow(verb, request) if verb == "complete_multipart_upload" else request)
+
+    async def slow_put(client: S3Client, *arguments: Any) -> str:
+        return await slow("put_object", put(client, *arguments))
 
     async def upload() -> None:
         upload = await backend.open_write(path)
@@ -449,8 +454,10 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
         await backend.delete([path])
         await asyncio.sleep(0.3)
 
-    monkeypatch.setattr(S3Client, "call", slow)
+    monkeypatch.setattr(S3Client, "call", slow_call)
+    monkeypatch.setattr(S3Client, "put", slow_put)
     run(backend, upload())
+    assert arrived == ["put_object" if parts == 1 else "complete_multipart_upload"]
     assert run(backend, backend.list(bucket)).entries == ()
 
 

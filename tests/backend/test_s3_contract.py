@@ -1,4 +1,4 @@
-"""The backend contract on S3: on moto, and on MinIO, a real store."""
+"""The backend contract on S3: on moto, and on MinIO, a real store; through obstore, and through s3fs alone."""
 
 from __future__ import annotations
 
@@ -21,9 +21,15 @@ from rollingfs.testing import BackendContract, Factory
 from tests.support.servers import new_bucket, shared_backend
 
 
-def make_backend(options: dict[str, Any]) -> S3Backend:
+def make_backend(options: dict[str, Any], use_obstore: bool) -> S3Backend:
     """The backend of a racing process."""
-    return S3Backend(S3FileSystem(**options))
+    return S3Backend(S3FileSystem(**options), use_obstore=use_obstore)
+
+
+@functools.cache
+def through_s3fs(**options: str) -> S3Backend:
+    """A backend that never uses obstore, for all tests of a store."""
+    return make_backend(options, False)
 
 
 @functools.cache
@@ -40,6 +46,7 @@ def bucket_of(**options: str) -> str:
 
 class OnS3(BackendContract):
     tokens_tell_equal_bytes = False  # an ETag is a hash of the bytes
+    use_obstore = True
 
     @pytest.fixture(autouse=True)
     def options(self, store: dict[str, Any]) -> None:
@@ -47,7 +54,7 @@ class OnS3(BackendContract):
 
     @pytest.fixture
     def backend(self, store: dict[str, Any]) -> S3Backend:
-        backend: S3Backend = shared_backend(**store)
+        backend: S3Backend = (shared_backend if self.use_obstore else through_s3fs)(**store)
         return backend
 
     @pytest.fixture
@@ -65,7 +72,7 @@ class OnS3(BackendContract):
         raw(**self.store).pipe(dict.fromkeys(paths, data), batch_size=8)
 
     def spawn_arguments(self) -> Factory:
-        return make_backend, (self.store,)
+        return make_backend, (self.store, self.use_obstore)
 
 
 class TestOnMoto(OnS3):
@@ -90,6 +97,10 @@ class TestOnMoto(OnS3):
         super().test_a_join_that_misses_bytes_leaves_nothing(backend, folder)
 
 
+class TestOnMotoThroughS3fs(TestOnMoto):
+    use_obstore = False
+
+
 @pytest.mark.s3
 @pytest.mark.slow
 class TestOnMinio(OnS3):
@@ -108,3 +119,7 @@ class TestOnMinio(OnS3):
     @pytest.mark.xfail(strict=True, reason="MinIO lists uploads of one exact key only, and forgets them after 24 hours")
     def test_unfinished_uploads_are_listed_and_aborted(self, backend: Backend, folder: str) -> None:
         super().test_unfinished_uploads_are_listed_and_aborted(backend, folder)
+
+
+class TestOnMinioThroughS3fs(TestOnMinio):
+    use_obstore = False

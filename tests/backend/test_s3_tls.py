@@ -1,10 +1,10 @@
-"""Https and proxies: rollingfs' own requests trust the certificates and use the proxies that botocore uses."""
+"""Https and proxies: obstore trusts the certificates and uses the proxies that botocore uses."""
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from tests.support.servers import require_module
 
 require_module("s3fs")
 
+import botocore.httpsession
 import fsspec
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
@@ -24,7 +25,7 @@ from rollingfs.backend.s3 import client as s3_client
 from rollingfs.backend.s3.backend import S3Backend
 from tests.support.certificates import make_certificate
 from tests.support.proxy import Proxy, proxy_to
-from tests.support.servers import new_bucket
+from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket
 
 MIB = 2**20
 DATA = os.urandom(13 * MIB)
@@ -62,18 +63,32 @@ def _connect(options: dict[str, Any], **more: Any) -> Any:
     )
 
 
+def _ways(backend: S3Backend) -> set[str]:
+    """How objects were read and written."""
+    return {type(objects).__name__ for objects in backend._client.routes.open}
+
+
 def _backend(options: dict[str, Any], **more: Any) -> S3Backend:
     return S3Backend(S3FileSystem(**options, **more, skip_instance_cache=True))
 
 
 @pytest.fixture(
-    params=["verify", pytest.param("AWS_CA_BUNDLE", marks=pytest.mark.slow), "REQUESTS_CA_BUNDLE", "unverified"]
+    params=[
+        "default",
+        "verify",
+        pytest.param("AWS_CA_BUNDLE", marks=pytest.mark.slow),
+        "REQUESTS_CA_BUNDLE",
+        "unverified",
+    ]
 )
 def trust(
     request: pytest.FixtureRequest, minio_tls: tuple[dict[str, Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Trust:
     """The options of one way to make a client trust the store."""
     certificate = str(minio_tls[1])
+    if request.param == "default":
+        monkeypatch.setattr(botocore.httpsession, "where", lambda: certificate)
+        return {}
     if request.param in BUNDLES:
         monkeypatch.setenv(request.param, certificate)
         return {}
@@ -84,11 +99,9 @@ def trust(
 
 
 @pytest.mark.s3
-def test_all_ways_of_sending_work_over_https(minio_tls, trust, tls_path, received):
+def test_everything_works_over_https(minio_tls, trust, tls_path, caplog, request):
+    caplog.set_level(logging.INFO, "rollingfs")
     fs = _connect(minio_tls[0], **trust)
-    client = sync(fs._backend.loop, fs._backend._client.session)
-    signed: Counter[str] = Counter()
-    client.meta.events.register("before-sign.s3.PutObject", lambda **_: signed.update(["PutObject"]))
     fs.create(tls_path, policy=CHUNKS)
     appended = [fs.append(tls_path, b"%02d" % number) for number in range(10)]
     assert appended == list(range(0, 20, 2))
@@ -101,14 +114,15 @@ def test_all_ways_of_sending_work_over_https(minio_tls, trust, tls_path, receive
     starts = [0, 5 * MIB, 11 * MIB]
     ranges = fs.cat_ranges([f"{tls_path}-large"] * 3, starts, [start + MIB + 7 for start in starts])
     assert ranges == [DATA[start : start + MIB + 7] for start in starts]
-    is_checked = trust.get("client_kwargs", {}).get("verify") is not False
-    assert (len(received) > 10) == is_checked, "what is not checked is left to botocore"
-    assert signed["PutObject"] < 10, "headers are replaced by template"
+    is_named = request.node.callspec.params["trust"] in ("verify", *BUNDLES)
+    assert _ways(fs._backend) == {"S3fsObjects" if is_named else "ObstoreObjects"}
+    told = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
+    assert [text.count("a file of trusted CAs") for text in told] == [1] * is_named
 
 
 @pytest.mark.s3
 @pytest.mark.parametrize("wrong", ["no CA", "another CA", "another name"])
-def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bucket, tmp_path, received):
+def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bucket, tmp_path):
     options, certificate = minio_tls
     path = f"{tls_bucket}/{uuid.uuid4().hex}/log"
     trusting = _connect(options, client_kwargs={"verify": str(certificate)})
@@ -130,7 +144,6 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
     ):
         with pytest.raises(OSError, match=r"CERTIFICATE_VERIFY_FAILED.*client_kwargs=.*AWS_CA_BUNDLE"):
             attempt()
-    assert received == []
     assert trusting.find(path.rpartition("/")[0]) == [path]
     assert trusting.info(path)["size"] == len(DATA)
 
@@ -146,15 +159,50 @@ def test_a_certificate_is_refused_once_and_not_five_times(minio_tls, tls_path, m
 
 
 @pytest.mark.s3
-def test_a_client_that_trusts_nobody_does_not_use_the_connection_of_one_that_does(minio_tls, tls_path, received):
+def test_a_client_that_trusts_nobody_does_not_use_the_connection_of_one_that_does(minio_tls, tls_path):
     options, certificate = minio_tls
     trusting = _backend(options, client_kwargs={"verify": str(certificate)})
     sync(trusting.loop, trusting.write, tls_path, [DATA])
     assert sync(trusting.loop, trusting.read_range, tls_path, 0, 2 * MIB) == DATA[: 2 * MIB]
-    assert received == [2 * MIB]
     backend = _backend(options)
     with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
         sync(backend.loop, backend.read_range, tls_path, 0, 2 * MIB)
+
+
+@pytest.mark.s3
+def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, caplog, monkeypatch):
+    certificate = make_certificate(tmp_path, is_own_ca=True)
+    monkeypatch.setattr(botocore.httpsession, "where", lambda: str(certificate))
+    caplog.set_level(logging.INFO, "rollingfs")
+    with minio_server(minio_binary(cache_dir(), build=False), certificate) as options:
+        backend = _backend(options)
+        bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
+        sync(backend.loop, backend.make_folder, bucket)
+        token = sync(backend.loop, backend.create, f"{bucket}/file", b"one")
+        sync(backend.loop, backend.replace, f"{bucket}/file", b"two", token)
+        assert sync(backend.loop, backend.read, f"{bucket}/file").data == b"two"
+    assert _ways(backend) == {"S3fsObjects"}
+    (told,) = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
+    assert "certificate cannot be trusted" in told
+
+
+@pytest.mark.s3
+def test_a_key_of_the_customers_encrypts_either_way(minio_tls, tls_path):
+    options, _ = minio_tls
+    asked = {"SSECustomerKey": os.urandom(32), "SSECustomerAlgorithm": "AES256"}
+    more = {"client_kwargs": {"verify": False}}
+    backend = _backend(options, **more, s3_additional_kwargs=asked)
+    token = sync(backend.loop, backend.create, tls_path, b"one")
+    sync(backend.loop, backend.replace, tls_path, b"two", token)
+    assert _ways(backend) == {"ObstoreObjects"}
+    through_s3fs = S3Backend(S3FileSystem(**options, **more, s3_additional_kwargs=asked), use_obstore=False)
+    for reader in (backend, through_s3fs):
+        assert sync(reader.loop, reader.read, tls_path).data == b"two"
+        assert sync(reader.loop, reader.read_range, tls_path, 1, 3) == b"wo"
+        assert sync(reader.loop, reader.stat, tls_path).size == 3
+    keyless = _backend(options, **more)
+    with pytest.raises(OSError, match="reading"):
+        sync(keyless.loop, keyless.read, tls_path)
 
 
 # -- proxies -------------------------------------------------------------------------------------------------
@@ -176,7 +224,7 @@ def _use(backend: S3Backend, bucket: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["config", "environment", "environment, changed later"])
-def test_all_requests_go_through_the_proxy_that_botocore_uses(moto, proxy, received, where, monkeypatch):
+def test_all_requests_go_through_the_proxy_that_botocore_uses(moto, proxy, where, monkeypatch):
     bucket = new_bucket(moto)
     more: dict[str, Any] = {"config_kwargs": {"proxies": {"http": proxy.url}}} if where == "config" else {}
     if where != "config":
@@ -188,24 +236,26 @@ def test_all_requests_go_through_the_proxy_that_botocore_uses(moto, proxy, recei
     _use(backend, bucket)
     assert (len(proxy.of("PUT")), len(proxy.of("GET"))) == (5, 1)
     assert {seen.path.partition("//")[0] for seen in proxy.seen} == {"http:"}, "a proxy is sent whole URLs"
-    assert received == []
+    assert _ways(backend) == {"ObstoreObjects"}
 
 
 @pytest.mark.parametrize("where", ["for https", "past it", "overruled"])
-def test_a_proxy_that_botocore_does_not_use_is_in_nobodys_way(moto, proxy, received, where, monkeypatch):
+def test_a_proxy_that_botocore_does_not_use_is_in_nobodys_way(moto, proxy, where, monkeypatch):
     bucket, more = new_bucket(moto), {}
     monkeypatch.setenv("HTTPS_PROXY" if where == "for https" else "HTTP_PROXY", proxy.url)
     if where == "past it":
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     elif where == "overruled":
         more = {"config_kwargs": {"proxies": {}}}
-    _use(_backend(moto, **more), bucket)
+    backend = _backend(moto, **more)
+    _use(backend, bucket)
     assert proxy.seen == []
-    assert received == [2 * MIB]
+    assert _ways(backend) == {"ObstoreObjects"}
 
 
-def test_names_past_which_proxies_go_are_no_proxy(moto, received, monkeypatch):
+def test_names_past_which_proxies_go_are_no_proxy(moto, monkeypatch):
     bucket = new_bucket(moto)
     monkeypatch.setenv("NO_PROXY", "internal.example")
-    _use(_backend(moto), bucket)
-    assert received == [2 * MIB]
+    backend = _backend(moto)
+    _use(backend, bucket)
+    assert _ways(backend) == {"ObstoreObjects"}

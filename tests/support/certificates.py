@@ -1,4 +1,4 @@
-"""Certificates of servers on loopback, each its own CA."""
+"""Certificates of servers on loopback, which nobody trusts unless told to."""
 
 from __future__ import annotations
 
@@ -10,34 +10,50 @@ ADDRESS = "127.0.0.1"
 DAYS = 2
 
 
-def make_certificate(folder: Path) -> Path:
-    """Make a certificate for `ADDRESS` only, which no client trusts by default; gives its path.
+def make_certificate(folder: Path, *, is_own_ca: bool = False) -> Path:
+    """Make a certificate for `ADDRESS` only; gives the file of the CA that signed it.
 
-    The file is ``public.crt``; ``private.key`` lies beside it, as MinIO expects.
+    The certificate is ``public.crt``; ``private.key`` lies beside it, as MinIO expects.
+
+    Parameters
+    ----------
+    is_own_ca
+        The certificate is the CA as well, as in many small installations.
     """
     from cryptography import x509  # the bare package's tests run without
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a store of rollingfs' tests")])
     now, days = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=DAYS)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - days)
-        .not_valid_after(now + days)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(ADDRESS))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    public = folder / "public.crt"
-    public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    ca_key = ec.generate_private_key(ec.SECP256R1())
+    ca_name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a CA of rollingfs' tests")])
+
+    def signed(name: x509.Name, key: ec.EllipticCurvePrivateKey, is_ca: bool, file: Path) -> None:
+        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(ADDRESS))])
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(ca_name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - days)
+            .not_valid_after(now + days)
+            .add_extension(address, critical=False)
+            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+            .sign(ca_key, hashes.SHA256())
+        )
+        file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    ca = folder / ("public.crt" if is_own_ca else "ca.crt")
+    signed(ca_name, ca_key, True, ca)
+    key = ca_key
+    if not is_own_ca:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a store of rollingfs' tests")])
+        signed(name, key, False, folder / "public.crt")
     (folder / "private.key").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
-    return public
+    return ca

@@ -91,7 +91,7 @@ def moto_server() -> Iterator[dict[str, Any]]:
 def minio_server(binary: Path, certificate: Path | None = None) -> Iterator[dict[str, Any]]:
     """A MinIO server with an empty folder; gives the storage options of s3fs for it.
 
-    With a `certificate` (a file ``public.crt`` beside its ``private.key``) it speaks https only.
+    With a `certificate` (of the CA, beside ``public.crt`` and ``private.key``) it speaks https only.
     """
     with tempfile.TemporaryDirectory(prefix="rollingfs-minio-") as data:
 
@@ -184,6 +184,7 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
 
     A request that botocore or rollingfs repeats counts again; one that aiohttp repeats does not (a proxy sees it).
     """
+    import obstore
     from fsspec.asyn import sync
 
     counts: Counter[str] = Counter()
@@ -191,15 +192,26 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
     def count(event_name: str, **_: object) -> None:
         counts[event_name.rpartition(".")[2]] += 1
 
+    def counted(operation: str, send: Any) -> Any:
+        def call(store: Any, *arguments: Any, **options: Any) -> Any:
+            if any(store is ours for objects in backend._client.routes.open for ours in getattr(objects, "stores", ())):
+                counts[operation] += 1
+            return send(store, *arguments, **options)
+
+        return call
+
     client = sync(backend.loop, backend.fs.set_session)
     client.meta.events.register("before-send.s3", count)
-    try:
-        yield counts
-        assert sync(backend.loop, backend.fs.set_session) is client, (
-            "another client was made: the counts miss its requests"
-        )
-    finally:
-        client.meta.events.unregister("before-send.s3", count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(obstore, "get_async", counted("GetObject", obstore.get_async))
+        patch.setattr(obstore, "put_async", counted("PutObject", obstore.put_async))
+        try:
+            yield counts
+            assert sync(backend.loop, backend.fs.set_session) is client, (
+                "another client was made: the counts miss its requests"
+            )
+        finally:
+            client.meta.events.unregister("before-send.s3", count)
 
 
 if __name__ == "__main__":

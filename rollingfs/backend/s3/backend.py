@@ -1,4 +1,4 @@
-"""The backend for object stores that speak S3, through s3fs: every verb sends as few requests as it can.
+"""The backend for object stores that speak S3: every verb sends as few requests as it can.
 
 The token of an object is its ETag, quotes included, as PutObject, GetObject and listings give it.
 `rollingfs.backend.s3.client` says how requests are sent, and which may be sent twice.
@@ -11,8 +11,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from io import BytesIO
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from s3fs import S3FileSystem
 
@@ -22,7 +21,7 @@ from rollingfs.backend.s3.client import S3Client, date_of
 from rollingfs.backend.s3.deletes import delete_objects
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 from rollingfs.backend.s3.folders import S3Folders
-from rollingfs.backend.s3.receive import STRAIGHT_BYTES_MIN
+from rollingfs.backend.s3.objects import Answer
 from rollingfs.backend.s3.server_copy import copy_object, join_ranges
 from rollingfs.backend.s3.upload import (
     CONFLICT_STATUSES,
@@ -33,8 +32,8 @@ from rollingfs.backend.s3.upload import (
     Range,
     S3Upload,
     abort_after,
+    make_over,
     pending,
-    put_over,
 )
 from rollingfs.errors import ConflictError
 
@@ -52,6 +51,8 @@ class S3Backend(Backend):
         ...). The instance itself is never changed. The first verb makes the first connection.
     max_concurrency : int, optional
         How many requests may be under way at once for one purpose; by default 32, or as many as there are connections.
+    use_obstore : bool, optional
+        False to read and write objects through s3fs, which is slower, whatever the options.
 
     Raises
     ------
@@ -68,8 +69,8 @@ class S3Backend(Backend):
     join_part_bytes_min = JOIN_PART_BYTES_MIN
     date_step_s = 1.0  # an ETag is a hash of the bytes, and dates are whole seconds
 
-    def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None) -> None:
-        self._client = S3Client(fs, max_concurrency)
+    def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None, *, use_obstore: bool = True) -> None:
+        self._client = S3Client(fs, max_concurrency, use_obstore)
         self._folders = S3Folders(self._client)
         self.requests_max = self._client.requests_max
 
@@ -97,55 +98,39 @@ class S3Backend(Backend):
     async def read(self, path: str) -> Blob:
         """One GetObject."""
         with errors_of("reading", path):
-            return _blob(*await self._client.get({}, **self._object(path)))
+            return _blob(await self._client.get(*self._place(path)))
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         """One GetObject with If-None-Match."""
         with errors_of("reading", path):
             try:
-                return _blob(*await self._client.get({"If-None-Match": token}, **self._object(path)))
+                return _blob(await self._client.get(*self._place(path), unless_match=token))
             except CLIENT_ERRORS as error:
                 if status_of(error) == 304:
                     return None
                 raise
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
-        """One GetObject with Range, and If-Match with a token; a large one is received in place."""
-        if end - start < STRAIGHT_BYTES_MIN:
-            return await self._read_range(path, start, end, token)
-        whole = BytesIO(bytes(end - start))
-        with whole.getbuffer() as target:
-            count = await self.read_into(path, start, target, token)
-        whole.truncate(count)
-        return whole.getvalue()
+        """One GetObject with Range, and If-Match with a token."""
+        return bytes(await self._range(path, start, end, token))
 
-    async def _read_range(self, path: str, start: int, end: int, token: str | None) -> bytes:
+    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
+        """One GetObject with Range, and If-Match with a token."""
+        data = await self._range(path, start, start + len(target), token)
+        target[: len(data)] = data
+        return len(data)
+
+    async def _range(self, path: str, start: int, end: int, token: str | None) -> Buffer:
         with errors_of("reading", path), _only_of(path, token):
             try:
-                answer, data = await self._client.get(_range(start, end, token), **self._object(path))
+                answer = await self._client.get(*self._place(path), (start, end), if_match=token or "")
             except CLIENT_ERRORS as error:
                 if status_of(error) == 416:  # the file ends before `start`
                     return b""
                 raise
-        _check_etag(path, answer, token)
-        return data if "ContentRange" in answer else data[start:end]  # a store that ignores ranges names none
-
-    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
-        """One GetObject with Range, and If-Match with a token, received in place."""
-        headers = _range(start, start + len(target), token)
-        with errors_of("reading", path), _only_of(path, token):
-            try:
-                answer, count = await self._client.get_into(target, headers, **self._object(path))
-            except CLIENT_ERRORS as error:
-                if status_of(error) == 416:
-                    return 0
-                raise
-        _check_etag(path, answer, token)
-        if count is None:
-            data = await self._read_range(path, start, start + len(target), token)
-            target[: len(data)] = data
-            return len(data)
-        return count
+        if token is not None:  # the store may not know the condition
+            refusals.check_token(path, answer.token, token)
+        return answer.data
 
     async def stat(self, path: str) -> FileInfo:
         """One HeadObject."""
@@ -200,7 +185,7 @@ class S3Backend(Backend):
         """One PutObject with If-None-Match, sent once."""
         with errors_of("creating", path):
             try:
-                return await self._client.put_if(bytes(data), "If-None-Match", "*", **self._object(path))
+                return await self._client.put(*self._place(path), [data], Over.NOTHING)
             except CLIENT_ERRORS as error:
                 if status_of(error) in CONFLICT_STATUSES:
                     raise refusals.name_taken(path) from error
@@ -210,7 +195,7 @@ class S3Backend(Backend):
         """One PutObject with If-Match, sent once."""
         with errors_of("replacing", path):
             try:
-                return await self._client.put_if(bytes(data), "If-Match", token, **self._object(path))
+                return await self._client.put(*self._place(path), [data], token)
             except CLIENT_ERRORS as error:
                 if status_of(error) in CONFLICT_STATUSES:
                     raise ConflictError(f"{path!r} no longer has token {token}: somebody replaced it") from error
@@ -238,7 +223,7 @@ class S3Backend(Backend):
         """One PutObject, or a multipart upload if it is large."""
         size = sum(memoryview(piece).nbytes for piece in data)
         if size <= PUT_OBJECT_BYTES_MAX:
-            await self._put(path, data[0] if len(data) == 1 else b"".join(data))
+            await self._put(path, data)
             return
         upload = self._upload(path, part_bytes=max(UPLOAD_PART_BYTES, -(-size // PARTS_MAX)))
         try:
@@ -268,12 +253,13 @@ class S3Backend(Backend):
         target = self._object(path)
         return Multipart(self._client, path, target["Bucket"], target["Key"])
 
-    async def _put(self, path: str, data: Buffer, over: Over | None = None) -> None:
+    async def _put(self, path: str, data: Sequence[Buffer], over: Over | None = None) -> None:
         with errors_of("writing", path):
+            put = partial(self._client.put, *self._place(path), data)
             if over is not None:
-                await put_over(self._client, path, self._object(path), over, bytes(data))
+                await make_over(self._client, put, path, self._object(path), over)
                 return
-            await self._client.repeatable("put_object", **self._object(path), Body=bytes(data))
+            await self._client.retrying(put)
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """One CopyObject, or a multipart copy beyond 5 GiB."""
@@ -355,19 +341,19 @@ class S3Backend(Backend):
         bucket, key = self.fs._find_bucket_key(path)
         return bucket, key
 
-    def _object(self, path: str) -> dict[str, str]:
+    def _place(self, path: str) -> tuple[str, str]:
+        """The bucket and the key of a file."""
         bucket, key = self._split(path)
         if not key:
             raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
+        return bucket, key
+
+    def _object(self, path: str) -> dict[str, str]:
+        bucket, key = self._place(path)
         return {"Bucket": bucket, "Key": key}
 
     def _range_of(self, part: Part) -> Range:
         return Range(self._object(part.path), part.start, part.end)
-
-
-def _range(start: int, end: int, token: str | None) -> dict[str, str]:
-    span = {"Range": f"bytes={start}-{end - 1}"}
-    return span if token is None else {**span, "If-Match": token}
 
 
 @contextmanager
@@ -380,11 +366,5 @@ def _only_of(path: str, token: str | None) -> Iterator[None]:
         raise ConflictError(f"{path!r} no longer has token {token}: somebody replaced it") from error
 
 
-def _check_etag(path: str, answer: dict[str, Any], token: str | None) -> None:
-    """Refuse another object that a store sent because it does not know the condition."""
-    if token is not None:
-        refusals.check_token(path, answer["ETag"], token)
-
-
-def _blob(answer: dict[str, Any], data: bytes) -> Blob:
-    return Blob(data, answer["ETag"], answer["LastModified"].timestamp())
+def _blob(answer: Answer) -> Blob:
+    return Blob(bytes(answer.data), answer.token, answer.modified)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer, Over, Part, PendingUpload, Upload, frozen
-from rollingfs.backend.s3.body import Pieces
 from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 
@@ -56,13 +55,9 @@ class Multipart:
         answer = await self._client.repeatable("create_multipart_upload", **self._target)
         self._id = answer["UploadId"]
 
-    async def put(self, number: int, data: Sequence[bytes]) -> None:
+    async def put(self, number: int, data: bytes) -> None:
         """Upload part `number`, from 1."""
-
-        async def once() -> dict[str, Any]:
-            return await self._client.call("upload_part", PartNumber=number, Body=Pieces(data), **self._of_upload())
-
-        answer = await self._client.retrying(once)
+        answer = await self._client.repeatable("upload_part", PartNumber=number, Body=data, **self._of_upload())
         self._etags[number] = answer["ETag"]
 
     async def copy(self, number: int, part: Range, token: str | None = None) -> None:
@@ -82,8 +77,12 @@ class Multipart:
         """Make the object of its parts; `over` is that of `Backend.open_write`."""
         parts = [{"PartNumber": number, "ETag": self._etags[number]} for number in sorted(self._etags)]
         if over is not None:
-            send = partial(self._client.call, "complete_multipart_upload", MultipartUpload={"Parts": parts})
-            await _make_over(self._client, partial(send, **self._of_upload()), self.path, self._target, over)
+            call = partial(self._client.call, "complete_multipart_upload", MultipartUpload={"Parts": parts})
+
+            async def send(over: Over) -> None:
+                await call(**self._of_upload(), **({"IfNoneMatch": "*"} if over is Over.NOTHING else {}))
+
+            await make_over(self._client, send, self.path, self._target, over)
             return
         try:
             await self._client.repeatable(
@@ -136,29 +135,23 @@ async def pending(client: S3Client, bucket: str, prefix: str, name: str = "") ->
         arguments |= {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
-async def put_over(client: S3Client, path: str, target: dict[str, str], over: Over, data: bytes) -> None:
-    """Send one PutObject; `over` is that of `Backend.open_write`."""
-    await _make_over(client, partial(client.call, "put_object", **target, Body=data), path, target, over)
-
-
-async def _make_over(
-    client: S3Client, send: Callable[..., Awaitable[Any]], path: str, target: dict[str, str], over: Over
+async def make_over(
+    client: S3Client, send: Callable[[Over], Awaitable[object]], path: str, target: dict[str, str], over: Over
 ) -> None:
     """Send the request that makes an object over nothing, or over any object.
 
     The request is repeated only if the store put it off. After a lost answer, the first try may have taken effect, and
     the store would refuse the second because of it.
     """
-    condition = {"IfNoneMatch": "*"} if over is Over.NOTHING else {}
     try:
         try:
-            await client.retrying(partial(send, **condition), unanswered=False)
+            await client.retrying(partial(send, over), unanswered=False)
         except CLIENT_ERRORS as error:
-            if not condition or status_of(error) not in UNSUPPORTED_STATUSES:
+            if over is not Over.NOTHING or status_of(error) not in UNSUPPORTED_STATUSES:
                 raise
             # this store takes no condition, so look right before
             await _check_absent(client, path, target)
-            await client.retrying(send, unanswered=False)
+            await client.retrying(partial(send, Over.ANYTHING), unanswered=False)
     except CLIENT_ERRORS as error:
         if code_of(error) == "NoSuchUpload":
             raise refusals.export_ended(path) from error
@@ -199,7 +192,7 @@ class S3Upload(Upload):
     def __init__(
         self,
         multipart: Multipart,
-        put_whole: Callable[[bytes], Coroutine[Any, Any, None]],
+        put_whole: Callable[[Sequence[bytes]], Coroutine[Any, Any, None]],
         copy_range: Callable[[Multipart, Part, int], Coroutine[Any, Any, None]],
         part_bytes: int = UPLOAD_PART_BYTES,
         parts_in_flight_max: int = UPLOAD_PARTS_IN_FLIGHT_MAX,
@@ -257,7 +250,7 @@ class S3Upload(Upload):
         """Send the rest; the object exists when this returns."""
         self._check_open()
         if not self._multipart.begun:  # at most one part
-            await self._make(self._put_whole(b"".join(self._take())))
+            await self._make(self._put_whole(self._take()))
         else:
             if self._pieces:
                 await self._send_part()
@@ -295,7 +288,7 @@ class S3Upload(Upload):
         await self._send(self._put, self._parts_in_flight_max)
 
     def _put(self, number: int) -> Coroutine[Any, Any, None]:
-        return self._multipart.put(number, self._take())
+        return self._multipart.put(number, b"".join(self._take()))
 
     async def _send(self, request: Callable[[int], Coroutine[Any, Any, None]], in_flight_max: int) -> None:
         if self._parts == PARTS_MAX:

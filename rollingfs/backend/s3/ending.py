@@ -1,0 +1,58 @@
+"""The end of a process that uses obstore: by then, obstore must have let go of all that is Python's.
+
+Threads of obstore hand results to event loops. Where one does so while the interpreter is taken down, the process is
+aborted (SIGABRT): seen in one of four programs that end with their request. So, when a process ends, the futures of all
+requests are waited for, and those of requests that take too long are cancelled. A future that is collected is one that
+obstore has let go of. Whatever is asked of the store after that goes through s3fs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import time
+import weakref
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from rollingfs.backend.s3.forks import obstore_is_lost
+
+T = TypeVar("T")
+
+WAIT_S_MAX = 1.0
+"""How long the requests under way may take to end by themselves; and once they are cancelled."""
+WAIT_STEP_S = 0.001
+
+_held: set[weakref.ref[Awaitable[object]]] = set()
+_is_over = False
+
+
+def watched(future: Awaitable[T]) -> Awaitable[T]:
+    """Remember what obstore gave for a request until obstore has let go of it."""
+    _held.add(weakref.ref(future, _held.discard))
+    return future
+
+
+def is_over() -> bool:
+    """Whether nothing more must be asked of obstore."""
+    return _is_over
+
+
+@atexit.register
+def _end() -> None:
+    global _is_over
+    if obstore_is_lost():  # the futures are the parent's
+        return
+    _is_over = True
+    _wait()
+    for future in [held() for held in _held.copy()]:
+        if isinstance(future, asyncio.Future) and not future.done() and not future.get_loop().is_closed():
+            future.get_loop().call_soon_threadsafe(future.cancel)
+    future = None
+    _wait()
+
+
+def _wait() -> None:
+    deadline_s = time.monotonic() + WAIT_S_MAX
+    while _held and time.monotonic() < deadline_s:
+        time.sleep(WAIT_STEP_S)

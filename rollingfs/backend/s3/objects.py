@@ -1,0 +1,57 @@
+"""The data path to one bucket: objects read whole, in part or if they changed, and written, on a condition or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rollingfs.backend.contract import Buffer, Over
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a store sent of an object."""
+
+    data: Buffer
+    token: str
+    """The ETag of the whole object, quotes included; "" if a range came without it."""
+    modified: float
+    """Seconds since 1970 by the store's clock; whole seconds."""
+
+
+def token_of(e_tag: str | None, needed: bool = True) -> str:
+    """The token in an answer.
+
+    Raises
+    ------
+    ConnectionError
+        The answer has none.
+    """
+    if needed and not e_tag:
+        raise ConnectionError("the store's answer has no ETag, without which nothing can be said about the object")
+    return e_tag or ""
+
+
+class Objects(Protocol):
+    """The objects of one bucket. Each call is one request, sent once.
+
+    Whatever fails is one of `rollingfs.backend.s3.errors.CLIENT_ERRORS`: a `ClientError` with the status and the code
+    of an answer, another error where no answer came.
+    """
+
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_match: str = "", unless_match: str = ""
+    ) -> Answer:
+        """GetObject of an object, or of its bytes ``[start, end)``, if its token is the one or is not the other."""
+
+    async def put(self, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
+        """PutObject; returns the token.
+
+        Parameters
+        ----------
+        data
+            The bytes, in pieces.
+        over
+            A condition: `Over.NOTHING` requires that the name is free, a token that the object has it.
+        """

@@ -1,0 +1,191 @@
+"""The objects of one bucket through obstore, which signs and sends without Python: the usual data path."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.s3.ending import is_over, watched
+from rollingfs.backend.s3.errors import from_obstore, is_whole_instead_of_range, is_without_credentials
+from rollingfs.backend.s3.forks import keep_from_children
+from rollingfs.backend.s3.objects import Answer, Objects, token_of
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, PutMode
+    from obstore.store import S3Credential
+
+    from rollingfs.backend.s3.obstore_options import Options
+
+QUICK_BYTES_MAX = 1024 * 1024
+"""A larger body may take longer to send than the read timeout, which obstore counts from when it begins to send."""
+SEND_S_MAX = 300.0
+"""So much longer than the read timeout a larger body may take."""
+_NO_KEY_OF_OBSTORE = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
+"""Empty parts, "." and ".." in a key, and control characters: obstore refuses them, or drops the empty parts."""
+
+
+class RefusedOptionsError(Exception):
+    """obstore makes no store with these options."""
+
+
+class Places:
+    """Room for so many requests at once, on whichever event loop asks."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._semaphore = asyncio.Semaphore(count)
+
+    def taken(self) -> asyncio.Semaphore:
+        """What to enter for one request."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._semaphore = loop, asyncio.Semaphore(self._count)
+        return self._semaphore
+
+
+class Credentials:
+    """What obstore asks for credentials, and why it was given none.
+
+    Parameters
+    ----------
+    find
+        Asks for them; see `S3Client.credentials`.
+    """
+
+    def __init__(self, find: Callable[[], Awaitable[S3Credential]]) -> None:
+        self._find = find
+        self.refusal: Exception | None = None
+
+    async def __call__(self) -> S3Credential:
+        self.refusal = None
+        try:
+            return await self._find()
+        except Exception as error:
+            self.refusal = error  # obstore would only show its text
+            raise
+
+
+class ObstoreObjects:
+    """The objects of one bucket.
+
+    Parameters
+    ----------
+    options
+        For obstore, as `rollingfs.backend.s3.obstore_options` makes them.
+    credentials
+        Asked before a request when those known are too old; None to sign nothing.
+    places
+        Shared by all buckets of a client.
+    others
+        For keys that obstore cannot name, for a store that answers a range with the whole object, and at the end.
+    """
+
+    def __init__(self, options: Options, credentials: Credentials | None, places: Places, others: Objects) -> None:
+        self._options = options
+        self._credentials = credentials
+        self._places = places
+        self._others = others
+        self._quick = self._store(timedelta(days=1), options.read_timeout)
+        keep_from_children(self)
+
+    @functools.cached_property
+    def _patient(self) -> S3Store:
+        """For large bodies: all of a request within one time."""
+        return self._store(timedelta(seconds=SEND_S_MAX) + self._options.read_timeout, None)
+
+    @property
+    def stores(self) -> list[S3Store]:
+        """What the requests go through."""
+        return [self._quick, self._patient]
+
+    def _store(self, whole: timedelta, each_read: timedelta | None) -> S3Store:
+        client: dict[str, Any] = {**self._options.client, "timeout": whole}
+        if each_read is not None:
+            client["read_timeout"] = each_read
+        try:
+            return S3Store(
+                self._options.bucket,
+                config=self._options.config,  # type: ignore[arg-type]  # the keys of its TypedDict
+                client_options=client,  # type: ignore[arg-type]
+                retry_config={"max_retries": 0},
+                credential_provider=self._credentials,
+            )
+        except (BaseError, ValueError):
+            raise RefusedOptionsError from None  # the text of obstore's error may show a secret
+
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_match: str = "", unless_match: str = ""
+    ) -> Answer:
+        """As `Objects.get`."""
+        if is_over() or _NO_KEY_OF_OBSTORE.search(key):
+            return await self._others.get(key, span, if_match=if_match, unless_match=unless_match)
+        options: GetOptions = {}
+        if span is not None:
+            options["range"] = span
+        if if_match:
+            options["if_match"] = if_match
+        if unless_match:
+            options["if_none_match"] = unless_match
+        try:
+            async with self._places.taken():
+                found = await watched(obstore.get_async(self._quick, key, options=options))
+                data = await watched(found.bytes_async())
+        except (BaseError, FileNotFoundError) as error:
+            if span is None or not is_whole_instead_of_range(error):
+                raise self._refused(error, "GetObject") from None
+        else:
+            meta = found.meta
+            return Answer(memoryview(data), token_of(meta["e_tag"], span is None), meta["last_modified"].timestamp())
+        return await self._others.get(key, span, if_match=if_match, unless_match=unless_match)
+
+    async def put(self, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
+        """As `Objects.put`."""
+        if is_over() or _NO_KEY_OF_OBSTORE.search(key):
+            return await self._others.put(key, data, over)
+        size = sum(memoryview(piece).nbytes for piece in data)
+        store = self._quick if size <= QUICK_BYTES_MAX else self._patient
+        try:
+            async with self._places.taken():
+                # no variable holds the future: an error that somebody keeps would hold it as well, see `ending`
+                answer = await watched(
+                    obstore.put_async(
+                        store,
+                        key,
+                        _body(data),
+                        attributes=self._options.attributes,
+                        mode=_mode(over),
+                        use_multipart=False,
+                    )
+                )
+        except (BaseError, FileNotFoundError) as error:
+            raise self._refused(error, "PutObject") from None
+        return token_of(answer["e_tag"])
+
+    def _refused(self, error: Exception, operation: str) -> Exception:
+        """What to raise; without obstore's own text, which shows all that it knows of the request."""
+        if self._credentials is not None and self._credentials.refusal is not None and is_without_credentials(error):
+            return self._credentials.refusal
+        return from_obstore(error, operation)
+
+
+def _mode(over: Over | str | None) -> PutMode:
+    if isinstance(over, str):
+        return {"e_tag": over}
+    return "create" if over is Over.NOTHING else "overwrite"
+
+
+def _body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:
+    """Bytes as obstore takes them, not copied together."""
+    if len(data) < 2:
+        return b"".join(data)
+    return [piece if isinstance(piece, bytes) else memoryview(piece).cast("B") for piece in data]

@@ -1,0 +1,267 @@
+"""What obstore is told of one bucket, from what s3fs was told and botocore made of it; pure.
+
+Whatever obstore cannot express is refused here, so that it goes through s3fs and no option is ever dropped.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore import UNSIGNED
+
+CONFIG_KNOWN = frozenset(
+    {
+        "connect_timeout",
+        "max_pool_connections",
+        "parameter_validation",
+        "proxies",
+        "read_timeout",
+        "region_name",
+        "request_checksum_calculation",
+        "response_checksum_validation",
+        "retries",
+        "s3",
+        "signature_version",
+        "tcp_keepalive",
+        "use_dualstack_endpoint",
+        "use_fips_endpoint",
+        "user_agent",
+        "user_agent_appid",
+        "user_agent_extra",
+    }
+)
+"""Options of botocore's `Config` that are obeyed here, or that concern botocore only."""
+CLIENT_KNOWN = frozenset(
+    {
+        "aws_access_key_id",
+        "aws_secret_access_key",
+        "aws_session_token",
+        "endpoint_url",
+        "region_name",
+        "use_ssl",
+        "verify",
+    }
+)
+S3_KNOWN = frozenset(
+    {"addressing_style", "payload_signing_enabled", "us_east_1_regional_endpoint", "use_dualstack_endpoint"}
+)
+OBSTORE_VARIABLES = frozenset(
+    {
+        "AWS_CHECKSUM_ALGORITHM",
+        "AWS_SERVER_SIDE_ENCRYPTION",
+        "AWS_SSE_BUCKET_KEY_ENABLED",
+        "AWS_SSE_CUSTOMER_KEY_BASE64",
+        "AWS_SSE_KMS_KEY_ID",
+    }
+)
+"""Environment variables that mean something to obstore and nothing to botocore, and cannot be overruled."""
+ENCRYPTION = {
+    "ServerSideEncryption": "server_side_encryption",
+    "SSEKMSKeyId": "sse_kms_key_id",
+    "BucketKeyEnabled": "sse_bucket_key_enabled",
+}
+CUSTOMER_KEY = "SSECustomerKey"
+CUSTOMER_ALGORITHM = {"SSECustomerAlgorithm": "AES256"}
+ATTRIBUTES = {
+    "CacheControl": "Cache-Control",
+    "ContentDisposition": "Content-Disposition",
+    "ContentEncoding": "Content-Encoding",
+    "ContentLanguage": "Content-Language",
+    "ContentType": "Content-Type",
+    "StorageClass": "Storage-Class",
+}
+IDLE_S_MAX = 10
+"""Connections idle for longer are not used again: the store is about to close them."""
+NO_PROXY_URL = "http://127.0.0.1:9"
+"""Stands for none: obstore takes the environment's unless it is given one, from which the store is excluded."""
+GLOBAL_REGIONS = (None, "aws-global")
+_AWS_HOST = re.compile(
+    r"s3(?P<kind>-fips|\.dualstack|-fips\.dualstack)?(?:\.[a-z0-9-]+)?(?P<domain>\.amazonaws\.com(?:\.cn)?)"
+)
+_HOST_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+_EXPRESS_BUCKET = re.compile(r".+--(?P<zone>[a-z0-9-]+)--x-s3")
+
+
+class InexpressibleError(Exception):
+    """obstore has no counterpart of an option; the text says of which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How botocore reaches the store, beyond what its client tells of itself."""
+
+    verify: bool | str = True
+    """Whether the store's certificate is checked, or the file of the certificates to trust."""
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """Those that botocore goes through, by the scheme of the store's URL."""
+    default_certificates: str = ""
+    """The file that `True` means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What obstore is told."""
+
+    bucket: str
+    config: dict[str, Any]
+    client: dict[str, Any]
+    attributes: dict[str, str]
+    """Of each object that is written."""
+    read_timeout: timedelta
+    is_signed: bool
+
+
+def obstore_options(
+    bucket: str,
+    fs: Any,
+    client: Any,
+    connection: Connection,
+    environment: Mapping[str, str],
+    region: str | None = None,
+) -> Options:
+    """What obstore is told of a bucket.
+
+    Parameters
+    ----------
+    fs : s3fs.S3FileSystem
+        Says what the user asked for.
+    client
+        The botocore client of the bucket: says what came of it.
+    connection, environment
+        What neither says.
+    region
+        Where the bucket lies, if that turned out to be elsewhere.
+
+    Raises
+    ------
+    InexpressibleError
+        obstore cannot do what is asked for.
+    """
+    meta = client.meta
+    _check(fs, meta, environment)
+    style = (meta.config.s3 or {}).get("addressing_style")
+    region = region or ("us-east-1" if meta.region_name in GLOBAL_REGIONS else meta.region_name)
+    config = _address(bucket, meta.endpoint_url, style, region)
+    asked = dict(fs.s3_additional_kwargs)
+    if fs.requester_pays:
+        asked.setdefault("RequestPayer", "requester")
+    encryption, attributes = _asked(asked, meta.service_model)
+    is_signed = meta.config.signature_version is not UNSIGNED
+    config |= {
+        "region": region,
+        "skip_signature": not is_signed,
+        "unsigned_payload": (meta.config.s3 or {}).get("payload_signing_enabled") is False,
+        "conditional_put": "etag",
+        **encryption,
+    }
+    timeouts = meta.config.connect_timeout, meta.config.read_timeout
+    if not all(isinstance(seconds, int | float) and seconds > 0 for seconds in timeouts):
+        raise InexpressibleError("timeouts that are no number of seconds")
+    options = {
+        "connect_timeout": timedelta(seconds=timeouts[0]),
+        "user_agent": fs.config_kwargs.get("user_agent") or meta.config.user_agent,
+        "pool_idle_timeout": timedelta(seconds=IDLE_S_MAX),
+        "pool_max_idle_per_host": str(meta.config.max_pool_connections),
+        **_transport(config["endpoint"], connection, environment),
+    }
+    return Options(bucket, config, options, attributes, timedelta(seconds=timeouts[1]), is_signed)
+
+
+def _check(fs: Any, meta: Any, environment: Mapping[str, str]) -> None:
+    """Refuse what is not known here, and what is known to have no counterpart."""
+    s3 = {name for name, value in (meta.config.s3 or {}).items() if value}
+    for given, known, where in (
+        (fs.config_kwargs.keys(), CONFIG_KNOWN, "config_kwargs"),
+        (fs.client_kwargs.keys(), CLIENT_KNOWN, "client_kwargs"),
+        (s3, S3_KNOWN, "the s3 section of config_kwargs or of the configuration file"),
+    ):
+        if unknown := sorted(given - known):
+            raise InexpressibleError(f"{', '.join(unknown)} in {where}")
+    if meta.config.signature_version not in ("s3v4", UNSIGNED):
+        raise InexpressibleError(f"the signature version {meta.config.signature_version}")
+    if meta.config.request_checksum_calculation != "when_required":
+        raise InexpressibleError("request_checksum_calculation other than when_required")
+    if fs.config_kwargs.get("response_checksum_validation", "when_required") != "when_required":
+        raise InexpressibleError("response_checksum_validation other than when_required")
+    if variables := sorted(OBSTORE_VARIABLES & environment.keys()):
+        raise InexpressibleError(f"the environment variable {variables[0]}, which means nothing to s3fs")
+
+
+def _address(bucket: str, endpoint_url: str, style: str | None, region: str) -> dict[str, Any]:
+    """Where the bucket is, as botocore's rules for endpoints say it."""
+    if ":" in bucket:
+        raise InexpressibleError("access points")
+    url = urlsplit(endpoint_url)
+    host, is_virtual = url.netloc, style == "virtual"
+    if host.startswith("s3-accelerate."):
+        raise InexpressibleError("transfer acceleration")
+    aws = _AWS_HOST.fullmatch(host)
+    express = _EXPRESS_BUCKET.fullmatch(bucket) if aws is not None else None
+    if express is not None:
+        host, is_virtual = f"s3express-{express['zone']}.{region}.amazonaws.com", True
+    elif aws is not None:
+        is_virtual = style != "path"
+        # never the global host, which may send a request on to another one, where its signature is not believed
+        host = f"s3{aws['kind'] or ''}.{region}{aws['domain']}"
+    is_virtual = is_virtual and _HOST_LABEL.fullmatch(bucket) is not None
+    endpoint = f"{url.scheme}://{bucket}.{host}{url.path}" if is_virtual else f"{url.scheme}://{host}{url.path}"
+    return {
+        "endpoint": endpoint.rstrip("/"),
+        "aws_endpoint_url_s3": endpoint.rstrip("/"),  # before the environment's
+        "virtual_hosted_style_request": is_virtual,
+        "s3_express": express is not None,
+    }
+
+
+def _asked(asked: Mapping[str, Any], model: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the user asked for with every request: as options of the store, and as attributes of new objects."""
+    members: set[str] = set()
+    for operation in ("GetObject", "PutObject"):
+        members |= model.operation_model(operation).input_shape.members.keys()
+    # s3fs leaves out what an operation does not know
+    asked = {name: value for name, value in asked.items() if name in members and value is not None}
+    options: dict[str, Any] = {"request_payer": asked.pop("RequestPayer", None) == "requester"}
+    attributes: dict[str, str] = {}
+    if CUSTOMER_KEY in asked:
+        key = asked.pop(CUSTOMER_KEY)
+        asked.pop("SSECustomerKeyMD5", None)  # it follows from the key
+        if {name: asked.pop(name, None) for name in CUSTOMER_ALGORITHM} != CUSTOMER_ALGORITHM:
+            raise InexpressibleError("an SSECustomerAlgorithm other than AES256")
+        options["server_side_encryption"] = "sse-c"
+        options["sse_customer_key_base64"] = base64.b64encode(key.encode() if isinstance(key, str) else key).decode()
+    for name, value in asked.items():
+        if name in ENCRYPTION and ENCRYPTION[name] not in options:
+            options[ENCRYPTION[name]] = value
+        elif name in ATTRIBUTES:
+            attributes[ATTRIBUTES[name]] = value
+        elif name == "Metadata" and not attributes.keys() & value.keys() and not {*ATTRIBUTES.values()} & value.keys():
+            attributes |= value
+        else:
+            raise InexpressibleError(f"{name} in s3_additional_kwargs")
+    return options, attributes
+
+
+def _transport(endpoint: str, connection: Connection, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Certificates, and the proxy: the one that botocore uses, or none."""
+    url = urlsplit(endpoint)
+    proxy = connection.proxies.get(url.scheme)
+    options: dict[str, Any] = {"allow_http": url.scheme == "http"}
+    if proxy is not None:
+        options["proxy_url"] = proxy if "//" in proxy else f"http://{proxy}"
+    elif any(name.lower().endswith("_proxy") for name in environment):
+        options |= {"proxy_url": NO_PROXY_URL, "proxy_excludes": url.hostname}
+    if url.scheme == "https":
+        if connection.verify is False:
+            options["allow_invalid_certificates"] = True
+        elif connection.verify is True:
+            options["root_certificate"] = Path(connection.default_certificates).read_bytes()
+        else:  # obstore would trust the system's CAs as well, which the user may want to exclude
+            raise InexpressibleError("a file of trusted CAs (verify, AWS_CA_BUNDLE)")
+    return options

@@ -1,0 +1,167 @@
+"""Which way the objects of each bucket go: through obstore, or through s3fs where obstore cannot do it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import s3fs
+from botocore.exceptions import NoCredentialsError
+
+from rollingfs.backend.s3.errors import CLIENT_ERRORS, is_elsewhere, is_untrusted
+from rollingfs.backend.s3.forks import obstore_is_lost
+from rollingfs.backend.s3.objects import Objects
+from rollingfs.backend.s3.obstore_options import Connection, InexpressibleError, obstore_options
+from rollingfs.backend.s3.s3fs_objects import S3fsObjects
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+    from rollingfs.backend.s3.obstore_objects import Places
+
+T = TypeVar("T")
+
+BUCKETS_MAX = 64
+"""Buckets whose way, and whose idle connections, are kept."""
+CREDENTIALS_S = 360.0
+"""How long credentials that botocore may renew are said to last. obstore asks again 300 s before: after a minute."""
+
+logger = logging.getLogger("rollingfs")
+
+
+class Below(Protocol):
+    """What the ways need of an `S3Client`."""
+
+    @property
+    def fs(self) -> Any: ...
+    async def session(self, bucket: str | None = None) -> Any: ...
+    def connection(self, client: Any) -> Connection: ...
+    async def call(self, verb: str, **arguments: Any) -> dict[str, Any]: ...
+    async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]: ...
+
+
+class Routes:
+    """The ways to the buckets of one client.
+
+    Parameters
+    ----------
+    client
+        The one to which they belong.
+    use_obstore
+        Whether any may go through obstore.
+    """
+
+    def __init__(self, client: Below, use_obstore: bool) -> None:
+        self._client = client
+        self._use_obstore = use_obstore
+        self._objects: OrderedDict[str, Objects] = OrderedDict()
+        self._regions: dict[str, str] = {}
+        self._places: Places | None = None
+        self._told: set[str] = set()
+
+    def forget(self) -> None:
+        """Let go of all connections; the next request opens new ones."""
+        self._objects.clear()
+
+    @property
+    def open(self) -> list[Objects]:
+        """Those in use."""
+        return list(self._objects.values())
+
+    async def to(self, bucket: str) -> Objects:
+        """The objects of a bucket."""
+        objects = self._objects.get(bucket)
+        if objects is None:
+            objects = self._objects[bucket] = await self._new(bucket)
+            if len(self._objects) > BUCKETS_MAX:
+                self._objects.popitem(last=False)
+        else:
+            self._objects.move_to_end(bucket)
+        return objects
+
+    async def following(self, bucket: str, request: Callable[[], Awaitable[T]]) -> T:
+        """Do a request to a bucket; once more another way, where it was refused, and so not done, because of the way.
+
+        That is: where the bucket lies in another region, or where obstore does not trust the store's certificate.
+        s3fs may trust it (as one that is its own CA), or says why not.
+        """
+        try:
+            return await request()
+        except CLIENT_ERRORS as error:
+            objects = self._objects.get(bucket)
+            if objects is None or isinstance(objects, S3fsObjects) or not (is_elsewhere(error) or is_untrusted(error)):
+                raise
+            if is_untrusted(error):
+                self._objects[bucket] = self._through_s3fs(bucket, f"obstore finds that {error}")
+            else:
+                await self._look_for(bucket)
+        return await request()
+
+    async def _look_for(self, bucket: str) -> None:
+        region = await self._region(bucket)
+        if region is None or self._regions.get(bucket) == region:
+            self._objects[bucket] = self._through_s3fs(bucket, "the store does not say in which region the bucket lies")
+        else:
+            self._regions[bucket] = region
+            self._objects.pop(bucket, None)
+
+    async def _region(self, bucket: str) -> str | None:
+        try:
+            answer = await self._client.repeatable("head_bucket", Bucket=bucket)
+        except CLIENT_ERRORS as error:
+            answer = getattr(error, "response", {})
+        region: str | None = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region")
+        return region
+
+    async def _new(self, bucket: str) -> Objects:
+        if not self._use_obstore:
+            return S3fsObjects(self._client.call, bucket)
+        if obstore_is_lost():
+            return self._through_s3fs(bucket, "this process was forked from one that had imported obstore")
+        if type(self._client.fs) is not s3fs.S3FileSystem:
+            return self._through_s3fs(bucket, f"{type(self._client.fs).__name__} may do more than s3fs.S3FileSystem")
+        try:  # not before it is needed: a process that is forked after this import cannot use it
+            from rollingfs.backend.s3.obstore_objects import Credentials, ObstoreObjects, Places, RefusedOptionsError
+        except ImportError:
+            return self._through_s3fs(bucket, "obstore is not installed (pip install 'rollingfs[s3]')")
+        fs, client = self._client.fs, await self._client.session(bucket)
+        if self._places is None:
+            self._places = Places(fs.config_kwargs["max_pool_connections"])
+        region = self._regions.get(bucket)
+        try:
+            options = obstore_options(bucket, fs, client, self._client.connection(client), os.environ, region)
+            credentials = Credentials(self._credentials) if options.is_signed else None
+            return ObstoreObjects(options, credentials, self._places, S3fsObjects(self._client.call, bucket))
+        except InexpressibleError as error:
+            return self._through_s3fs(bucket, f"obstore has no counterpart of {error}")
+        except RefusedOptionsError:
+            return self._through_s3fs(bucket, "obstore refuses the options")
+
+    def _through_s3fs(self, bucket: str, why: str) -> Objects:
+        if why not in self._told:
+            self._told.add(why)
+            logger.info("s3://%s: objects are read and written through s3fs, which is slower: %s", bucket, why)
+        return S3fsObjects(self._client.call, bucket)
+
+    async def _credentials(self) -> S3Credential:
+        """The credentials as they are now, as botocore's client has them."""
+        fs = self._client.fs
+        given = fs.key or fs.client_kwargs.get("aws_access_key_id")
+        secret = fs.secret or fs.client_kwargs.get("aws_secret_access_key")
+        if given and secret:
+            token = fs.token or fs.client_kwargs.get("aws_session_token")
+            return {"access_key_id": given, "secret_access_key": secret, "token": token, "expires_at": None}
+        found = await fs.session.get_credentials()
+        if found is None:
+            raise NoCredentialsError
+        frozen = await found.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + timedelta(seconds=CREDENTIALS_S),
+        }

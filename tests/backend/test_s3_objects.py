@@ -1,0 +1,501 @@
+"""Objects on S3 go through obstore, and through s3fs where obstore cannot do it: right either way, and told once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.servers import new_bucket, require_module
+
+require_module("s3fs")
+require_module("obstore")
+
+from aiobotocore.credentials import AioRefreshableCredentials
+from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.session import AioSession
+from fsspec.asyn import sync
+from obstore.exceptions import GenericError
+from s3fs import S3FileSystem
+
+from rollingfs import RollingFileSystem
+from rollingfs.backend.s3 import client as s3_client
+from rollingfs.backend.s3 import obstore_objects
+from rollingfs.backend.s3.backend import S3Backend
+from rollingfs.backend.s3.errors import from_obstore
+from rollingfs.errors import ConflictError
+from tests.support.proxy import CUT, HOLD, Proxy, Seen, proxy_to
+
+SESSION = AioSession()
+"""Shared, because each new one reads botocore's rules again."""
+MIB = 2**20
+DATA = os.urandom(3 * MIB)
+KEYS = [
+    "a b/c$header",
+    "ü/日本/e\u0301",
+    "plus+and%41&=~'()!*;:@,",
+    "question?mark#hash",
+    "back\\slash [x] {y} |^`<>",
+    '"quotes"',
+    "%2F%25",
+]
+KEYS_OF_S3FS = ["tab\tin it"]
+"""Keys that obstore refuses; MinIO refuses others: "a//b", "./x"."""
+
+
+class Ours(S3FileSystem):
+    """A filesystem of the user's."""
+
+
+class Session(AIOHTTPSession):
+    """What a user may have botocore send by."""
+
+
+def _socket(address: Any) -> socket.socket:
+    return socket.socket(*address[:3])
+
+
+class Store:
+    """A backend behind a proxy, and a bucket."""
+
+    def __init__(self, options: dict[str, Any], proxy: Proxy, **more: Any) -> None:
+        self.proxy = proxy
+        self.bucket = new_bucket(options)
+        self.path = f"{self.bucket}/a b/log$header"
+        cls = more.pop("cls", S3FileSystem)
+        given = options | {"endpoint_url": proxy.url, "session": SESSION} | more
+        self.backend = S3Backend(cls(**given, skip_instance_cache=True))
+
+    def do(self, verb: str, *arguments: Any) -> Any:
+        return sync(self.backend.loop, getattr(self.backend, verb), *arguments)
+
+    @property
+    def way(self) -> str:
+        (objects,) = self.backend._client.routes.open
+        return type(objects).__name__
+
+    def use(self) -> None:
+        """Send something each way there is."""
+        token = self.do("create", self.path, b"one")
+        token = self.do("replace", self.path, b"two", token)
+        with pytest.raises(ConflictError):
+            self.do("replace", self.path, b"three", '"stale"')
+        with pytest.raises(FileExistsError):
+            self.do("create", self.path, b"three")
+        assert self.do("read", self.path).data == b"two"
+        assert self.do("read_if_changed", self.path, token) is None
+        assert self.do("read_range", self.path, 1, 9, token) == b"wo"
+        assert self.do("read_range", self.path, 3, 9) == b""
+        with pytest.raises(ConflictError):
+            self.do("read_range", self.path, 1, 9, '"stale"')
+        self.do("write", f"{self.path}-large", [DATA[:MIB], memoryview(DATA)[MIB:]])
+        target = bytearray(MIB)
+        assert self.do("read_into", f"{self.path}-large", 7, memoryview(target)) == MIB
+        assert target == DATA[7 : MIB + 7]
+
+
+@pytest.fixture
+def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(moto["endpoint_url"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Any:
+    """What was said of s3fs."""
+    caplog.set_level(logging.INFO, "rollingfs")
+    return lambda: [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
+
+
+# -- which way -----------------------------------------------------------------------------------------------
+
+
+def test_objects_go_through_obstore(moto, proxy, told):
+    store = Store(moto, proxy)
+    store.use()
+    assert store.way == "ObstoreObjects"
+    assert told() == []
+    agents = {seen.headers["user-agent"] for seen in proxy.seen}
+    assert len(agents) == 1
+    assert " obstore/" in agents.pop()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"s3_additional_kwargs": {"ACL": "private"}}, "obstore has no counterpart of ACL in s3_additional_kwargs"),
+        ({"config_kwargs": {"connector_args": {"socket_factory": _socket}}}, "connector_args"),
+        ({"config_kwargs": {"http_session_cls": Session}}, "http_session_cls"),
+        ({"config_kwargs": {"proxies": {"http": "what is this://"}}}, None),
+        ({"cls": Ours}, "Ours may do more"),
+    ],
+    ids=["ACL", "own sockets", "own sessions", "options that obstore refuses", "own class"],
+)
+def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(moto, proxy, told, more, why):
+    store = Store(moto, proxy, **more)
+    if why is None:
+        with pytest.raises(OSError, match="creating"):
+            store.use()
+        assert "obstore refuses the options" in told()[0]
+        assert "what is this" not in told()[0]
+        return
+    store.use()
+    assert store.way == "S3fsObjects"
+    (line,) = told()
+    assert why in line
+    assert store.bucket in line
+
+
+def test_a_variable_that_only_obstore_reads_changes_nothing(moto, proxy, told, monkeypatch):
+    monkeypatch.setenv("AWS_SERVER_SIDE_ENCRYPTION", "AES256")
+    store = Store(moto, proxy)
+    store.use()
+    assert {seen.headers.get("x-amz-server-side-encryption") for seen in proxy.seen} == {None}
+    assert "AWS_SERVER_SIDE_ENCRYPTION" in told()[0]
+
+
+@pytest.mark.parametrize("name", ["AWS_SESSION_TOKEN", "AWS_REQUEST_PAYER", "AWS_SKIP_SIGNATURE", "AWS_S3_EXPRESS"])
+def test_what_obstore_reads_in_the_environment_is_overruled(moto, proxy, name, monkeypatch):
+    monkeypatch.setenv(name, "true")
+    store = Store(moto, proxy)
+    store.use()
+    assert store.way == "ObstoreObjects"
+    for seen in proxy.seen:
+        assert "authorization" in seen.headers
+        assert not {"x-amz-security-token", "x-amz-request-payer"} & seen.headers.keys()
+
+
+def test_what_the_user_asks_for_is_in_every_request(moto, proxy):
+    additional = {"ServerSideEncryption": "AES256", "StorageClass": "STANDARD_IA", "Metadata": {"owner": "me"}}
+    store = Store(moto, proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
+    store.use()
+    assert store.way == "ObstoreObjects"
+    for name, value in (
+        ("x-amz-server-side-encryption", "AES256"),
+        ("x-amz-storage-class", "STANDARD_IA"),
+        ("x-amz-meta-owner", "me"),
+    ):
+        assert {seen.headers.get(name) for seen in proxy.of("PUT")} == {value}
+        assert {seen.headers.get(name) for seen in proxy.of("GET")} == {None}
+    assert {seen.headers.get("x-amz-request-payer") for seen in proxy.seen} == {"requester"}
+    assert {seen.headers.get("x-amz-security-token") for seen in proxy.seen} == {"session"}
+
+
+def test_anonymous_requests_are_not_signed(moto, proxy):
+    store = Store(moto, proxy)
+    store.do("write", store.path, [b"data"])
+    nobody = Store(moto, proxy, anon=True, key=None, secret=None)
+    proxy.seen.clear()
+    with contextlib.suppress(PermissionError):  # as the store wants it
+        assert nobody.do("read", store.path).data == b"data"
+    assert nobody.way == "ObstoreObjects"
+    assert [seen.headers.get("authorization") for seen in proxy.of("GET")] == [None]
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("use_obstore", [True, False])
+def test_keys_of_all_kinds_are_written_and_read(minio, use_obstore):
+    backend = S3Backend(S3FileSystem(**minio), use_obstore=use_obstore)
+    bucket, plain = new_bucket(minio), S3FileSystem(**minio, skip_instance_cache=True)
+    for key in KEYS + KEYS_OF_S3FS:
+        token = sync(backend.loop, backend.create, f"{bucket}/{key}", key.encode())
+        assert plain.call_s3("get_object", Bucket=bucket, Key=key)["ETag"] == token
+        assert sync(backend.loop, backend.read, f"{bucket}/{key}").data == key.encode()
+        sync(backend.loop, backend.replace, f"{bucket}/{key}", b"again", token)
+    listed = plain.call_s3("list_objects_v2", Bucket=bucket)["Contents"]
+    assert sorted(entry["Key"] for entry in listed) == sorted(KEYS + KEYS_OF_S3FS)
+
+
+@pytest.mark.parametrize("key", ["a//b", "a/", "/a", "./a", "a/../b", "a\nb", "..", "a/."])
+def test_keys_that_obstore_would_change_or_refuse_are_left_to_s3fs(moto, key):
+    assert obstore_objects._NO_KEY_OF_OBSTORE.search(key)
+    assert not any(map(obstore_objects._NO_KEY_OF_OBSTORE.search, [*KEYS, "a/.b/..c/d.", "..."]))
+
+
+def test_only_so_many_buckets_are_kept(moto, proxy, monkeypatch):
+    monkeypatch.setattr("rollingfs.backend.s3.routes.BUCKETS_MAX", 2)
+    store = Store(moto, proxy)
+    for bucket in [store.bucket, new_bucket(moto), new_bucket(moto), store.bucket]:
+        store.do("write", f"{bucket}/file", [b"data"])
+    assert len(store.backend._client.routes.open) == 2
+
+
+# -- regions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
+def test_a_bucket_in_another_region_is_asked_there(moto, proxy, refusal):
+    store = Store(moto, proxy)
+    region = "eu-west-1"
+    bucket = f"{store.bucket}-there"
+    place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    sync(store.backend.loop, store.backend._client.call, "create_bucket", Bucket=bucket, **place)
+    proxy.seen.clear()
+
+    def fault(seen: Seen) -> Any:
+        is_object = seen.path.endswith("/file")
+        return refusal if is_object and f"/{region}/" not in seen.headers["authorization"] else None
+
+    proxy.fault = fault
+    token = store.do("create", f"{bucket}/file", b"one")
+    assert [seen.method for seen in proxy.seen] == ["PUT", "HEAD", "PUT"]
+    assert store.do("replace", f"{bucket}/file", b"two", token)
+    assert store.do("read", f"{bucket}/file").data == b"two"
+    assert [seen.method for seen in proxy.seen] == ["PUT", "HEAD", "PUT", "PUT", "GET"]
+    assert store.way == "ObstoreObjects"
+
+
+def test_a_bucket_of_unknown_region_is_left_to_s3fs(moto, proxy, told):
+    store = Store(moto, proxy)
+    proxy.fail((400, "AuthorizationHeaderMalformed"), (400, "AuthorizationHeaderMalformed"), method="PUT")
+    with pytest.raises(PermissionError, match="AuthorizationHeaderMalformed"):
+        store.do("create", store.path, b"one")
+    assert store.way in ("ObstoreObjects", "S3fsObjects")
+    assert len(proxy.of("PUT")) == 2
+
+
+# -- ranges, bodies, connections -----------------------------------------------------------------------------
+
+
+def test_a_store_that_answers_a_range_with_the_whole_is_understood(moto, proxy):
+    store = Store(moto, proxy)
+    store.do("write", store.path, [DATA])
+    proxy.fault = lambda seen: (200, DATA) if seen.method == "GET" else None
+    assert store.do("read_range", store.path, 5, 2 * MIB) == DATA[5 : 2 * MIB]
+    assert len(proxy.of("GET")) == 2
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(moto, proxy, monkeypatch):
+    monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
+    store = Store(moto, proxy)
+    store.do("write", store.path, [DATA])
+    for read in (("read", store.path), ("read_range", store.path, 0, len(DATA)), ("read_range", store.path, 0, 100)):
+        proxy.fail(CUT, method="GET")
+        found = store.do(*read)
+        assert (found if isinstance(found, bytes) else found.data) == DATA[: 100 if read[-1] == 100 else None]
+
+
+def test_reads_at_once_use_no_more_connections_than_they_may(moto, proxy):
+    store = Store(moto, proxy, config_kwargs={"max_pool_connections": 2})
+    store.do("write", store.path, [DATA])
+    under_way, most = 0, 0
+    get = obstore_objects.obstore.get_async
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        async def one() -> Any:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            try:
+                return await get(*arguments, **options)
+            finally:
+                under_way -= 1
+
+        return one()
+
+    async def all_at_once() -> list[bytes]:
+        return await asyncio.gather(*(store.backend.read_range(store.path, at, at + MIB) for at in range(12)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(obstore_objects.obstore, "get_async", counted)
+        assert sync(store.backend.loop, all_at_once) == [DATA[at : at + MIB] for at in range(12)]
+    assert most == 2
+
+
+def test_a_read_that_is_cancelled_leaves_the_next_one_alone(moto, proxy):
+    store = Store(moto, proxy, config_kwargs={"max_pool_connections": 1})
+    store.do("write", store.path, [DATA])
+
+    async def cancelled() -> None:
+        proxy.fault = lambda seen: HOLD
+        task = asyncio.ensure_future(store.backend.read_range(store.path, 0, 2 * MIB))
+        while not proxy.of("GET"):
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    sync(store.backend.loop, cancelled)
+    proxy.fault = lambda _: None
+    assert store.do("read_range", store.path, 0, 2 * MIB) == DATA[: 2 * MIB]
+
+
+def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(moto, proxy, monkeypatch):
+    store = Store(moto, proxy, config_kwargs={"read_timeout": 0.5})
+    store.do("write", store.path, [b"small"])
+    proxy.fault = lambda seen: HOLD
+    with pytest.raises(TimeoutError):
+        store.do("create", f"{store.path}-small", b"small")
+    monkeypatch.setattr(obstore_objects, "SEND_S_MAX", 1.0)
+    (objects,) = store.backend._client.routes.open
+    began = asyncio.run(_time_of(objects.put("large", [bytes(obstore_objects.QUICK_BYTES_MAX + 1)])))
+    assert began > 1.0
+
+
+async def _time_of(request: Any) -> float:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with pytest.raises(TimeoutError):
+        await request
+    return loop.time() - began
+
+
+# -- credentials ---------------------------------------------------------------------------------------------
+
+
+def test_credentials_are_asked_for_again_and_renewed(moto, proxy, monkeypatch):
+    monkeypatch.setattr("rollingfs.backend.s3.routes.CREDENTIALS_S", 1.0)  # too old at once
+    made: list[str] = []
+
+    async def renew() -> dict[str, str]:
+        made.append("abcdefghijklmnopqrstuvwxyz"[len(made)])
+        soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30)  # so botocore renews them each time
+        fields = {"access_key": made[-1], "secret_key": "secret", "token": f"token of {made[-1]}"}
+        return fields | {"expiry_time": soon.isoformat()}
+
+    session = AioSession()
+    renewed = AioRefreshableCredentials.create_from_metadata(asyncio.run(renew()), renew, "test")
+
+    async def get_credentials() -> AioRefreshableCredentials:
+        return renewed
+
+    monkeypatch.setattr(session, "get_credentials", get_credentials)
+    store = Store(moto, proxy, session=session, key=None, secret=None)
+    for number in range(3):
+        store.do("write", f"{store.path}-{number}", [b"data"])
+        time.sleep(0.12)  # obstore waits so long before it asks again
+    assert store.way == "ObstoreObjects"
+    ids = [seen.headers["authorization"].split("Credential=")[1][0] for seen in proxy.of("PUT")]
+    assert ids == made[-3:]
+    assert [seen.headers["x-amz-security-token"] for seen in proxy.of("PUT")] == [f"token of {id}" for id in ids]
+
+
+def test_no_credentials_are_said_as_by_botocore(moto, proxy):
+    store = Store(moto, proxy, key=None, secret=None)
+    with pytest.raises(PermissionError, match=r"Unable to locate credentials.*give key and secret"):
+        store.do("create", store.path, b"data")
+    assert proxy.of("PUT") == []
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "RequestTimeTooSkewed"])
+def test_refused_credentials_are_a_permission_error_without_a_secret(moto, proxy, code):
+    store = Store(moto, proxy, token="session")
+    proxy.fault = lambda seen: (403, code)
+    for verb in (("create", store.path, b"data"), ("read", store.path), ("write", store.path, [b"data"])):
+        with pytest.raises(PermissionError, match=code) as caught:
+            store.do(*verb)
+        text = f"{caught.value} {caught.value.__cause__} {caught.value.__cause__.__cause__}"
+        assert moto["secret"] not in text
+        assert "Debug source" not in text
+    assert len(proxy.of("GET")) == 1
+
+
+NON_2XX = " - Server returned non-2xx status code:"
+DEBUG = "\n\nDebug source:\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (f"x{NON_2XX} 503 Service Unavailable: <Code>SlowDown</Code>", "ClientError", "SlowDown"),
+        (f"x{NON_2XX} 304 Not Modified: ", "ClientError", "304"),
+        ("x - Received redirect without LOCATION, this normally", "ClientError", "PermanentRedirect"),
+        (f"x{DEBUG}kind: Timeout,", "TimeoutError", "in time"),
+        (f"x{DEBUG}InvalidCertificate(\n Other(\n OtherError(\n CaUsedAsEndEntity,", "UntrustedStoreError", "CaUsed"),
+        (
+            f'Error performing GET http://u:p@h:1/b in 1s{DEBUG}kind: Connect, message: "No"',
+            "ConnectionError",
+            "http://h:1: No",
+        ),
+        ("something new", "ConnectionError", "no whole answer came from the store"),
+    ],
+)
+def test_what_obstore_says_is_understood(text, kind, said):
+    found = from_obstore(GenericError(text), "PutObject")
+    assert type(found).__name__ == kind
+    assert said in str(found)
+
+
+# -- the end of a process ------------------------------------------------------------------------------------
+
+ENDING = """
+import sys, threading, fsspec
+url, path, how = sys.argv[1:]
+options = {"endpoint_url": url, "key": "rollingfs", "secret": "rollingfs-secret"}
+fs = fsspec.filesystem("rolling", target_protocol="s3", target_options=options)
+if how == "with its request":
+    fs.cat_file(path)
+elif how == "with requests under way":
+    file = fs.open(path, "rb")
+    file.read(100)
+    for _ in range(8):
+        threading.Thread(target=fs.cat_file, args=(path,), daemon=True).start()
+    fs.cat_file(path, 0, 10)
+elif how == "with an error":
+    kept = []
+    try:
+        fs.cat_file(path + "-not")
+    except FileNotFoundError as error:
+        kept.append(error)
+    sys.kept = kept
+else:
+    import atexit
+    backend = fs._backend
+    fs.exists(path)
+    atexit._run_exitfuncs()
+    assert fs.cat_file(path, 0, 10) == bytes(10)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.s3
+@pytest.mark.parametrize("how", ["with its request", "with requests under way", "with an error", "and goes on"])
+def test_a_process_that_ends_is_not_aborted(minio, how):
+    path = f"{new_bucket(minio)}/log"
+    RollingFileSystem("s3", minio).pipe_file(path, bytes(8 * MIB))
+    command = [sys.executable, "-c", ENDING, minio["endpoint_url"], path, how]
+    for _ in range(5):  # obstore alone aborts one of four such processes
+        processes = [subprocess.Popen(command) for _ in range(4)]
+        assert [process.wait(60) for process in processes] == [0] * 4
+
+
+# -- forks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("of", ["the parent", "the child"])
+def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(moto, proxy, of):
+    store = Store(moto, proxy)
+    token = store.do("create", store.path, b"parent")
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+
+    def child() -> None:
+        backend = store.backend
+        if of == "the child":
+            backend = S3Backend(S3FileSystem(**moto, skip_instance_cache=True))
+        else:
+            backend.after_fork()
+        answers.put(sync(backend.loop, backend.read, store.path).data)
+        (objects,) = backend._client.routes.open
+        answers.put(type(objects).__name__)
+
+    process = context.Process(target=child)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+    assert (answers.get(), answers.get()) == (b"parent", "S3fsObjects")
+    assert store.do("replace", store.path, b"again", token)
+    assert store.way == "ObstoreObjects"
