@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import logging.config
 import os
@@ -243,7 +244,7 @@ def test_threads_lose_and_double_nothing(fs, make):
     ids=str,
 )
 def test_numbers_out_of_range_are_refused(fs, options):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="it must be at least"):
         RollingHandler(PATH, fs=fs, **options)
 
 
@@ -300,8 +301,6 @@ def test_the_end_of_a_process_writes_what_it_logged_to_s3(moto, tmp_path):
         "logging.getLogger().addHandler(handler)\n"
         "logging.warning('one'); handler.flush(); logging.warning('two')\n"
     )
-    import json
-
     url = f"rolling::s3://{bucket}/log"
     command = [sys.executable, str(program), url, json.dumps(moto)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
