@@ -318,6 +318,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
             For reading: positions are segment offsets, rather than counted from the first retained byte.
         owner : str
             For ``"ab"``: hold the segment exclusively until the file is closed.
+        commit_on : str or int or iterable of these
+            For writing: the file commits by itself, at ``"flush"``, after bytes (``65536``, ``"64KiB"``), lines
+            (``"line"``, ``"100 lines"``) or a time (``"5s"``); of several, whichever comes first.
         max_concurrency, prefetch, max_memory
             For reading: as for the filesystem, for this file; `max_concurrency` is at most the filesystem's.
         verify : bool
@@ -341,9 +344,11 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
             return super().open(path, mode, block_size, cache_options, compression, **text, **kwargs)
         binary = mode if "b" in mode else mode.replace("t", "") + "b"
         codec = get_compression(path, compression)
+        if codec is not None and kwargs.get("commit_on") is not None:
+            raise ValueError(f"{path}: only close() commits a compressed file: leave out commit_on")
         file = super().open(path, binary, block_size, cache_options, None, **kwargs)
         file = file if codec is None else CompressedFile(file, codec)
-        return file if "b" in mode else TextFile(file, **text)
+        return file if "b" in mode else TextFile(file, write_through="commit_on" in kwargs, **text)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | str | None = None, **options: Any) -> Any:
         return self._opener.open(path, mode, block_size=block_size, **options)
