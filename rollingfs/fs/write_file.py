@@ -227,12 +227,13 @@ class WriteFile(CommitsByClose):
             self._release_committed()
 
     async def _commit(self) -> None:
-        segments = self._client.segments
+        segments, intake = self._client.segments, self._intake
+        assert intake is not None
         if self._is_replacing:
-            header = await segments.overwrite(self.path, self._intake, attrs=self._attrs, create_only=self.mode == "xb")
+            header = await segments.overwrite(self.path, intake, attrs=self._attrs, create_only=self.mode == "xb")
         else:
             written = await segments.extend(
-                self.path, self._intake, attrs=self._attrs, guard=self._guard, create=self._segment is None
+                self.path, intake, attrs=self._attrs, guard=self._guard, create=self._segment is None
             )
             header = written.header
         self._segment, self._is_there, self._attrs = header.segment, True, None
