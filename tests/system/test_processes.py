@@ -309,9 +309,9 @@ def test_one_filesystem_in_several_processes_on_disk_is_a_writer_in_each(
 @pytest.mark.filterwarnings(FORK_WARNING)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_one_filesystem_in_several_processes_on_s3_is_a_writer_in_each(
-    moto: dict[str, Any], tmp_path: Path, method: str
+    seaweed: dict[str, Any], tmp_path: Path, method: str
 ) -> None:
-    share(Target("s3", moto, f"{new_bucket(moto)}/{uuid.uuid4().hex}"), method, tmp_path, count=3)
+    share(Target("s3", seaweed, f"{new_bucket(seaweed)}/{uuid.uuid4().hex}"), method, tmp_path, count=3)
 
 
 def read_sum(fs: Any, path: str, log: Path) -> None:
@@ -322,11 +322,11 @@ def read_sum(fs: Any, path: str, log: Path) -> None:
 @pytest.mark.filterwarnings(FORK_WARNING)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_read_what_the_parent_wrote_by_its_filesystem(
-    moto: dict[str, Any], tmp_path: Path, method: str
+    seaweed: dict[str, Any], tmp_path: Path, method: str
 ) -> None:
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system has no {method}")
-    target = Target("s3", moto, f"{new_bucket(moto)}/segment")
+    target = Target("s3", seaweed, f"{new_bucket(seaweed)}/segment")
     fs = target.open()
     data = b"".join(record("parent", number) for number in range(10))
     fs.pipe_file(target.path, data)
