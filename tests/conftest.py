@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from tests.support.certificates import make_certificate
 from tests.support.examples import examples
+from tests.support.seaweed import seaweed_binary, seaweed_server
 from tests.support.servers import (
     cache_dir,
     minio_binary,
@@ -25,8 +26,6 @@ from tests.support.servers import (
     new_bucket,
     require,
     required,
-    seaweed_binary,
-    seaweed_server,
 )
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
@@ -140,7 +139,7 @@ def _minio() -> Path:
     return binary
 
 
-@pytest.fixture(params=["seaweed", pytest.param("minio", marks=pytest.mark.s3)])
+@pytest.fixture(params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
 def s3_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Storage options of s3fs, once for each store."""
     options: dict[str, Any] = request.getfixturevalue(request.param)

