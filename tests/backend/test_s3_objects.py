@@ -112,6 +112,13 @@ def proxy(seaweed: dict[str, Any]) -> Iterator[Proxy]:
 
 
 @pytest.fixture
+def moto_proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
+    """Of a store that takes any credentials, and knows the regions of buckets, as SeaweedFS does not."""
+    with proxy_to(moto["endpoint_url"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Any:
     """What was said of s3fs."""
     caplog.set_level(logging.INFO, "rollingfs")
@@ -176,9 +183,9 @@ def test_what_obstore_reads_in_the_environment_is_overruled(seaweed, proxy, name
         assert not {"x-amz-security-token", "x-amz-request-payer"} & seen.headers.keys()
 
 
-def test_what_the_user_asks_for_is_in_every_request(seaweed, proxy):
+def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy):
     additional = {"ServerSideEncryption": "AES256", "StorageClass": "STANDARD_IA", "Metadata": {"owner": "me"}}
-    store = Store(seaweed, proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
+    store = Store(moto, moto_proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
     store.use()
     assert store.way == "ObstoreObjects"
     for name, value in (
@@ -186,10 +193,10 @@ def test_what_the_user_asks_for_is_in_every_request(seaweed, proxy):
         ("x-amz-storage-class", "STANDARD_IA"),
         ("x-amz-meta-owner", "me"),
     ):
-        assert {seen.headers.get(name) for seen in proxy.of("PUT")} == {value}
-        assert {seen.headers.get(name) for seen in proxy.of("GET")} == {None}
-    assert {seen.headers.get("x-amz-request-payer") for seen in proxy.seen} == {"requester"}
-    assert {seen.headers.get("x-amz-security-token") for seen in proxy.seen} == {"session"}
+        assert {seen.headers.get(name) for seen in moto_proxy.of("PUT")} == {value}
+        assert {seen.headers.get(name) for seen in moto_proxy.of("GET")} == {None}
+    assert {seen.headers.get("x-amz-request-payer") for seen in moto_proxy.seen} == {"requester"}
+    assert {seen.headers.get("x-amz-security-token") for seen in moto_proxy.seen} == {"session"}
 
 
 def test_anonymous_requests_are_not_signed(seaweed, proxy):
@@ -235,24 +242,24 @@ def test_only_so_many_buckets_are_kept(seaweed, proxy, monkeypatch):
 
 
 @pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
-def test_a_bucket_in_another_region_is_asked_there(seaweed, proxy, refusal):
-    store = Store(seaweed, proxy)
+def test_a_bucket_in_another_region_is_asked_there(moto, moto_proxy, refusal):
+    store = Store(moto, moto_proxy)
     region = "eu-west-1"
     bucket = f"{store.bucket}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     sync(store.backend.loop, store.backend._client.call, "create_bucket", Bucket=bucket, **place)
-    proxy.seen.clear()
+    moto_proxy.seen.clear()
 
     def fault(seen: Seen) -> Any:
         is_object = seen.path.endswith("/file")
         return refusal if is_object and f"/{region}/" not in seen.headers["authorization"] else None
 
-    proxy.fault = fault
+    moto_proxy.fault = fault
     token = store.do("create", f"{bucket}/file", b"one")
-    assert [seen.method for seen in proxy.seen] == ["PUT", "HEAD", "PUT"]
+    assert [seen.method for seen in moto_proxy.seen] == ["PUT", "HEAD", "PUT"]
     assert store.do("replace", f"{bucket}/file", b"two", token)
     assert store.do("read", f"{bucket}/file").data == b"two"
-    assert [seen.method for seen in proxy.seen] == ["PUT", "HEAD", "PUT", "PUT", "GET"]
+    assert [seen.method for seen in moto_proxy.seen] == ["PUT", "HEAD", "PUT", "PUT", "GET"]
     assert store.way == "ObstoreObjects"
 
 
@@ -354,7 +361,7 @@ async def _time_of(request: Any) -> float:
 # -- credentials ---------------------------------------------------------------------------------------------
 
 
-def test_credentials_are_asked_for_again_and_renewed(seaweed, proxy, monkeypatch):
+def test_credentials_are_asked_for_again_and_renewed(moto, moto_proxy, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.s3.routes.CREDENTIALS_S", 1.0)  # too old at once
     made: list[str] = []
 
@@ -371,14 +378,14 @@ def test_credentials_are_asked_for_again_and_renewed(seaweed, proxy, monkeypatch
         return renewed
 
     monkeypatch.setattr(session, "get_credentials", get_credentials)
-    store = Store(seaweed, proxy, session=session, key=None, secret=None)
+    store = Store(moto, moto_proxy, session=session, key=None, secret=None)
     for number in range(3):
         store.do("write", f"{store.path}-{number}", [b"data"])
         time.sleep(0.12)  # obstore waits so long before it asks again
     assert store.way == "ObstoreObjects"
-    ids = [seen.headers["authorization"].split("Credential=")[1][0] for seen in proxy.of("PUT")]
+    ids = [seen.headers["authorization"].split("Credential=")[1][0] for seen in moto_proxy.of("PUT")]
     assert ids == made[-3:]
-    assert [seen.headers["x-amz-security-token"] for seen in proxy.of("PUT")] == [f"token of {id}" for id in ids]
+    assert [seen.headers["x-amz-security-token"] for seen in moto_proxy.of("PUT")] == [f"token of {id}" for id in ids]
 
 
 def test_no_credentials_are_said_as_by_botocore(seaweed, proxy):

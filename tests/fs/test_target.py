@@ -1,6 +1,7 @@
 """From URLs and options to a filesystem, and the errors about wrong ones."""
 
 import importlib.util
+import json
 import multiprocessing
 import pickle
 import re
@@ -199,17 +200,17 @@ def test_in_a_longer_chain_an_option_must_name_its_store(tmp_path):
     assert type(fsspec.url_to_fs("rolling::simplecache::memory://x", **nested)[0]._backend) is GenericBackend
 
 
-def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(moto, tmp_path, monkeypatch):
-    """Pandas asks again with ``anon=True``, for any store; people see the second error.
-
-    On moto, because SeaweedFS takes an ACL and lets nobody read by it.
-    """
+def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(seaweed, tmp_path, monkeypatch):
+    """Pandas asks again with ``anon=True``, for any store; people see the second error."""
     pd = pytest.importorskip("pandas")
-    bucket = new_bucket(moto)
-    where = {"endpoint_url": moto["endpoint_url"]}
-    public = {**moto, "s3_additional_kwargs": {"ACL": "public-read"}}
-    RollingFileSystem("s3", public).pipe_file(f"{bucket}/public.csv", b"a\n1\n")
-    RollingFileSystem("s3", moto).pipe_file(f"{bucket}/private.csv", b"a\n1\n")
+    bucket = new_bucket(seaweed)
+    where = {"endpoint_url": seaweed["endpoint_url"]}
+    for name in ("public", "private"):
+        RollingFileSystem("s3", seaweed).pipe_file(f"{bucket}/{name}.csv", b"a\n1\n")
+    # SeaweedFS takes ACLs of objects, and nobody may read by them
+    everybody = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject"}
+    policy = {"Statement": [everybody | {"Resource": f"arn:aws:s3:::{bucket}/public.csv*"}]}
+    fsspec.filesystem("s3", **seaweed).call_s3("put_bucket_policy", Bucket=bucket, Policy=json.dumps(policy))
     assert pd.read_csv(f"rolling::s3://{bucket}/public.csv", storage_options=where)["a"].tolist() == [1]
     for options in (where, {"s3": where}, {"s3": where | {"anon": False}}):
         with pytest.raises(PermissionError, match=r"private\.csv"):

@@ -47,6 +47,12 @@ USERS = {
 ROLE = "arn:aws:iam::role/any"
 """A role that may do everything; `AssumeRole` without a duration gives credentials for `ROLE_S` seconds."""
 ROLE_S = 2
+
+
+def _policy(allowed: dict[str, Any]) -> dict[str, Any]:
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow"} | allowed]}
+
+
 ROLES = {
     "sts": {
         "issuer": "rollingfs",
@@ -56,14 +62,14 @@ ROLES = {
     },
     "policy": {"defaultEffect": "Deny", "storeType": "memory"},
     "policies": [
-        {"name": "all", "document": {"Statement": [{"Effect": "Allow", "Action": ["s3:*"], "Resource": ["*"]}]}}
+        {"name": "all", "document": _policy({"Action": ["s3:*"], "Resource": ["*"]})},
     ],
     "roles": [
         {
             "roleName": "any",
             "roleArn": ROLE,
             "attachedPolicies": ["all"],
-            "trustPolicy": {"Statement": [{"Effect": "Allow", "Principal": "*", "Action": ["sts:AssumeRole"]}]},
+            "trustPolicy": _policy({"Action": ["sts:AssumeRole"], "Principal": "*"}),
         }
     ],
 }
