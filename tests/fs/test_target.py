@@ -209,7 +209,7 @@ def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(seaweed, t
         RollingFileSystem("s3", seaweed).pipe_file(f"{bucket}/{name}.csv", b"a\n1\n")
     # SeaweedFS takes ACLs of objects, and nobody may read by them
     everybody = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject"}
-    policy = {"Statement": [everybody | {"Resource": f"arn:aws:s3:::{bucket}/public.csv*"}]}
+    policy = {"Version": "2012-10-17", "Statement": [everybody | {"Resource": f"arn:aws:s3:::{bucket}/public.csv*"}]}
     fsspec.filesystem("s3", **seaweed).call_s3("put_bucket_policy", Bucket=bucket, Policy=json.dumps(policy))
     assert pd.read_csv(f"rolling::s3://{bucket}/public.csv", storage_options=where)["a"].tolist() == [1]
     for options in (where, {"s3": where}, {"s3": where | {"anon": False}}):

@@ -129,13 +129,13 @@ def test_a_missing_bucket_is_named_by_every_verb_and_not_made(store: dict[str, A
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_an_expired_token_is_the_same_clear_error_by_every_verb(seaweed: dict[str, Any], path: str, verb: str) -> None:
-    with proxy_to(seaweed["endpoint_url"]) as proxy:
+def test_an_expired_token_is_the_same_clear_error_by_every_verb(store: dict[str, Any], path: str, verb: str) -> None:
+    with proxy_to(store["endpoint_url"]) as proxy:
         proxy.fault = lambda _: (400, "ExpiredToken")  # as S3 answers
         with pytest.raises(PermissionError, match="ExpiredToken") as caught:
-            VERBS[verb](open_fs(seaweed | {"endpoint_url": proxy.url}), path)
+            VERBS[verb](open_fs(store | {"endpoint_url": proxy.url}), path)
     check_message(caught.value, path, changes=False)
-    check_unchanged(seaweed, path)
+    check_unchanged(store, path)
 
 
 def short_credentials(seaweed: dict[str, Any], path: str) -> tuple[dict[str, Any], datetime.datetime]:
