@@ -128,6 +128,13 @@ def minio_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[s
         yield options, certificate
 
 
+@pytest.fixture(scope="session")
+def minio_of_region() -> Iterator[dict[str, Any]]:
+    """Storage options of s3fs for a MinIO server that takes requests to ``us-east-1`` only."""
+    with minio_server(_minio(), region="us-east-1") as options:
+        yield options
+
+
 def _minio() -> Path:
     """The MinIO server; without it, the test is skipped or fails."""
     if _version("s3fs") == "(absent)":

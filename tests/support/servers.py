@@ -88,8 +88,10 @@ def moto_server() -> Iterator[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def minio_server(binary: Path, certificate: Path | None = None) -> Iterator[dict[str, Any]]:
+def minio_server(binary: Path, certificate: Path | None = None, region: str | None = None) -> Iterator[dict[str, Any]]:
     """A MinIO server with an empty folder; gives the storage options of s3fs for it.
+
+    With a `region` it refuses what is signed for another one, as S3 does.
 
     With a `certificate` (of the CA, beside ``public.crt`` and ``private.key``) it speaks https only.
     """
@@ -100,6 +102,7 @@ def minio_server(binary: Path, certificate: Path | None = None) -> Iterator[dict
 
         secure = [] if certificate is None else ["--certs-dir", str(certificate.parent)]
         settings = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
+        settings |= {} if region is None else {"MINIO_SITE_REGION": region}
         with _server("MinIO", command, "/minio/health/ready", os.environ | settings, certificate) as url:
             yield _options(url)
 

@@ -125,17 +125,30 @@ def test_a_missing_bucket_is_named_by_every_verb_and_not_made(store: dict[str, A
     assert not fs.exists(bucket)
 
 
-# -- credentials that expire ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("verb", VERBS)
-def test_an_expired_token_is_the_same_clear_error_by_every_verb(store: dict[str, Any], path: str, verb: str) -> None:
+@pytest.mark.parametrize("code", ["ExpiredToken", "AuthorizationHeaderMalformed"])
+def test_what_s3_says_of_tokens_and_regions_is_the_same_clear_error_by_every_verb(
+    store: dict[str, Any], path: str, code: str, verb: str
+) -> None:
     with proxy_to(store["endpoint_url"]) as proxy:
-        proxy.fault = lambda _: (400, "ExpiredToken")  # as S3 answers
-        with pytest.raises(PermissionError, match="ExpiredToken") as caught:
+        proxy.fault = lambda _: (400, code)
+        with pytest.raises(PermissionError, match=code) as caught:
             VERBS[verb](open_fs(store | {"endpoint_url": proxy.url}), path)
     check_message(caught.value, path, changes=False)
     check_unchanged(store, path)
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_wrong_region_is_found_out_and_put_right_by_every_verb(minio_of_region: dict[str, Any], verb: str) -> None:
+    path = new_segment(minio_of_region)
+    fs = open_fs(minio_of_region | {"client_kwargs": {"region_name": "eu-west-3"}})
+    VERBS[verb](fs, path)
+    assert fs.size(path) == open_fs(minio_of_region).size(path)
+
+
+# -- credentials that expire ---------------------------------------------------------------------------------
 
 
 def short_credentials(seaweed: dict[str, Any], path: str) -> tuple[dict[str, Any], datetime.datetime]:
