@@ -210,11 +210,10 @@ def test_anonymous_requests_are_not_signed(seaweed, proxy):
     assert [seen.headers.get("authorization") for seen in proxy.of("GET")] == [None]
 
 
-@pytest.mark.s3
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_keys_of_all_kinds_are_written_and_read(minio, use_obstore):
-    backend = S3Backend(S3FileSystem(**minio), use_obstore=use_obstore)
-    bucket, plain = new_bucket(minio), S3FileSystem(**minio, skip_instance_cache=True)
+def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore):
+    backend = S3Backend(S3FileSystem(**s3_options), use_obstore=use_obstore)
+    bucket, plain = new_bucket(s3_options), S3FileSystem(**s3_options, skip_instance_cache=True)
     for key in KEYS + KEYS_OF_S3FS:
         token = sync(backend.loop, backend.create, f"{bucket}/{key}", key.encode())
         assert plain.call_s3("get_object", Bucket=bucket, Key=key)["ETag"] == token
