@@ -46,12 +46,15 @@ KEYS = [
     "ü/日本/e\u0301",
     "plus+and%41&=~'()!*;:@,",
     "question?mark#hash",
-    "back\\slash [x] {y} |^`<>",
+    "back\\slash",
+    "[x] {y} |^`<>",
     '"quotes"',
     "%2F%25",
 ]
 KEYS_OF_S3FS = ["tab\tin it"]
 """Keys that obstore refuses; MinIO refuses others: "a//b", "./x"."""
+KEYS_NOT_OF_SEAWEED = ["back\\slash"]
+"""SeaweedFS takes a backslash for a slash."""
 
 
 class Ours(S3FileSystem):
@@ -211,16 +214,19 @@ def test_anonymous_requests_are_not_signed(seaweed, proxy):
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore):
+def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore, request):
+    keys = KEYS + KEYS_OF_S3FS
+    if request.node.callspec.params["s3_options"] == "seaweed":
+        keys = [key for key in keys if key not in KEYS_NOT_OF_SEAWEED]
     backend = S3Backend(S3FileSystem(**s3_options), use_obstore=use_obstore)
     bucket, plain = new_bucket(s3_options), S3FileSystem(**s3_options, skip_instance_cache=True)
-    for key in KEYS + KEYS_OF_S3FS:
+    for key in keys:
         token = sync(backend.loop, backend.create, f"{bucket}/{key}", key.encode())
         assert plain.call_s3("get_object", Bucket=bucket, Key=key)["ETag"] == token
         assert sync(backend.loop, backend.read, f"{bucket}/{key}").data == key.encode()
         sync(backend.loop, backend.replace, f"{bucket}/{key}", b"again", token)
     listed = plain.call_s3("list_objects_v2", Bucket=bucket)["Contents"]
-    assert sorted(entry["Key"] for entry in listed) == sorted(KEYS + KEYS_OF_S3FS)
+    assert sorted(entry["Key"] for entry in listed) == sorted(keys)
 
 
 @pytest.mark.parametrize("key", ["a//b", "a/", "/a", "./a", "a/../b", "a\nb", "..", "a/."])
