@@ -39,7 +39,7 @@ FLAGS = (
 SETTINGS = {
     "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1",  # 7 volumes a bucket by default
     "WEED_S3_SSE_KEY": "rollingfs-key",  # without one, it refuses requests for SSE
-    "GOMEMLIMIT": "256MiB",  # each process of a parallel run has a server
+    "GOMEMLIMIT": "1GiB",  # each process of a parallel run has a server; with less, Go spends the time on collection
 }
 USERS = {
     "identities": [{"name": USER, "credentials": [{"accessKey": USER, "secretKey": PASSWORD}], "actions": ["Admin"]}]
