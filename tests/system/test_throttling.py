@@ -106,7 +106,8 @@ def always(kind: Callable[[Seen], bool], fault: Fault) -> Callable[[Seen], Fault
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)]
+    scope="module",
+    params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
 )
 def options(request: pytest.FixtureRequest) -> dict[str, Any]:
     found: dict[str, Any] = request.getfixturevalue(request.param)
