@@ -349,6 +349,12 @@ class S3Backend(Backend):
         """The bucket."""
         return self._split(path)[0]
 
+    async def store_name(self, path: str) -> str:
+        """The endpoint that botocore found, and the bucket."""
+        bucket = self._split(path)[0]
+        client = await self._client.session(bucket or None)
+        return f"{client.meta.endpoint_url}/{bucket}"
+
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str
         key: str
