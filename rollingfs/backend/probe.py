@@ -110,9 +110,10 @@ async def _result(trial: Callable[[], Coroutine[Any, Any, Any]]) -> object:
 
 
 async def _unsafe(backend: Backend, path: str, broken: BrokenPromise) -> UnsafeBackendError:
-    store = await backend.store_name(path) or backend.unstrip(backend.root(path))
+    name = await backend.store_name(path)
+    store = f"the store {name}" if name else "this store"
     return UnsafeBackendError(
-        f"{names.shown(path)}: it is not safe to write to the store {store}: {broken}; nothing was written to any "
+        f"{names.shown(path)}: it is not safe to write to {store}: {broken}; nothing was written to any "
         "segment; use a store, or a release of it, whose conditional writes are atomic (docs/stores.md)"
     )
 

@@ -119,7 +119,7 @@ def test_a_store_that_looks_first_and_acts_then_is_refused(verb: str, suspends: 
     backend = careless(verb, suspends=suspends)
     with pytest.raises(
         UnsafeBackendError,
-        match=rf"^/a/x: .* store memory\S*: {verb} let (\d+) of 16 concurrent writers win .* nothing was written .* use",
+        match=rf"^/a/x: .* this store: {verb} let \d+ of 16 concurrent writers win .* nothing was written .* use",
     ):
         run(backend, probe(backend, FOLDER))
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
