@@ -23,6 +23,7 @@ PROBE_VERSION = 2
 PROBES_MAX = 5
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer, a race without a verdict."""
+Trial = Callable[[], Coroutine[Any, Any, object]]
 _NOT_IMPLEMENTED = {errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -78,7 +79,8 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
     paths = [names.header_path(path) for path in paths]
     try:
         # the first is the one whose error says most
-        trials = [partial(_try, backend, paths[0]), *(partial(race, backend, path) for path in paths[1:])]
+        trials: list[Trial] = [partial(_try, backend, paths[0])]
+        trials += [partial(race, backend, path) for path in paths[1:]]
         delete_if = await _side_by_side(backend, trials)
     except BrokenPromise as broken:
         await _clean_if_possible(backend, paths)
@@ -90,7 +92,7 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
     return Abilities(delete_if=bool(delete_if))
 
 
-async def _side_by_side(backend: Backend, trials: Sequence[Callable[[], Coroutine[Any, Any, Any]]]) -> object:
+async def _side_by_side(backend: Backend, trials: Sequence[Trial]) -> object:
     """Do all trials to their end, so that none writes after the cleaning; returns the result of the first."""
     if backend.is_async:
         results = await asyncio.gather(*(trial() for trial in trials), return_exceptions=True)
@@ -102,7 +104,7 @@ async def _side_by_side(backend: Backend, trials: Sequence[Callable[[], Coroutin
     return results[0]
 
 
-async def _result(trial: Callable[[], Coroutine[Any, Any, Any]]) -> object:
+async def _result(trial: Trial) -> object:
     try:
         return await trial()
     except Exception as error:  # noqa: BLE001 - the caller raises it

@@ -110,7 +110,7 @@ def _errno_of(error: BaseException) -> int:
         return errno.ENOENT
     if status in BUSY_STATUSES or code in ("SlowDown", "OperationAborted", "ConditionalRequestConflict"):
         return errno.EBUSY
-    if status == NOT_IMPLEMENTED_STATUS:
+    if status == NOT_IMPLEMENTED_STATUS or code == "NotImplemented":  # some stores send it with status 400
         return errno.ENOTSUP
     if status == 400 or isinstance(error, ParamValidationError):
         return errno.EINVAL
