@@ -21,7 +21,7 @@ from rollingfs.backend.race import ANSWERS_MIN, RACERS, BrokenPromise, judge
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime, drive
-from rollingfs.testing import run
+from rollingfs.testing import BackendContract, run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import GAP_S, careless, careless_proxy
 from tests.support.servers import new_bucket
@@ -227,6 +227,12 @@ def test_nothing_is_written_to_a_segment_on_a_store_that_is_refused() -> None:
         drive(client.segments.create("/logs/x"))
     assert isinstance(client.runtime, SyncRuntime)
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_contract_finds_it_too(verb: str) -> None:
+    with pytest.raises(BrokenPromise, match=f"{verb} let .* of 16"):
+        BackendContract().test_of_sixteen_writers_at_once_one_wins(careless(verb), FOLDER)
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------
