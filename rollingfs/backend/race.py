@@ -21,8 +21,8 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 
 RACERS = 16
-ANSWERS_MIN = 8
-"""A race in which fewer racers get an answer proves nothing."""
+ANSWERED_MIN = 0.5
+"""A race in which a smaller share of the racers gets an answer proves nothing."""
 BODY_BYTES = 1024
 START_S_MAX = 10.0
 """How long a thread waits for the others, before it goes on alone."""
@@ -40,13 +40,15 @@ class BrokenPromise(Exception):
         self.verb = verb
 
 
-async def race(backend: Backend, path: str) -> None:
-    """Let 16 writers create one file at once, then let 16 replace it by one token.
+async def race(backend: Backend, path: str, racers: int = RACERS) -> None:
+    """Let several writers create one file at once, then let as many replace it by one token.
 
     Parameters
     ----------
     path
         A name that nobody uses. The file stays.
+    racers
+        The number of writers.
 
     Raises
     ------
@@ -55,8 +57,8 @@ async def race(backend: Backend, path: str) -> None:
     OSError
         The store failed, or too few racers got an answer (``errno.EBUSY``).
     """
-    created = await _round(backend, path, "create", backend.create, FileExistsError)
-    await _round(backend, path, "replace", partial(_replace, backend, created.token), ConflictError)
+    created = await _round(backend, path, racers, "create", backend.create, FileExistsError)
+    await _round(backend, path, racers, "replace", partial(_replace, backend, created.token), ConflictError)
 
 
 async def _replace(backend: Backend, token: str, path: str, data: bytes) -> str:
@@ -64,9 +66,14 @@ async def _replace(backend: Backend, token: str, path: str, data: bytes) -> str:
 
 
 async def _round(
-    backend: Backend, path: str, verb: str, write: Callable[[str, bytes], Awaitable[str]], refusal: type[Exception]
+    backend: Backend,
+    path: str,
+    racers: int,
+    verb: str,
+    write: Callable[[str, bytes], Awaitable[str]],
+    refusal: type[Exception],
 ) -> Blob:
-    bodies = [f"{verb} by racer {number}\n".encode().ljust(BODY_BYTES, b".") for number in range(RACERS)]
+    bodies = [f"{verb} by racer {number}\n".encode().ljust(BODY_BYTES, b".") for number in range(racers)]
     outcomes = await _at_once(backend, [partial(_one, write, path, body) for body in bodies])
     try:
         found = await backend.read(path)
@@ -118,7 +125,7 @@ def judge(
             raise BrokenPromise(verb, f"let one of {len(outcomes)} concurrent writers win, and the file is not its own")
         if found.token != outcomes[winner]:
             raise BrokenPromise(verb, f"gave the token {outcomes[winner]} for a file whose token is {found.token}")
-        if len(outcomes) - len(failures) >= ANSWERS_MIN:
+        if len(outcomes) - len(failures) >= ANSWERED_MIN * len(outcomes):
             return found
     raise _inconclusive(path, verb, outcomes, failures)
 

@@ -17,7 +17,7 @@ from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.probe import Abilities, probe, probe_patiently
-from rollingfs.backend.race import ANSWERS_MIN, RACERS, BrokenPromise, judge
+from rollingfs.backend.race import RACERS, BrokenPromise, judge
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime, drive
@@ -81,11 +81,11 @@ def test_a_winner_whose_file_is_another_is_a_broken_promise(found: Blob | None, 
 
 def test_racers_without_an_answer_count_neither_way_while_enough_others_have_one() -> None:
     found = Blob(BODIES[0], "t0", 0.0)
-    assert judged("t0", *[BROKEN] * (RACERS - ANSWERS_MIN), found=found) is found
+    assert judged("t0", *[BROKEN] * (RACERS // 2), found=found) is found
     with pytest.raises(
         OSError, match=r"not known .* 7 got an answer .*connection broke.*nothing was written"
     ) as raised:
-        judged("t0", *[BROKEN] * (RACERS - ANSWERS_MIN + 1), found=found)
+        judged("t0", *[BROKEN] * (RACERS // 2 + 1), found=found)
     assert raised.value.errno == errno.EBUSY
     assert not isinstance(raised.value, UnsafeBackendError)
 
@@ -119,7 +119,7 @@ def test_a_store_that_looks_first_and_acts_then_is_refused(verb: str, suspends: 
     backend = careless(verb, suspends=suspends)
     with pytest.raises(
         UnsafeBackendError,
-        match=rf"^/a/x: .* this store: {verb} let \d+ of 16 concurrent writers win .* nothing was written .* use",
+        match=rf"^/a/x: .* this store: {verb} let \d+ of (2|16) concurrent writers win .* nothing was written .* use",
     ):
         run(backend, probe(backend, FOLDER))
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
@@ -147,7 +147,7 @@ def test_an_honest_store_passes_a_race_with_few_requests_and_keeps_nothing() -> 
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
     counts = {verb: backend.count(verb) for verb in ("create", "replace", "read", "delete_if", "delete")}
-    assert counts == {"create": 18, "replace": 18, "read": 5, "delete_if": 1, "delete": 1}  # docs/stores.md
+    assert counts == {"create": 50, "replace": 50, "read": 37, "delete_if": 1, "delete": 1}  # docs/stores.md
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk", "single writer"])
@@ -273,6 +273,6 @@ def test_the_probe_of_s3_costs_what_the_page_says(s3_options: dict[str, Any], bu
     backend = shared_backend(**s3_options)
     with count_requests(backend) as counts:
         found = run(backend, probe(backend, f"{bucket}/x$chunks"))
-    assert counts.pop("GetObject") == (5 if found.delete_if else 4)
-    assert counts == {"PutObject": 36, "DeleteObject": 1, "DeleteObjects": 1}
+    assert counts.pop("GetObject") == (37 if found.delete_if else 36)
+    assert counts == {"PutObject": 100, "DeleteObject": 1, "DeleteObjects": 1}
     assert backend.fs.find(bucket, refresh=True) == []

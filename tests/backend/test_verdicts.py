@@ -278,11 +278,11 @@ def test_clients_of_s3_share_a_verdict_by_the_file(moto: dict[str, Any], tmp_pat
             fs.create(f"{bucket}/{name}")
         return counts["PutObject"]
 
-    assert [creates("a"), creates("b")] == [37, 1]
+    assert [creates("a"), creates("b")] == [101, 1]
     forget_verdicts()
     assert creates("c") == 1
     key = f"S3Backend {moto['endpoint_url']}/{bucket}"
     assert list(json.loads((tmp_path / CACHE_NAME).read_text())["stores"]) == [key]
     (tmp_path / CACHE_NAME).unlink()
     forget_verdicts()
-    assert creates("d") == 37
+    assert creates("d") == 101
