@@ -109,9 +109,9 @@ async def _side_by_side(backend: Backend, trials: Sequence[Trial], pairs: Sequen
     else:
         results = [await _result(trial) for trial in (*trials, *pairs)]
     errors = [result for result in results if isinstance(result, BaseException)]
-    for error in errors:
-        if isinstance(error, BrokenPromise):
-            raise error
+    broken = [error for error in errors if isinstance(error, BrokenPromise)]
+    if broken:
+        raise min(broken, key=lambda error: error.verb)  # "create" comes first
     failed = [result for result in results[: len(trials)] if isinstance(result, BaseException)]
     if failed or 2 * len(errors) > len(pairs):
         raise (failed or errors)[0]

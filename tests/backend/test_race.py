@@ -230,9 +230,21 @@ def test_nothing_is_written_to_a_segment_on_a_store_that_is_refused() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
+def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb: str) -> None:
+    refused = 0
+    for _ in range(20):
+        backend = careless(verb, share=0.25, gap_s=0.001)
+        try:
+            run(backend, probe(backend, FOLDER))
+        except UnsafeBackendError:
+            refused += 1
+    assert refused >= 15, "one race alone finds it in 5 of 20 probes"
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_the_contract_finds_it_too(verb: str) -> None:
     with pytest.raises(BrokenPromise, match=f"{verb} let .* of 16"):
-        BackendContract().test_of_sixteen_writers_at_once_one_wins(careless(verb), FOLDER)
+        BackendContract().test_of_two_and_of_sixteen_writers_at_once_one_wins(careless(verb), FOLDER)
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import random
 import time
 from typing import Any
 
@@ -17,22 +18,34 @@ GAP_S = 0.05
 CONDITIONS = ("if-match", "if-none-match")
 
 
-def careless(verb: str, *, suspends: bool = True) -> Scripted:
-    """A store in memory that looks first and acts then in one verb, ``"create"`` or ``"replace"``."""
+def careless(verb: str, *, suspends: bool = True, share: float = 1.0, gap_s: float = GAP_S) -> Scripted:
+    """A store in memory that looks first and acts then in one verb, ``"create"`` or ``"replace"``.
+
+    Parameters
+    ----------
+    share
+        The share of files where it does: as of the races of a fast store, in which two requests meet by chance.
+    """
     backend = Scripted(private_memory(), suspends=suspends, must_race=True)
     inner = backend.inner
+    fate: dict[str, bool] = {}
+
+    def meet(path: str) -> bool:
+        return fate.setdefault(path, random.random() < share)
 
     async def pause() -> None:
         if suspends:
-            await asyncio.sleep(GAP_S)
+            await asyncio.sleep(gap_s)
         else:
-            time.sleep(GAP_S)
+            time.sleep(gap_s)
 
     async def overwrite(path: str, data: Any) -> str:
         await inner.delete([path])
         return await inner.create(path, data)
 
     async def create(path: str, data: Any) -> str:
+        if not meet(path):
+            return await inner.create(path, data)
         with contextlib.suppress(FileNotFoundError):
             await inner.stat(path)
             raise refusals.name_taken(path)
@@ -40,6 +53,8 @@ def careless(verb: str, *, suspends: bool = True) -> Scripted:
         return await overwrite(path, data)
 
     async def replace(path: str, data: Any, token: str) -> str:
+        if not meet(path):
+            return await inner.replace(path, data, token)
         refusals.check_token(path, (await inner.stat(path)).token, token)
         await pause()
         return await overwrite(path, data)
