@@ -23,8 +23,8 @@ from rollingfs.testing.racing import (
 from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
 
 RACE_ROUNDS = 10
-RACES_OF_MANY = 5
-RACES_OF_TWO = 20
+RACES_OF_MANY = 2
+RACES_OF_TWO = 10
 """A store that is fast meets two requests more often than the first two of many."""
 INCREMENTS_PER_RACER = 15
 
