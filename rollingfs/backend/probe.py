@@ -22,7 +22,7 @@ PROBE_VERSION = 2
 """A verdict of another version is not believed. Version 2 races."""
 PAIRS = 16
 """Races of two beside each race of 16. A fast store looks and acts within a fraction of a millisecond, in which only
-two requests that are sent together meet: one race of 16 caught such a store in 5 to 40 % of runs, 16 pairs in 60 of 60."""
+two requests that are sent together meet: one race of 16 caught such a store in 5 to 40 %, 16 pairs in 60 of 60."""
 PROBES_MAX = 5
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer, a race without a verdict."""
