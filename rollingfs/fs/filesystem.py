@@ -74,6 +74,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         On a local disk: committed bytes survive a loss of power, not only the death of the process.
     single_writer
         Your word that nobody else writes, for a filesystem without atomic writes.
+    probe_cache
+        A local file or folder where processes note for each other, for 30 days, that a store passed its probe. Nobody
+        else should be able to write there. By default each process probes.
     clock
         The wall clock, seconds since 1970.
     max_concurrency
@@ -118,6 +121,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         sync: bool = True,
         single_writer: bool = False,
+        probe_cache: str | os.PathLike[str] | None = None,
         clock: Clock = time.time,
         max_concurrency: int | None = None,
         prefetch: bool = True,
@@ -133,7 +137,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         shared = {"max_concurrency": max_concurrency}
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
         arguments.check_switches(sync=sync, single_writer=single_writer)
-        arguments.check_seconds(header_cache_s=header_cache_s, commit_timeout_s=commit_timeout_s)
+        seconds = {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}
+        arguments.check_seconds(**seconds)
+        cache = arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
         rolling = make_policy(policy, max_bytes, max_age, inline_bytes)
         self._backend = open_target(
@@ -156,9 +162,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = self._parent_of
-        self._client = Client(
-            self._backend, rolling, header_cache_s=header_cache_s, commit_timeout_s=commit_timeout_s, clock=clock
-        )
+        self._client = Client(self._backend, rolling, **seconds, probe_cache=cache, clock=clock)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
 

@@ -346,6 +346,13 @@ class S3Backend(Backend):
         """The bucket."""
         return self._split(path)[0]
 
+    async def store_name(self, path: str) -> str:
+        """The endpoint that botocore found, the bucket, and the way of its objects: obstore or s3fs."""
+        bucket = self._split(path)[0]
+        client = await self._client.session(bucket or None)
+        way = type(await self._client.routes.to(bucket)).__name__
+        return f"{client.meta.endpoint_url}/{bucket} {way}"
+
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str
         key: str
