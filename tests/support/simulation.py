@@ -1,0 +1,184 @@
+"""Many writers of one segment in virtual time: the real client code, on a store whose latencies come from a table.
+
+Nothing waits. An event loop jumps from one timer to the next, and `time.monotonic` is its clock. Each writer is a
+`Client` of its own, as a process has it. With equal seeds two runs are equal to the last digit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+import selectors
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.client import Client
+from rollingfs.commit import fairness, header_cache
+from rollingfs.format import codec
+from tests.support.backends import private_memory
+
+PATH = "/segment"
+DATA = b"0123456789"
+EPOCH_S = 1_700_000_000.0
+"""The wall clock, when virtual time begins."""
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """A table of the times that one request takes, in milliseconds; the times to and fro are random."""
+
+    way_ms: float
+    """Each request needs this time to arrive; the store then decides."""
+    jitter_ms: float = 2.0
+    """The mean time that is added to it."""
+    write_ms: float = 5.0
+    """The mean time from the decision about a write to its answer."""
+    read_ms: float = 2.0
+    slow_share: float = 0.01
+    """This share of the requests takes twice as long to arrive."""
+
+    def to_s(self, chance: random.Random) -> float:
+        way_ms = self.way_ms * (2 if chance.random() < self.slow_share else 1)
+        return (way_ms + chance.gammavariate(2, self.jitter_ms / 2)) / 1000
+
+    def fro_s(self, verb: str, chance: random.Random) -> float:
+        mean_ms = self.write_ms if verb in ("create", "replace") else self.read_ms
+        return chance.gammavariate(2, mean_ms / 2) / 1000
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the writers do."""
+
+    writers: int
+    pause_s: float = 0.0
+    """The mean pause of a writer between two appends; 0 if the writers saturate the segment."""
+    is_fixed: bool = False
+    """Whether all pauses are equal, rather than random (exponential)."""
+    duration_s: float = 60.0
+    """How long they append, in virtual time. Appends of the first tenth are not counted."""
+    latencies: Latencies = Latencies(12)
+
+    def pause(self, chance: random.Random) -> float:
+        if not self.pause_s:
+            return 0.0
+        return self.pause_s if self.is_fixed else chance.expovariate(1 / self.pause_s)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a run shows."""
+
+    rate_per_s: float
+    median_ms: float
+    p99_ms: float
+    max_ms: float
+    requests: float
+    """For each append."""
+    shares: tuple[float, ...]
+    """The appends of each writer, over their mean; the smallest first."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop that never waits: its clock jumps to the next timer."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        super().__init__(_NoSelector(self))
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class _NoSelector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        assert timeout is not None, "every task waits for another: nothing will ever happen"
+        self._loop.now_s += max(timeout, 0)
+        return []
+
+
+class Distant(BackendWrapper):
+    """A store at a distance: a request arrives late, takes effect, and its answer arrives later."""
+
+    def __init__(self, inner: Backend, latencies: Latencies, chance: random.Random) -> None:
+        super().__init__(inner)
+        self.is_async, self.has_folders, self.conflicts_are_final = True, False, False
+        self.latencies, self.chance = latencies, chance
+        self.count = 0
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        self.count += 1
+        await asyncio.sleep(self.latencies.to_s(self.chance))
+        try:
+            return await super().call(verb, *args)
+        finally:
+            await asyncio.sleep(self.latencies.fro_s(verb, self.chance))
+
+
+@contextlib.contextmanager
+def virtual_time(seed: int) -> Iterator[VirtualLoop]:
+    """A loop whose clock is `time.monotonic`, and chance that is the same in every run with this seed."""
+    loop = VirtualLoop()
+    state = random.getstate()
+    random.seed(seed)
+    parse = functools.lru_cache(maxsize=256)(codec.parse_header)  # pure: a header is parsed once for all its readers
+    with (
+        mock.patch.object(time, "monotonic", loop.time),
+        mock.patch.object(header_cache, "parse_header", parse),
+        contextlib.closing(loop),
+    ):
+        try:
+            yield loop
+        finally:
+            random.setstate(state)
+
+
+def simulate(load: Load, turns: type[Any] = fairness.Turns, seed: int = 1) -> Figures:
+    """Let the writers append; `turns` is the class by which they take turns."""
+    with virtual_time(seed) as loop, mock.patch.object(fairness, "Turns", turns):
+        return loop.run_until_complete(_run(loop, load, random.Random(seed)))
+
+
+async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
+    inner, began_s = private_memory(), loop.time()
+    store = Distant(inner, load.latencies, chance)
+    clients = [Client(store, clock=lambda: EPOCH_S + loop.time()) for _ in range(load.writers)]
+    await clients[0].segments.create(PATH)
+    for client in clients:
+        await client.store.abilities(PATH)
+    began_s, count = loop.time(), store.count
+    until_s, counted_s = began_s + load.duration_s, began_s + load.duration_s / 10
+    latencies_s: list[list[float]] = [[] for _ in clients]
+
+    async def write(client: Client, mine: list[float]) -> None:
+        await asyncio.sleep(load.pause(chance))
+        while loop.time() < until_s:
+            at_s = loop.time()
+            await client.segments.append(PATH, DATA)
+            if at_s >= counted_s:
+                mine.append(loop.time() - at_s)
+            await asyncio.sleep(load.pause(chance))
+
+    await asyncio.gather(*map(write, clients, latencies_s))
+    every = [latency_s for mine in latencies_s for latency_s in mine]
+    mean = len(every) / len(clients)
+    return Figures(
+        rate_per_s=len(every) / (until_s - counted_s),
+        median_ms=statistics.median(every) * 1000,
+        p99_ms=statistics.quantiles(every, n=100, method="inclusive")[98] * 1000,
+        max_ms=max(every) * 1000,
+        requests=(store.count - count) * 0.9 / len(every),
+        shares=tuple(sorted(len(mine) / mean for mine in latencies_s)),
+    )
