@@ -32,14 +32,12 @@ from dataclasses import replace
 
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format.drops import clear_drops
-from rollingfs.format.header import Drop, Header, Mark
+from rollingfs.format.header import COMMITS_MAX, Drop, Header, Mark
 from rollingfs.format.merging import settle
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX, Lock, Runtime, backoff_s
 
 RIVAL_VERSIONS = 16
 """A writer that has committed one of this many last versions is believed to go on."""
-CROWD_VERSIONS = 2 * RIVAL_VERSIONS
-"""More than `RIVAL_VERSIONS` writers among this many last versions are a crowd: too many to count their turns."""
 STAY_PROBABILITY = 0.25
 RACE_TURNS = 320
 """A writer keeps taking turns for this many commit times after the last race that it lost or saw."""
@@ -81,7 +79,7 @@ class Turns:
         self.together = 1
         """The number of this client's appends when its last group of appends was done."""
         self._look_s = 0.0
-        self._away_s = 0.0
+        self._away_s: float | None = None
         """The average time from one of this writer's commits to its next operation."""
         self._others_per_s = 0.0
         """The average rate of the others' commits."""
@@ -104,21 +102,26 @@ class Turns:
     @property
     def asked_pause_s(self) -> float:
         """A pause, in seconds, before the look whether the writer that has asked is done."""
-        return min(BACKOFF_S_MAX, max(ASKED_PAUSE_S_MIN, self.commit_s + self._look_s))
+        return min(BACKOFF_S_MAX, max(ASKED_PAUSE_S_MIN, self._cycle_s))
 
     def begin(self) -> None:
         """Note that an operation begins, which may wait for turns."""
         if self._done_version:
-            away_s = min(BACKOFF_S_MAX, time.monotonic() - self._done_s)
-            self._away_s += (away_s - self._away_s) * LEARNED_SHARE
+            away_s = min(time.monotonic() - self._done_s, COMMITS_MAX * self._cycle_s)
+            self._away_s = away_s if self._away_s is None else _learned(self._away_s, away_s)
 
     def took(self, seconds: float, header: Header) -> None:
         """Note the header that a request of this writer has put in place, and how long the request took."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
         now_s, others = time.monotonic(), header.version - self._done_version - 1
         if self._done_version and others >= 0 and now_s > self._done_s:
-            self._others_per_s += (others / (now_s - self._done_s) - self._others_per_s) * LEARNED_SHARE
+            self._others_per_s = _learned(self._others_per_s, others / (now_s - self._done_s))
         self._done_version, self._done_s = header.version, now_s
+
+    @property
+    def _cycle_s(self) -> float:
+        """How long a change of writers takes."""
+        return self.commit_s + self._look_s
 
     def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
         """Note how long a look took, and whether a commit came since the look before."""
@@ -133,7 +136,7 @@ class Turns:
             self._quiet_version = now.version  # the writers before this one have stopped
 
     def _race_goes_on(self) -> None:
-        self._race_until_s = time.monotonic() + RACE_TURNS * (self.commit_s + self._look_s)
+        self._race_until_s = time.monotonic() + RACE_TURNS * self._cycle_s
 
     def before_me(self, header: Header | None) -> int:
         """The number of active writers that have waited longer than this one since their last commit."""
@@ -184,16 +187,17 @@ class Turns:
     def _turn_s(self, header: Header, others: int) -> float:
         """The time of one look and one commit for each of the others, less this writer's own look meanwhile.
 
-        The time between this writer's operations counts as waited, except in a crowd: more writers wait there than
-        `others` says.
+        The time between this writer's operations counts as waited. But `others` are fewer than all who commit, if these
+        are many: so much of that time as the rest of them needs does not count.
         """
-        away_s = 0.0 if _is_crowd(header) else self._away_s
-        pause_s = others * (self.commit_s + self._look_s) - self._look_s - away_s
+        writers = sum(line.version > header.version - COMMITS_MAX for line in header.commits)
+        waited_s = max(0.0, (self._away_s or 0.0) - max(0, writers - RIVAL_VERSIONS) * self._cycle_s)
+        pause_s = others * self._cycle_s - self._look_s - waited_s
         return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))
 
 
-def _is_crowd(header: Header) -> bool:
-    return sum(line.version > header.version - CROWD_VERSIONS for line in header.commits) > RIVAL_VERSIONS
+def _learned(average: float, newest: float) -> float:
+    return average + (newest - average) * LEARNED_SHARE
 
 
 class Writer:
