@@ -14,7 +14,7 @@ import selectors
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -64,28 +64,57 @@ class Load:
     """The mean pause of a writer between two appends; 0 if the writers saturate the segment."""
     is_fixed: bool = False
     """Whether all pauses are equal, rather than random (exponential)."""
+    busy: int = 0
+    """So many of the writers make no pause."""
     duration_s: float = 60.0
     """How long they append, in virtual time. Appends of the first tenth are not counted."""
     latencies: Latencies = Latencies(12)
 
-    def pause(self, chance: random.Random) -> float:
-        if not self.pause_s:
+    def next_pause_s(self, writer: int, chance: random.Random) -> float:
+        if not self.pause_s or writer < self.busy:
             return 0.0
         return self.pause_s if self.is_fixed else chance.expovariate(1 / self.pause_s)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a run shows."""
+    """What a run, or some writers of a run, show."""
 
-    rate_per_s: float
-    median_ms: float
-    p99_ms: float
-    max_ms: float
+    latencies_s: tuple[tuple[float, ...], ...]
+    """Of every append, by writer."""
+    seconds: float
     requests: float
-    """For each append."""
-    shares: tuple[float, ...]
-    """The appends of each writer, over their mean; the smallest first."""
+    """For each append of the run."""
+
+    def of(self, writers: slice) -> Figures:
+        """Those of some writers."""
+        return replace(self, latencies_s=self.latencies_s[writers])
+
+    @property
+    def every_s(self) -> list[float]:
+        return [latency_s for mine in self.latencies_s for latency_s in mine]
+
+    @property
+    def rate_per_s(self) -> float:
+        return len(self.every_s) / self.seconds
+
+    @property
+    def median_ms(self) -> float:
+        return statistics.median(self.every_s) * 1000
+
+    @property
+    def p99_ms(self) -> float:
+        return statistics.quantiles(self.every_s, n=100, method="inclusive")[98] * 1000
+
+    @property
+    def max_ms(self) -> float:
+        return max(self.every_s) * 1000
+
+    @property
+    def least_share(self) -> float:
+        """The appends of the writer that has the fewest, over the mean of all writers."""
+        counts = [len(mine) for mine in self.latencies_s]
+        return min(counts) / statistics.fmean(counts)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -163,24 +192,17 @@ async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     until_s, counted_s = began_s + load.duration_s, began_s + load.duration_s / 10
     latencies_s: list[list[float]] = [[] for _ in clients]
 
-    async def write(client: Client, mine: list[float]) -> None:
-        await asyncio.sleep(load.pause(chance))
+    async def write(writer: int) -> None:
+        await asyncio.sleep(load.next_pause_s(writer, chance))
         while loop.time() < until_s:
             at_s = loop.time()
             with contextlib.suppress(CommitTimeoutError):  # who starves has waited for as long as the figures say
-                await client.segments.append(PATH, DATA)
+                await clients[writer].segments.append(PATH, DATA)
             if at_s >= counted_s:
-                mine.append(loop.time() - at_s)
-            await asyncio.sleep(load.pause(chance))
+                latencies_s[writer].append(loop.time() - at_s)
+            await asyncio.sleep(load.next_pause_s(writer, chance))
 
-    await asyncio.gather(*map(write, clients, latencies_s))
-    every = [latency_s for mine in latencies_s for latency_s in mine]
-    mean = len(every) / len(clients)
-    return Figures(
-        rate_per_s=len(every) / (until_s - counted_s),
-        median_ms=statistics.median(every) * 1000,
-        p99_ms=statistics.quantiles(every, n=100, method="inclusive")[98] * 1000,
-        max_ms=max(every) * 1000,
-        requests=(store.count - count) * 0.9 / len(every),
-        shares=tuple(sorted(len(mine) / mean for mine in latencies_s)),
-    )
+    await asyncio.gather(*map(write, range(load.writers)))
+    seconds = until_s - counted_s
+    requests = (store.count - count) * seconds / load.duration_s / sum(map(len, latencies_s))
+    return Figures(tuple(map(tuple, latencies_s)), seconds, requests)
