@@ -114,8 +114,8 @@ class Turns:
         """Note the header that a request of this writer has put in place, and how long the request took."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
         now_s, others = time.monotonic(), header.version - self._done_version - 1
-        if self._done_version and others >= 0 and now_s > self._done_s:
-            self._others_per_s = _learned(self._others_per_s, others / (now_s - self._done_s))
+        if self._done_version and others >= 0:
+            self._others_per_s = _learned(self._others_per_s, others / max(now_s - self._done_s, self.commit_s))
         self._done_version, self._done_s = header.version, now_s
 
     @property

@@ -182,8 +182,7 @@ def simulate(load: Load, turns: type[Any] = fairness.Turns, seed: int = 1) -> Fi
 
 
 async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
-    inner, began_s = private_memory(), loop.time()
-    store = Distant(inner, load.latencies, chance)
+    store = Distant(private_memory(), load.latencies, chance)
     clients = [Client(store, clock=lambda: EPOCH_S + loop.time()) for _ in range(load.writers)]
     await clients[0].segments.create(PATH)
     for client in clients:
@@ -191,18 +190,19 @@ async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     began_s, count = loop.time(), store.count
     until_s, counted_s = began_s + load.duration_s, began_s + load.duration_s / 10
     latencies_s: list[list[float]] = [[] for _ in clients]
+    appends = 0
 
     async def write(writer: int) -> None:
+        nonlocal appends
         await asyncio.sleep(load.next_pause_s(writer, chance))
         while loop.time() < until_s:
             at_s = loop.time()
             with contextlib.suppress(CommitTimeoutError):  # who starves has waited for as long as the figures say
                 await clients[writer].segments.append(PATH, DATA)
+            appends += 1
             if at_s >= counted_s:
                 latencies_s[writer].append(loop.time() - at_s)
             await asyncio.sleep(load.next_pause_s(writer, chance))
 
     await asyncio.gather(*map(write, range(load.writers)))
-    seconds = until_s - counted_s
-    requests = (store.count - count) * seconds / load.duration_s / sum(map(len, latencies_s))
-    return Figures(tuple(map(tuple, latencies_s)), seconds, requests)
+    return Figures(tuple(map(tuple, latencies_s)), until_s - counted_s, (store.count - count) / appends)
