@@ -1,4 +1,4 @@
-"""Turns of many writers, simulated: the real client in virtual time, with fixed seeds. No test here looks at a clock."""
+"""Turns of many writers, simulated: the real client in virtual time, with fixed seeds. No test looks at a clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from rollingfs.commit.fairness import Turns
-from tests.support.old_turns import EarlierTurns, NoTurns
+from tests.support.other_turns import EarlierTurns, NoTurns
 from tests.support.simulation import Figures, Latencies, Load, simulate
 
 NEAR, FAR = Latencies(12), Latencies(60)
