@@ -50,9 +50,6 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     `target_options`, or by `fs`. Every method takes full URLs. Instances are shared by threads, survive a fork, and
     may be pickled; each process is a writer of its own.
 
-    `fsspec` makes `walk`, `glob`, `cat`, `pipe` and others of the methods here: the blocking forms come from
-    `AbstractFileSystem` over a sync backend, which needs no event loop, and from `AsyncFileSystem` over an async one.
-
     Parameters
     ----------
     target_protocol
