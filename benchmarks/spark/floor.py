@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ class PlainFiles(DataSource):
 
 
 class _PlainReader(DataSourceReader):
-    def __init__(self, folder: str, cuts: int, read: object) -> None:
+    def __init__(self, folder: str, cuts: int, read: Callable[[str, int, int], Iterator[pa.RecordBatch]]) -> None:
         self._folder = folder
         self._cuts = cuts
         self._read = read
@@ -93,11 +94,11 @@ class _PlainReader(DataSourceReader):
         for path in _files(self._folder):
             ends = _ends_of_messages(path) if self._read is _stream else _ends_of_lines(path, self._cuts)
             at = [ends[(len(ends) - 1) * nth // self._cuts] for nth in range(self._cuts + 1)]
-            found += [InputPartition((path, *span)) for span in zip(at, at[1:], strict=False)]
+            found += [InputPartition((path, *span)) for span in itertools.pairwise(at)]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._read(*partition.value)  # type: ignore[operator, no-any-return]
+        return self._read(*partition.value)
 
 
 def _files(folder: str) -> list[str]:

@@ -125,10 +125,11 @@ class SegmentReader:
 
 @cache
 def keep_memory() -> None:
-    """Let this process keep memory between blocks and tasks: a task else takes a new page for every 4 KiB that it reads.
+    """Let this process keep the memory of a block for the next one, and for the next task.
 
-    glibc gives free memory back once it is twice as much as the largest block that it ever freed, so one is freed here.
-    The block takes no memory: nothing touches it. Another C library does nothing.
+    glibc gives free memory back to the system when it is twice the size of the largest block that was ever freed. Each
+    page that a task then takes again costs more than to read into it. So a large block is freed here, which takes no
+    memory, because nothing touches it. With another C library nothing changes.
     """
     bytes(KEPT_BYTES)
 
