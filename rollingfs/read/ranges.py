@@ -236,7 +236,7 @@ class Fetcher:
         chunk = piece.chunk if wanted is None or piece.path in wanted else None
         token = () if piece.token is None else (piece.token,)
         try:
-            if job.is_buffered and self.backend.is_async:
+            if job.is_buffered:
                 with job.place(piece) as target:
                     job.check_size(piece, await self.backend.read_into(piece.path, piece.start, target, *token))
                     if chunk is not None and not job.failed:

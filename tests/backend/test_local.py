@@ -218,6 +218,23 @@ def test_short_writes_are_continued(backend: LocalBackend, tmp_path: Path, monke
 # -- tokens ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("has_preadv", [True, False])
+def test_a_buffer_is_filled_as_far_as_the_file_goes(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_preadv: bool
+) -> None:
+    path = f"{tmp_path}/digits"
+    Path(path).write_bytes(b"0123456789")
+    if not has_preadv:
+        monkeypatch.delattr(os, "preadv", raising=False)
+    elif hasattr(os, "preadv"):
+        real = os.preadv  # the kernel may give less than was asked for
+        monkeypatch.setattr(os, "preadv", lambda file, targets, start: real(file, [targets[0][:3]], start))
+    for start, expected in [(0, b"01234567"), (5, b"56789"), (10, b""), (99, b"")]:
+        target = bytearray(b"-" * 8)
+        assert run(backend, backend.read_into(path, start, memoryview(target))) == len(expected)
+        assert target == expected.ljust(8, b"-")
+
+
 def test_dates_of_a_header_only_go_up_even_if_the_clock_goes_back(
     backend: LocalBackend, header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.spark.source import lines, places, stream_reader
 from rollingfs.spark.source.batch_reader import RollingReader, infer_schema
@@ -226,3 +227,51 @@ def test_an_idle_stream_looks_at_the_store_once_while_a_cached_header_is_valid(f
     fs.append(path, b"four\n")
     source.prepareForTriggerAvailableNow()
     assert step(source, at)[0] == ["four"]
+
+
+def test_a_look_of_a_stream_at_a_folder_is_one_listing_however_many_segments_are_in_it(fs, tmp_path, monkeypatch):
+    calls: list[str] = []
+
+    def counted(verb: str) -> Any:
+        real = getattr(LocalBackend, verb)
+
+        def call(*args: Any) -> Any:
+            calls.append(verb)
+            return real(*args)
+
+        return call
+
+    for nth in range(20):
+        fs.overwrite(f"{tmp_path}/f/{nth:02}", f"{nth}\n".encode())
+    source = streamed(tmp_path / "f")
+    rows, at = step(source, source.initialOffset())
+    assert len(rows) == 20
+    for verb in ("read", "read_if_changed", "read_range", "stat", "is_folder", "list"):
+        monkeypatch.setattr(LocalBackend, verb, counted(verb))
+    assert source.latestOffset(at, ALL) is at
+    assert calls == ["list"]
+    monkeypatch.undo()
+    fs.append(f"{tmp_path}/f/07", b"more\n")
+    fs.overwrite(f"{tmp_path}/f/20", b"20\n")
+    rows, at = step(source, at)
+    assert sorted(rows) == ["20", "more"]
+
+
+def test_a_stream_whose_folder_is_deleted_says_so_and_one_whose_name_becomes_a_segment_reads_it(fs, tmp_path):
+    fs.overwrite(f"{tmp_path}/f/a", b"one\n")
+    fs.seal(f"{tmp_path}/f/a")
+    source = streamed(tmp_path / "f")
+    rows, at = step(source, source.initialOffset())
+    assert rows == ["one"]
+    fs.rm(str(tmp_path / "f"), recursive=True)
+    with pytest.raises(FileNotFoundError, match="/f"):
+        source.latestOffset(at, ALL)
+    fs.overwrite(f"{tmp_path}/f", b"two\n")
+    assert step(source, at)[0] == ["two"]
+
+
+@pytest.mark.parametrize("name", ["s$chunks", "s$header", "nothing"])
+def test_no_segment_and_no_folder_of_users_has_such_a_name(fs, tmp_path, name):
+    fs.overwrite(f"{tmp_path}/s", b"x" * 5000)
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / name)

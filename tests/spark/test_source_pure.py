@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import platform
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -469,3 +472,31 @@ def test_offsets_survive_json_and_a_batch_is_a_function_of_its_two_offsets():
         Extent("b", "j", 8, 9),
         Extent("new", "l", 2, 4),
     ]
+
+
+# -- memory ------------------------------------------------------------------------------------------------------
+
+TASKS = """
+import resource
+from rollingfs.spark.source.segments import keep_memory
+
+def task():  # two blocks are alive at a time: Spark writes one while the next is read
+    blocks = [bytes([1]) * (9 << 20), bytes([2]) * (9 << 20)]
+    for _ in range(3):
+        blocks = [blocks[1], bytes([3]) * (9 << 20)]
+
+{first}
+task()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+task()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has other rules for free memory")
+def test_a_task_takes_no_new_pages_for_blocks_of_the_size_that_the_task_before_it_had() -> None:
+    def pages(first: str) -> int:
+        command = [sys.executable, "-c", TASKS.format(first=first)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert pages("keep_memory()") < 100 < pages("pass")

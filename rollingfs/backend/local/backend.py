@@ -83,6 +83,15 @@ class LocalBackend(Backend):
                 disk.check_same_or_grown(path, descriptor, token)
             return data
 
+    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
+        if token is not None and (file := held_file(path, token)) is not None:
+            return file.read_into(start, target)
+        with disk.opened(path) as (descriptor, _status):
+            count = disk.read_into(descriptor, start, target)
+            if token is not None:
+                disk.check_same_or_grown(path, descriptor, token)
+            return count
+
     def hold(self, path: str, token: str) -> object | None:
         return hold_file(path, token)
 

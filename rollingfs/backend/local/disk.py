@@ -82,6 +82,21 @@ def _read(descriptor: int, size: int, start: int) -> bytes:
     return os.read(descriptor, size)
 
 
+def read_into(descriptor: int, start: int, target: memoryview) -> int:
+    """Fill `target` from byte `start` of an open file on; returns the number of bytes, fewer where the file ends."""
+    if not hasattr(os, "preadv"):  # Windows, macOS before 11
+        data = read_exactly(descriptor, start, start + len(target))
+        target[: len(data)] = data
+        return len(data)
+    count = 0
+    while count < len(target):
+        size = os.preadv(descriptor, [target[count:]], start + count)  # one read gives at most 2 GiB
+        if not size:
+            break
+        count += size
+    return count
+
+
 def token_of(descriptor: int, status: os.stat_result) -> str:
     """The token of an open file: see `make_token`."""
     return make_token(status, read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, status.st_size)))

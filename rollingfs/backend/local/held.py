@@ -39,6 +39,12 @@ class HeldFile:
         disk.check_same_or_grown(self._path, self._descriptor, self._token)
         return data
 
+    def read_into(self, start: int, target: memoryview) -> int:
+        """Fill `target` from byte `start` on, as `read`; returns the number of bytes."""
+        count = disk.read_into(self._descriptor, start, target)
+        disk.check_same_or_grown(self._path, self._descriptor, self._token)
+        return count
+
 
 def hold_file(path: str, token: str) -> HeldFile | None:
     """The open file that has this path and `token`; None if too many files are open.

@@ -100,6 +100,7 @@ class RowReader:
         """The rows of a task's ranges, as Spark wants them."""
         if partition.value is None:  # Spark's own partition, which it makes where we made none
             return iter(())
+        segments.keep_memory()
         schema = rows.arrow_schema(self.schema)
         fs = places.filesystem(self.options)
         read = {TEXT: self._lines, JSON: self._json, ARROW: self._arrow, PARQUET: self._parquet, BINARY: self._binary}

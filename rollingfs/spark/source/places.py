@@ -47,6 +47,8 @@ class Found:
     """By path, sorted."""
     corrupt: Mapping[str, CorruptHeaderError]
     """Segments whose header cannot be read."""
+    folders: frozenset[str] = frozenset()
+    """The places, no patterns, that are folders with something in them."""
 
     def __str__(self) -> str:
         named = [f"{path} ({error})" for path, error in list(self.corrupt.items())[:SHOWN_MAX]]
@@ -57,8 +59,13 @@ class Found:
         )
 
 
-def find(fs: RollingFileSystem, options: Options) -> Found:
+def find(fs: RollingFileSystem, options: Options, known: frozenset[str] = frozenset()) -> Found:
     """Find the segments to read now; names that begin with ``_`` or ``.`` are skipped, as Spark skips them.
+
+    Parameters
+    ----------
+    known
+        Places that were folders a moment ago: each costs one listing while something is in it.
 
     Raises
     ------
@@ -68,13 +75,21 @@ def find(fs: RollingFileSystem, options: Options) -> Found:
         The header of a segment cannot be read, and the options do not say to skip it.
     """
     looks: Looks = {}
+    folders = set()
     for place in options.places:
         path = fs._strip_protocol(place.path)
-        looks |= _matching(fs, path) if has_magic(path) else _at(fs, path)
+        if has_magic(path):
+            looks |= _matching(fs, path)
+            continue
+        there = (_below(fs, path) if path in known else {}) or _at(fs, path)
+        if there and path not in there:
+            folders.add(path)
+        looks |= there
     ordered = sorted(looks.items())
     found = Found(
         {path: look for path, look in ordered if isinstance(look, Snapshot)},
         {path: look for path, look in ordered if isinstance(look, CorruptHeaderError)},
+        frozenset(folders),
     )
     if found.corrupt and not options.skips_corrupt:
         first = next(iter(found.corrupt.values()))
@@ -98,12 +113,14 @@ def _at(fs: RollingFileSystem, path: str) -> Looks:
         return {path: error}
     if view is not None:
         return {path: view}
-    if not fs.isdir(path):
+    below = {} if names.is_reserved(path) else _below(fs, path)
+    if not below and not fs.isdir(path):
         raise missing(path)
-    return {name: look for name, look in _below(fs, path).items() if not _is_skipped(name[len(path) :])}
+    return below
 
 
 def _below(fs: RollingFileSystem, folder: str) -> Looks:
+    """The segments below a folder; none where there is no folder."""
     looks: Looks = {}
     corrupt: Looks = {}
     for scan in fs._bridge.run(Listings(fs._client).tree(folder, on_error=REPORT)).values():
@@ -113,7 +130,8 @@ def _below(fs: RollingFileSystem, folder: str) -> Looks:
                 raise error
             corrupt[path] = error
     # a segment hides the folder of its name, also when its header cannot be read
-    return {path: look for path, look in (looks | corrupt).items() if corrupt.keys().isdisjoint(folders_of(path))}
+    shown = {path: look for path, look in (looks | corrupt).items() if corrupt.keys().isdisjoint(folders_of(path))}
+    return {path: look for path, look in shown.items() if not _is_skipped(path[len(folder) :])}
 
 
 def folders_of(path: str) -> Iterator[str]:

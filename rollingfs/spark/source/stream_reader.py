@@ -115,7 +115,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fs = places.filesystem(self.options)
         now_s = time.monotonic()
         if fresh or self._looked_at_s is None or now_s - self._looked_at_s >= fs._client.headers.cache_s:
-            before, self._found = self._found, places.find(fs, self.options)
+            before, self._found = self._found, places.find(fs, self.options, self._found.folders)
             self._looked_at_s, self._idle_at = now_s, None
             if self._found.corrupt and self._found.corrupt.keys() != before.corrupt.keys():
                 logger.warning("%s; they are skipped until they can be read (onCorrupt=skip)", self._found)
