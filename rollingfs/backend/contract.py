@@ -166,6 +166,8 @@ class Backend(abc.ABC):
     """Whether `list_uploads` finds the unfinished uploads of others."""
     requests_max: int = 32
     """The number of simultaneous requests that makes sense."""
+    small_requests_max: int | None = None
+    """The same for requests of a few kilobytes, such as headers and pins; None: `requests_max`."""
     conflicts_are_final: bool = False
     """Whether a `ConflictError` of `replace` proves that nothing was written, because no request arrives twice."""
     date_step_s: float = 0.0
