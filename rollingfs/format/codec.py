@@ -78,9 +78,16 @@ def _lines(header: Header) -> Iterable[str]:
 
 def text_bytes_at_most(header: Header) -> int | None:
     """A bound for the length of `format_text`, much cheaper than the text; None for a header with rare lines."""
-    if header.drops or header.merges or header.aborts or header.unknown or header.adopted or header.origin:
+    marks = header.merge, header.merges, header.aborts
+    if any(marks) or header.drops or header.unknown or header.adopted or header.origin:
         return None
-    words = [header.owner or "", *header.attrs, *header.attrs.values(), *(line.writer for line in header.commits)]
+    words = [
+        header.owner or "",
+        header.turn or "",
+        *header.attrs,
+        *header.attrs.values(),
+        *(line.writer for line in header.commits),
+    ]
     lines = LINES_BYTES_MAX + (len(header.attrs) + len(header.commits)) * LINE_BYTES_MAX
     return lines + CHARACTER_BYTES_MAX * (sum(map(len, words)) + len(_entries_text(header.entries)))
 

@@ -96,9 +96,7 @@ class Moves:
                 await self.store.runtime.sleep(backoff_s(attempt))
         raise AssertionError("itertools.count ends")
 
-    async def mark_all(
-        self, sources: Sequence[Source], incarnation: str, deadline_s: float, *, sealed: bool
-    ) -> Marked:
+    async def mark_all(self, sources: Sequence[Source], incarnation: str, deadline_s: float, *, sealed: bool) -> Marked:
         """Mark and pin all sources at once, or none.
 
         Parameters
