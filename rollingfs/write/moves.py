@@ -4,8 +4,8 @@
 2. Commit the target. The caller's step makes its header of what `frozen` knows of the sources.
 3. Turn the sources into tombstones.
 
-The requests of one step are under way at once. If 2 certainly did not take place, the marks and pins are taken back. Whoever meets a mark that a crash has left
-finishes or undoes the move (`rollingfs.commit.recovery`).
+The requests of one step are under way at once. If 2 certainly did not take place, the marks and pins are taken back.
+Whoever meets a mark that a crash has left finishes or undoes the move (`rollingfs.commit.recovery`).
 """
 
 from __future__ import annotations
