@@ -82,7 +82,6 @@ ELSEWHERE = {
     "stream/retention_run": "stream/test_operations",
     "stream/trim": "stream/test_incarnations",
     "write/ingest": "write/test_chunk_writer",
-    "write/moves": "write/test_concat",
 }
 """The test module that tests a core module which has none of its name."""
 

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import fsspec
+import google_crc32c
 
 from benchmarks.case import Case, Goal, Job, ratio
 from benchmarks.content import ContentFile, check, content
+from rollingfs.policy import INLINE_BYTES_DEFAULT
 
 MIB = 2**20
 APPEND_BYTES = 4096
@@ -51,10 +53,10 @@ def plain_append(job: Job) -> None:
         job.each(append, job.pick(500, 100))
 
 
-def replaced_file(job: Job) -> None:
+def replaced_file(job: Job, size: int = APPEND_BYTES) -> None:
     """The floor of any design that replaces a file atomically: temporary file, fsync, rename, fsync of the folder."""
     with _folder() as folder:
-        data = content(0, APPEND_BYTES)
+        data = content(0, size)
 
         def replace(_: int) -> None:
             descriptor = os.open(f"{folder}/new", os.O_WRONLY | os.O_CREAT)
@@ -67,6 +69,11 @@ def replaced_file(job: Job) -> None:
             os.close(descriptor)
 
         job.each(replace, job.pick(500, 100))
+
+
+def replaced_header(job: Job) -> None:
+    """The floor of ours, whose header holds an inline tail, half full on average."""
+    replaced_file(job, INLINE_BYTES_DEFAULT // 2)
 
 
 def _size(job: Job) -> int:
@@ -126,13 +133,15 @@ def _whole(job: Job) -> _Held:
     return _Held(_size(job))
 
 
-def _scan(job: Job, file: Any) -> None:
+def _scan(job: Job, file: Any, *, crc: bool = False) -> None:
     while file.read(PIECE_BYTES):  # the first pass fills the cache for the second, which is measured
         pass
     file.seek(0)
-    at = 0
+    at = found = 0
     with job.measured() as sample:
         while data := file.read(PIECE_BYTES):
+            if crc:
+                found = google_crc32c.extend(found, data)
             at += check(data, at)
         sample.byte_count = at
     assert at == _size(job)
@@ -146,13 +155,18 @@ def ours_scan(job: Job) -> None:
             _scan(job, file)
 
 
-def plain_scan(job: Job) -> None:
+def plain_scan(job: Job, *, crc: bool = False) -> None:
     with _folder() as folder:
         with open(f"{folder}/log", "wb") as file:
             _copy(ContentFile(_size(job)), file)
             os.fsync(file.fileno())
         with open(f"{folder}/log", "rb", buffering=0) as source:
-            _scan(job, source)
+            _scan(job, source, crc=crc)
+
+
+def verified_scan(job: Job) -> None:
+    """The floor of a reader that verifies what it reads."""
+    plain_scan(job, crc=True)
 
 
 CASES = (
@@ -163,13 +177,20 @@ CASES = (
             "rollingfs append": ours_append,
             "write + fsync": plain_append,
             "replace + 2 fsync": replaced_file,
+            "replace of 128 KiB + 2 fsync": replaced_header,
             "rollingfs, 1 GiB written": ours_write,
             "file, 1 GiB written": plain_write,
             "rollingfs, 1 GiB scanned": ours_scan,
             "file, 1 GiB scanned": plain_scan,
+            "file + CRC-32C, 1 GiB scanned": verified_scan,
         },
         (
             Goal("append / write + fsync", ratio("unit_s", "rollingfs append", "write + fsync"), at_most=3),
+            Goal(
+                "append / replace of 128 KiB + 2 fsync",
+                ratio("unit_s", "rollingfs append", "replace of 128 KiB + 2 fsync"),
+                at_most=1.5,
+            ),
             Goal(
                 "written / file",
                 ratio("bytes_per_s", "rollingfs, 1 GiB written", "file, 1 GiB written"),
@@ -178,7 +199,12 @@ CASES = (
             Goal(
                 "scanned / file",
                 ratio("bytes_per_s", "rollingfs, 1 GiB scanned", "file, 1 GiB scanned"),
-                at_least=0.95,
+                at_least=0.98,
+            ),
+            Goal(
+                "scanned / file + CRC-32C",
+                ratio("bytes_per_s", "rollingfs, 1 GiB scanned", "file + CRC-32C, 1 GiB scanned"),
+                at_least=0.98,
             ),
         ),
         needs_servers=False,

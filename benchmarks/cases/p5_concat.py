@@ -55,8 +55,8 @@ CASES = (
         "concat of 100 sealed sources of 10 MiB",
         {"rollingfs concat": ours_concat, "UploadPartCopy": s3fs_merge},
         (
-            Goal("requests a source", figure("requests", "rollingfs concat"), at_most=4.1),
-            Goal("UploadPartCopy / ours", ratio("wall_s", "UploadPartCopy", "rollingfs concat"), at_least=20),
+            Goal("requests a source", figure("requests", "rollingfs concat"), at_most=3.1),
+            Goal("UploadPartCopy / ours", ratio("wall_s", "UploadPartCopy", "rollingfs concat"), at_least=6),
         ),
     ),
 )

@@ -168,6 +168,8 @@ class Backend(abc.ABC):
     """Whether `list_uploads` finds the unfinished uploads of others."""
     requests_max: int = 32
     """The number of simultaneous requests that makes sense."""
+    small_requests_max: int | None = None
+    """The same for requests of a few kilobytes, such as headers and pins; None: `requests_max`."""
     conflicts_are_final: bool = False
     """Whether a `ConflictError` of `replace` proves that nothing was written, because no request arrives twice."""
     date_step_s: float = 0.0
@@ -390,10 +392,7 @@ class Backend(abc.ABC):
         """The bucket or disk of `path`. All paths of one root share one set of abilities, probed once."""
 
     async def store_name(self, path: str) -> str | None:
-        """The store's name in every process, as endpoint and bucket: a probe's verdict holds for this class and name.
-
-        None: it holds for this backend alone.
-        """
+        """Endpoint and bucket, alike in every process, for which a probe's verdict holds; None: this backend alone."""
         return None
 
     def after_fork(self) -> None:  # noqa: B027 - most have nothing to drop

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import Abilities
@@ -13,6 +16,8 @@ from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import Runtime
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,29 @@ class Store:
     def now_ms(self) -> int:
         """The wall clock, milliseconds since 1970."""
         return round(self.clock() * 1000)
+
+    async def each(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+        """Make calls of a few small requests, as many at once as the store takes.
+
+        After an error no other call begins. The calls that have begun end before the error is raised: a commit must
+        not take place behind the back of a caller who has heard that it failed.
+        """
+        errors: list[Exception] = []
+
+        async def one(call: Callable[[], Awaitable[T]]) -> list[T]:
+            if errors:
+                return []
+            try:
+                return [await call()]
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+                return []
+
+        limit = self.backend.small_requests_max or self.backend.requests_max
+        results = await self.runtime.gather([partial(one, call) for call in calls], limit)
+        if errors:
+            raise errors[0]
+        return [result for found in results for result in found]
 
     async def abilities(self, path: str) -> Abilities:
         """What the store can really do where a segment lies: probed once for each root, before the first write.

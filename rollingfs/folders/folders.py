@@ -171,7 +171,7 @@ class Folders:
         """`delete` for several paths at once; a path that lies in another goes with that one."""
         listed = sorted(set(paths))
         outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
-        await self.listings.gather(
+        await self.client.store.each(
             [partial(self.delete, path, recursive=recursive, depth_max=depth_max, damaged=damaged) for path in outer]
         )
 
@@ -192,7 +192,7 @@ class Folders:
         scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
         _check_readable(path, scans.values(), "deleted", damaged=damaged)
         files = [file for scan in scans.values() for file in (*scan.views, *scan.unreadable)]
-        await self.listings.gather([partial(self._delete_gone, file, damaged) for file in files])
+        await self.client.store.each([partial(self._delete_gone, file, damaged) for file in files])
         if depth_max is None:
             await self._remove_all(scans, path)
 
@@ -291,7 +291,7 @@ class Folders:
             for file in files
             if file not in scans
         ]
-        await self.listings.gather(renames)
+        await self.client.store.each(renames)
         await self._remove_all(scans, source)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,10 @@ _TO_ESCAPE = re.compile(r"[%\x00-\x20\x7f]")
 _END = b"\nend crc32c="
 _END_BYTES = len(_END) + 8 + 2
 _ESCAPED = re.compile(r"%([01][0-9a-f]|20|25|7f)")  # no other escape, so that a text has one form
+
+
+TIMES_KEPT_MAX = 256
+"""The texts of times are kept: a segment's headers have many in common."""
 
 
 class Malformed(ValueError):
@@ -45,6 +50,7 @@ def unquote(word: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), word)
 
 
+@functools.lru_cache(TIMES_KEPT_MAX)
 def format_time(at_ms: int) -> str:
     """Milliseconds since 1970 as ISO 8601 in UTC.
 

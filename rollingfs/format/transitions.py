@@ -16,7 +16,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
-from rollingfs.format.codec import format_text
+from rollingfs.format.codec import format_text, text_bytes_at_most
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
@@ -73,7 +73,10 @@ STAMP_BYTES_MAX = 256
 
 def must_fold(header: Header) -> bool:
     """Whether entries must move into index pages before the header is written."""
-    return plan_fold(header.entries) is not None or excess_bytes(header) > 0
+    if plan_fold(header.entries) is not None:
+        return True
+    at_most = text_bytes_at_most(header)
+    return (at_most is None or at_most > TEXT_BYTES_MAX - STAMP_BYTES_MAX) and excess_bytes(header) > 0
 
 
 def excess_bytes(header: Header) -> int:
@@ -266,7 +269,7 @@ def create(
 
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
     """Put entries and a new inline tail behind the entries that are there; the old tail must be part of them."""
-    grown = tail[: len(header.tail)] == header.tail and not entries and header.tail
+    grown = header.tail and not entries and tail.startswith(header.tail)
     at_ms = header.tail_at_ms if grown else now_ms
     return replace(header, entries=header.entries + tuple(entries), tail=tail, tail_at_ms=at_ms if tail else 0)
 

@@ -134,8 +134,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         shared = {"max_concurrency": max_concurrency}
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
         arguments.check_switches(sync=sync, single_writer=single_writer)
-        seconds = {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}
-        arguments.check_seconds(**seconds)
+        arguments.check_seconds(**(seconds := {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}))
         cache = arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
         rolling = make_policy(policy, max_bytes, max_age, inline_bytes)

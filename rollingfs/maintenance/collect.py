@@ -243,6 +243,8 @@ class Collector:
         self.committer.slots.remember(path, drops=done)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if base.header is not None and base.header.phase is Phase.MERGING:
+                return None  # its mover relies on the header that the mark has made
             return base.header
 
         await self.committer.commit(path, step)

@@ -150,7 +150,7 @@ class Concats:
         deadline_s: float,
     ) -> int:
         with if_interrupted(target, "not committed"):
-            await self.moves.mark_all(sources, incarnation, deadline_s, sealed=True)
+            marked = await self.moves.mark_all(sources, incarnation, deadline_s, sealed=True)
         offset = -1
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
@@ -164,12 +164,12 @@ class Concats:
             found = transitions.check(base.header, guard, target)
             transitions.check_open(found, target)
             merging.check_marks(found, [source.mark for source in sources])
-            frozen = await self.moves.frozen(found, sources)
+            frozen = await self.moves.frozen(base, marked)
             offset = found.length
             items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
             grown = await grow(found, items, attempt, joint=True)
-            marked = merging.with_merged(grown, [source.mark for source in sources])
-            return transitions.with_attrs(marked, attrs, target)
+            joined = merging.with_merged(grown, [source.mark for source in sources])
+            return transitions.with_attrs(joined, attrs, target)
 
         await self.moves.commit_target(target, sources, step, deadline_s)
         return offset
@@ -203,14 +203,14 @@ class Concats:
         incarnation = str(uuid.uuid4())
         target = source.target
         with if_interrupted(target, "not committed"):
-            await self.moves.mark_all([source], incarnation, deadline_s, sealed=False)
+            marked = await self.moves.mark_all([source], incarnation, deadline_s, sealed=False)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.header is not None and merging.has_merged(base.header, source.txn):
                 return None
             if base.live:
                 transitions.check(base.header, Guard(), target)
-            (frozen,) = await self.moves.frozen(base.header, [source])
+            (frozen,) = await self.moves.frozen(base, marked)
             adopted = base.header.adopted if base.header else None
             if not base.live:
                 adopted = shadow(await self.segments.contents.room(target, base)) or adopted

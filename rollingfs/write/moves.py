@@ -1,11 +1,11 @@
 """What concat and rename have in common: marks and pins in the sources, one commit of the target, tombstones.
 
 1. Mark the sources, which freezes their maps, and pin the chunk folders that their entries name.
-2. Commit the target. The caller's step makes its header of what `frozen` reads of the sources.
+2. Commit the target. The caller's step makes its header of what `frozen` knows of the sources.
 3. Turn the sources into tombstones.
 
-If 2 certainly did not take place, the marks and pins are taken back. Whoever meets a mark that a crash has left
-finishes or undoes the move (`rollingfs.commit.recovery`).
+The requests of one step are under way at once. If 2 certainly did not take place, the marks and pins are taken back.
+Whoever meets a mark that a crash has left finishes or undoes the move (`rollingfs.commit.recovery`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -55,6 +55,17 @@ class Source:
         return Mark(self.txn, names.relative(names.parent(self.target), self.path))
 
 
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Sources that are marked."""
+
+    sources: Sequence[Source]
+    headers: Sequence[Header]
+    """Those that the marks' commits have made."""
+    token_before: str | None
+    """The token of the target's header before the first mark was sent, if the mover knew a header of it."""
+
+
 class Moves:
     """Takes sources through a move."""
 
@@ -85,8 +96,8 @@ class Moves:
                 await self.store.runtime.sleep(backoff_s(attempt))
         raise AssertionError("itertools.count ends")
 
-    async def mark_all(self, sources: Sequence[Source], incarnation: str, deadline_s: float, *, sealed: bool) -> None:
-        """Mark and pin all sources, or none.
+    async def mark_all(self, sources: Sequence[Source], incarnation: str, deadline_s: float, *, sealed: bool) -> Marked:
+        """Mark and pin all sources at once, or none.
 
         Parameters
         ----------
@@ -95,13 +106,17 @@ class Moves:
         sealed
             Whether a source that is open is refused.
         """
+        target = self.store.headers.seen(sources[0].target) if sources else None
+        token_before = target.token if target is not None else None
+        marks = [partial(self._mark, source, incarnation, deadline_s, sealed) for source in sources]
         try:
-            await self._each([partial(self._mark, source, incarnation, deadline_s, sealed) for source in sources])
+            headers = await self.store.each(marks)
         except (OSError, ValueError):
             await self._undo(sources)
             raise
+        return Marked(sources, headers, token_before)
 
-    async def _mark(self, source: Source, incarnation: str, deadline_s: float, sealed: bool) -> None:
+    async def _mark(self, source: Source, incarnation: str, deadline_s: float, sealed: bool) -> Header:
         """Freeze a source, then pin the folders that its entries name."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
@@ -122,6 +137,7 @@ class Moves:
             committed = await self.committer.commit(source.path, step, fresh=True, deadline_s=deadline_s)
         assert committed.header is not None
         await self._pin(source, committed.header)
+        return committed.header
 
     async def _refuse_plain(self, path: str) -> None:
         """Refuse a plain file, which counts as an open segment."""
@@ -139,24 +155,31 @@ class Moves:
             folders = await self.store.pages.folders(source.path, retained)
         except PageGoneError as error:
             raise MarkLostError(f"the merge of {source.path} was undone by another client") from error
-        for folder in sorted(folders):
-            data = format_pin(Pin(source.txn, source.path, source.target), folder)
-            await self.store.backend.write(pin_path(folder, source.txn), [data])
+        pin = Pin(source.txn, source.path, source.target)
+        write = self.store.backend.write
+        await self.store.each(
+            [partial(write, pin_path(folder, source.txn), [format_pin(pin, folder)]) for folder in sorted(folders)]
+        )
 
-    async def frozen(self, target: Header | None, sources: Sequence[Source]) -> list[Header]:
-        """The sources' headers as they are now, after the target was loaded; all must still be marked.
+    async def frozen(self, target: Loaded, marked: Marked) -> Sequence[Header]:
+        """The sources' headers, for a commit that replaces this header of the target; all must still be marked.
+
+        They are read again, unless the header was known before the first mark was sent: whoever undoes a mark first
+        replaces the header of the target, and the commit will fail.
 
         Raises
         ------
         MarkLostError
-            One is not: another client took this mover for dead.
+            A source is not marked: another client took this mover for dead.
         """
-        for source in sources:
-            if target is not None and merging.has_aborted(target, source.txn):
+        if target.token is not None and target.token == marked.token_before:
+            return marked.headers
+        for source in marked.sources:
+            if target.header is not None and merging.has_aborted(target.header, source.txn):
                 raise MarkLostError(f"the merge of {source.path} was aborted by another client")
-        loads = [partial(self.store.headers.load, source.path) for source in sources]
+        loads = [partial(self.store.headers.load, source.path) for source in marked.sources]
         frozen = []
-        for source, loaded in zip(sources, await self._each(loads), strict=True):
+        for source, loaded in zip(marked.sources, await self.store.each(loads), strict=True):
             if loaded.header is None or not is_merging(loaded.header, source.txn):
                 raise MarkLostError(f"the merge of {source.path} was undone by another client")
             frozen.append(loaded.header)
@@ -175,30 +198,34 @@ class Moves:
             with if_interrupted(target, "not committed"):
                 await self._undo(sources)
             raise
-        try:
-            with if_interrupted(target, "committed"):
-                await self._each([partial(self.merges.finish, source.path, source.txn) for source in sources])
-        except OSError as error:
-            # the move has taken place; the next client that meets a mark finishes it
-            logger.info("%s: not all sources could be buried yet: %s", target, error)
-        else:
-            self.committer.slots.remember(target, marks=[source.mark for source in sources])
+        with if_interrupted(target, "committed"):
+            buried = await self.store.each([partial(self._bury, source) for source in sources])
+        done = [source.mark for source, is_buried in zip(sources, buried, strict=True) if is_buried]
+        self.committer.slots.remember(target, marks=done)
         assert committed.header is not None
         return committed.header
 
+    async def _bury(self, source: Source) -> bool:
+        """Turn a source into a tombstone; if that fails, the next client that meets its mark does it."""
+        try:
+            await self.merges.finish(source.path, source.txn)
+        except OSError as error:
+            logger.info("%s: it became part of %s, and cannot be buried yet: %s", source.path, source.target, error)
+            return False
+        return True
+
     async def _undo(self, sources: Sequence[Source]) -> None:
         """Take back the marks of transactions that certainly did not and will not take place."""
-        for source in sources:
-            try:
-                header = (await self.store.headers.load(source.path)).header
-                if header is not None and is_merging(header, source.txn):
-                    # a pin that stays would never be collected if the target is absent, so it goes. It goes before the
-                    # mark: if it stays, so does the mark, and the client that resolves the mark notes the pins
-                    folders = await self.store.pages.folders(source.path, header.entries)
-                    await self.store.backend.delete([pin_path(folder, source.txn) for folder in sorted(folders)])
-                    await self.merges.reset(source.path, source.txn)
-            except OSError as error:
-                logger.warning("%s: its merge mark stays until a client meets it: %s", source.path, error)
+        await self.store.each([partial(self._undo_one, source) for source in sources])
 
-    async def _each(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-        return await self.store.runtime.gather(calls, self.store.backend.requests_max)
+    async def _undo_one(self, source: Source) -> None:
+        try:
+            header = (await self.store.headers.load(source.path)).header
+            if header is not None and is_merging(header, source.txn):
+                # a pin that stays would never be collected if the target is absent, so it goes. It goes before the
+                # mark: if it stays, so does the mark, and the client that resolves the mark notes the pins
+                folders = await self.store.pages.folders(source.path, header.entries)
+                await self.store.backend.delete([pin_path(folder, source.txn) for folder in sorted(folders)])
+                await self.merges.reset(source.path, source.txn)
+        except OSError as error:
+            logger.warning("%s: its merge mark stays until a client meets it: %s", source.path, error)

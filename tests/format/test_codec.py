@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import tokens
-from rollingfs.format.codec import format_header, format_text, parse_header
+from rollingfs.format.codec import format_header, format_text, parse_header, text_bytes_at_most
 from rollingfs.format.header import OFFSET_MAX, TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Commit, Drop, Header, Mark
 from rollingfs.format.tokens import seal_text
 from tests.support.examples import examples
@@ -45,6 +45,22 @@ def parsed_or_none(data):
 
 
 # -- round trip ----------------------------------------------------------------------------------------------
+
+
+@given(headers())
+def test_the_bound_for_a_text_is_none_or_no_less_than_the_text(header):
+    at_most = text_bytes_at_most(header)
+    assert at_most is None or at_most >= len(format_text(header))
+
+
+def test_the_bound_for_a_text_of_long_words_and_numbers_holds():
+    word = "\N{SNOWMAN}\N{CRAB}% \n" * 20
+    commits = tuple(Commit(word + str(n), OFFSET_MAX, OFFSET_MAX - n) for n in range(64))
+    header = Header(str(uuid.uuid4()), OFFSET_MAX, epoch=OFFSET_MAX, owner=word, start=OFFSET_MAX, evicted=OFFSET_MAX)
+    header = dataclasses.replace(header, attrs={word + str(n): word for n in range(64)}, commits=commits, turn=word)
+    at_most = text_bytes_at_most(header)
+    assert at_most is not None
+    assert at_most >= len(format_text(header))
 
 
 @given(headers())

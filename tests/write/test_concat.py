@@ -209,18 +209,18 @@ def test_a_plain_file_is_renamed(client):
     assert gone(client, source)
 
 
-def test_concat_asks_four_requests_a_source_and_two_more_and_three_where_a_tail_is_all(client):
+def test_concat_asks_three_requests_a_source_and_two_more_and_two_where_a_tail_is_all(client):
     target = make(client, "target", b"t" * 50, sealed=False)
     no_tail = RollingPolicy(max_bytes=100, inline_bytes=0)
     large = [make(client, f"large{n}", bytes([n]) * 300, policy=no_tail) for n in range(5)]
     small = [make(client, f"small{n}", bytes([n]) * 10) for n in range(5)]
     client.backend.calls.clear()
     drive(client.concats.concat(target, large))
-    # a mark, a pin, a look and a tombstone each; the target's tail becomes a chunk, and its commit
-    assert len(client.backend.calls) == 4 * 5 + 2
+    # a mark, a pin and a tombstone each; the target's tail becomes a chunk, and its commit
+    assert len(client.backend.calls) == 3 * 5 + 2
     client.backend.calls.clear()
     drive(client.concats.concat(target, small))
-    assert len(client.backend.calls) == 3 * 5 + 1
+    assert len(client.backend.calls) == 2 * 5 + 1
 
 
 def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):

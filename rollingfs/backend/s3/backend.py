@@ -50,7 +50,8 @@ class S3Backend(Backend):
         A private clone uses its class and storage options (credentials, endpoint, encryption, ACL, requester pays,
         ...). The instance itself is never changed. The first verb makes the first connection.
     max_concurrency : int, optional
-        How many requests may be under way at once for one purpose; by default 32, or as many as there are connections.
+        How many requests may be under way at once for one purpose; by default 32 for data and 128 for headers, or as
+        many as there are connections.
     use_obstore : bool, optional
         False to read and write objects through s3fs, which is slower, whatever the options.
 
@@ -73,6 +74,7 @@ class S3Backend(Backend):
         self._client = S3Client(fs, max_concurrency, use_obstore)
         self._folders = S3Folders(self._client)
         self.requests_max = self._client.requests_max
+        self.small_requests_max = self._client.small_requests_max
 
     @property
     def fs(self) -> S3FileSystem:

@@ -54,9 +54,11 @@ from rollingfs.errors import UnsafeBackendError
 
 T = TypeVar("T")
 
-CONNECTIONS_MAX = 64
-"""The connection pool, unless the user's `config_kwargs` set it: two reads of `REQUESTS_MAX` ranges at once."""
+CONNECTIONS_MAX = 128
+"""The connection pool, unless the user's `config_kwargs` set it: for four reads of `REQUESTS_MAX` ranges at once."""
 REQUESTS_MAX = 32
+SMALL_REQUESTS_MAX = 128
+"""For the headers and pins of a concat: as many as one commit takes sources."""
 TRIES_MAX = 5
 RETRY_DELAY_MAX_S = 5.0
 RETRY_DELAY_FIRST_S = 0.1
@@ -97,6 +99,7 @@ class S3Client:
                 "give at least as many connections, or leave max_pool_connections out"
             )
         self.requests_max = requests_max or max(1, min(REQUESTS_MAX, pool))
+        self.small_requests_max = requests_max or max(1, min(SMALL_REQUESTS_MAX, pool))
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
         self.routes = Routes(self, use_obstore)
 

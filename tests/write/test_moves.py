@@ -1,0 +1,209 @@
+"""The phases of a concat of many (`moves`): all requests of a phase at once, and what holds if one fails amid it."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from rollingfs import AppendInterrupted, RollingPolicy
+from rollingfs.client import Client
+from rollingfs.commit.recovery import MARK_AGE_S_MAX
+from rollingfs.format import names
+from rollingfs.format.header import Phase
+from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import drive
+from tests.support.backends import Scripted, fail, private_memory, raises
+from tests.support.life import Turned
+
+COUNT = 40
+TARGET = "/folder/target"
+SOURCES = tuple(f"/folder/s{n:03d}" for n in range(COUNT))
+JOINED = b"".join(b"%03d;" % n for n in range(COUNT))
+SLOW_S = 0.2
+
+
+class Dead(BaseException):
+    """The process of the mover ends; nothing that it does afterwards reaches the store."""
+
+
+def later(store):
+    """A client that comes when all marks are old."""
+    return Client(store, clock=Turned(time.time() + MARK_AGE_S_MAX + 1))
+
+
+@dataclass
+class Site:
+    """Forty sealed sources of a chunk each, a target, and a mover over a store whose verbs suspend."""
+
+    backend: Scripted = field(default_factory=lambda: Scripted(private_memory(), suspends=True, small_requests_max=128))
+
+    def __post_init__(self):
+        self.store = self.backend.inner
+        self.maker = Client(self.store, RollingPolicy(max_bytes=100, inline_bytes=0))
+        drive(self.maker.segments.create(TARGET, RollingPolicy()))
+        drive(self.maker.segments.append(TARGET, b"t"))
+        for number, source in enumerate(SOURCES):
+            drive(self.maker.segments.overwrite(source, b"%03d;" % number))
+            drive(self.maker.segments.seal(source))
+        self.mover = Client(self.backend)
+        self.bridge = Bridge(self.backend)
+        self.bridge.run(self.mover.store.abilities(TARGET))
+        for path in (TARGET, *SOURCES):
+            self.bridge.run(self.mover.headers.load(path))
+        self.backend.clear()
+
+    def concat(self, **options):
+        self.bridge.run(self.mover.concats.concat(TARGET, SOURCES), **options)
+
+    def header(self, path):
+        return drive(Client(self.store).headers.load(path)).header
+
+    def phases(self, paths=SOURCES):
+        return {self.header(path).phase for path in paths}
+
+    def content(self, path=TARGET):
+        client = Client(self.store)
+        view = drive(client.lookup.view(path, fresh=True))
+        chunks = drive(client.pages.unfold(path, view.header.entries))
+        files = [(names.resolve(path, chunk.file), chunk.offset, chunk.offset + chunk.length) for chunk in chunks]
+        return b"".join(drive(self.store.read_range(*file)) for file in files) + view.header.tail
+
+    def pins(self):
+        return [pin for source in SOURCES for pin in self.listing(source) if "/pin-" in pin]
+
+    def listing(self, source):
+        return [info.path for info in drive(self.store.list(names.chunks_folder(source))).entries]
+
+
+@pytest.fixture
+def site():
+    return Site()
+
+
+def of_pin(source):
+    return lambda path: path.startswith(f"{source}$chunks/pin-")
+
+
+def test_all_requests_of_a_phase_are_under_way_at_once(site):
+    site.concat()
+    assert site.backend.at_once_max["replace"] == COUNT
+    assert site.backend.at_once_max["write"] == COUNT
+    assert len(site.backend.calls) == 3 * COUNT + 2, "the target's tail becomes a chunk"
+    assert site.content() == b"t" + JOINED
+    assert site.phases() == {Phase.DELETED}
+
+
+def test_no_more_requests_are_under_way_than_the_store_takes(site):
+    site.backend.small_requests_max = None
+    site.backend.requests_max = 7
+    site.concat()
+    assert site.backend.at_once_max["replace"] == 7
+    assert site.content() == b"t" + JOINED
+
+
+def test_sources_are_read_again_where_the_target_was_replaced_after_the_first_mark(site):
+    site.backend.plan("write", before=lambda: drive(Client(site.store).segments.append(TARGET, b"!")))
+    site.concat()
+    assert site.backend.count("read_if_changed") >= COUNT
+    assert site.content() == b"t!" + JOINED
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_mark_that_was_undone_before_the_target_commits_is_noticed(site, is_settled):
+    """Also where the target's header does not say so any more."""
+    victim, other = SOURCES[20], later(site.store)
+
+    def undo():
+        drive(other.concats.rename(victim, "/folder/elsewhere"))  # it meets the mark, and undoes it
+        assert site.header(TARGET).aborts
+        if is_settled:
+            drive(other.merges.settle(TARGET))
+            drive(other.segments.append(TARGET, b"+"))
+            assert not site.header(TARGET).aborts
+
+    site.backend.plan("write", of_pin(victim), after=undo)
+    with pytest.raises(FileNotFoundError, match=victim):
+        site.concat()
+    assert site.content() == (b"t+" if is_settled else b"t")
+    assert site.content("/folder/elsewhere") == b"020;"
+    assert site.phases(set(SOURCES) - {victim}) == {Phase.SEALED}
+
+
+def test_after_the_first_refusal_all_marks_are_taken_back_those_under_way_as_well(site):
+    drive(Client(site.store).segments.delete(SOURCES[0]))
+    site.backend.plan("replace", SOURCES[-1] + "$header", before=lambda: asyncio.sleep(SLOW_S))
+    with pytest.raises(FileNotFoundError, match="s000"):
+        site.concat()
+    time.sleep(2 * SLOW_S)  # a mark that was abandoned on its way would have landed
+    assert site.phases(SOURCES[1:]) == {Phase.SEALED}
+    assert site.pins() == []
+    assert site.content() == b"t"
+
+
+@pytest.mark.parametrize("nth", [0, 20, 39])
+def test_a_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
+    site.backend.plan("write", of_pin(SOURCES[nth]), before=fail)
+    with pytest.raises(OSError, match="the connection broke"):
+        site.concat()
+    assert site.phases() == {Phase.SEALED}
+    assert site.pins() == []
+    site.concat()
+    assert site.content() == b"t" + JOINED
+
+
+def test_a_burial_that_fails_stops_no_other_one(site):
+    first, site.mover.committer.loop.timeout_s = SOURCES[0], 0.3
+    site.backend.plan("replace", first + "$header", skips=1, times=None, before=fail)
+    site.concat()
+    assert site.content() == b"t" + JOINED
+    assert site.phases([first]) == {Phase.MERGING}
+    assert site.phases(SOURCES[1:]) == {Phase.DELETED}
+    other = later(site.store)
+    drive(other.segments.create(first))  # it finishes the move first
+    drive(other.segments.append(TARGET, b"!"))
+    assert site.content() == b"t" + JOINED + b"!"
+    assert site.content(first) == b""
+
+
+# marks and pins of forty sources, the chunk of the target's tail, its commit, forty tombstones
+@pytest.mark.parametrize("nth", [0, 1, 20, 39, 40, 41, 60, 79, 80, 81, 82, 100, 120, 121])
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_mover_that_dies_amid_a_phase_leaves_the_old_or_the_new_content(site, nth, side):
+    site.backend.plan(skips=nth, **{side: raises(Dead())})
+    site.backend.plan(skips=nth, times=None, before=raises(Dead()))
+    with pytest.raises(Dead):
+        site.concat()
+    site.backend.plans.clear()
+    other = later(site.store)
+    drive(other.collector.collect(TARGET))  # it settles the marks of which the target knows
+    for source in SOURCES:
+        header = site.header(source)
+        if header.phase is Phase.MERGING:
+            drive(other.merges.resolve(source, header))
+    if site.phases() == {Phase.SEALED}:
+        assert site.content() == b"t"
+        drive(other.concats.concat(TARGET, SOURCES))
+    assert site.phases() == {Phase.DELETED}
+    assert site.content() == b"t" + JOINED
+
+
+@pytest.mark.parametrize(("nth", "outcome"), [(0, "not committed"), (1, "committed")])
+def test_ctrl_c_amid_a_phase_waits_for_the_verdict(site, monkeypatch, nth, outcome):
+    """Marks or tombstones are on their way; all that the concat began is done before the caller is told."""
+    refusal = Client(site.store)
+
+    def interrupted(future):
+        while not site.backend.at_once["replace"]:
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+
+    site.backend.plan("replace", SOURCES[20] + "$header", skips=nth, before=lambda: asyncio.sleep(SLOW_S))
+    if outcome == "not committed":
+        drive(refusal.segments.delete(SOURCES[0]))
+    monkeypatch.setattr("rollingfs.runtime.bridge.wait", interrupted)
+    with pytest.raises(AppendInterrupted) as caught:
+        site.concat(commits=TARGET)
+    assert caught.value.outcome == outcome
+    assert site.content() == (b"t" + JOINED if outcome == "committed" else b"t")
+    assert site.phases(SOURCES[1:]) == {Phase.DELETED if outcome == "committed" else Phase.SEALED}
