@@ -3,7 +3,7 @@
 Threads of obstore hand results to event loops. Where one does so while the interpreter is taken down, the process is
 aborted (SIGABRT): seen in one of four programs that end with their request. So, when a process ends, the futures of all
 requests are waited for, and those of requests that take too long are cancelled. A future that is collected is one that
-obstore has let go of. Whatever is asked of the store after that goes through s3fs.
+obstore has let go of. Nothing may be asked of obstore after that (`is_over`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from rollingfs.backend.s3.forks import obstore_is_lost
+from rollingfs.backend.obstores.forks import obstore_is_lost
 
 T = TypeVar("T")
 
