@@ -6,6 +6,11 @@ import html
 import re
 
 _STATUS = re.compile(r" - Server returned non-2xx status code: (?P<status>\d{3}) (?P<reason>[^:\n]*)")
+_STATUS_OF_BULK_DELETE = re.compile(
+    r"Bulk delete request failed for key .*?: (?P<reason>[^\n]*) \(code: (?P<status>\d{3})\)"
+)
+_NAME = re.compile(r"(?:contained empty path segment|Encountered illegal character sequence)")
+_BEYOND = "Wanted range starting at"
 _REDIRECT = "Received redirect without LOCATION"
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -54,6 +59,13 @@ def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutErr
             code[1] if code else answer["status"],
             html.unescape(message[1]) if message else answer["reason"],
         )
+    answer = _STATUS_OF_BULK_DELETE.search(said)
+    if answer is not None:
+        return Refusal(int(answer["status"]), answer["status"], answer["reason"])
+    if _BEYOND in said:  # an answer of no bytes, as azurite gives right at the end
+        return Refusal(416, "InvalidRange", "the file ends before this range")
+    if _NAME.search(said):
+        return Refusal(400, "InvalidName", "among the files there is a name that obstore cannot read, as with //")
     if _REDIRECT in said:
         return Refusal(301, "PermanentRedirect", "the bucket lies elsewhere")
     mistrust = _MISTRUST.search(shown)

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from rollingfs.backend.obstores.forks import obstore_is_lost
+from rollingfs.backend.obstores.forks import ObstoreLostError, obstore_is_lost
 
 T = TypeVar("T")
 
@@ -36,6 +36,23 @@ def watched(future: Awaitable[T]) -> Awaitable[T]:
 def is_over() -> bool:
     """Whether nothing more must be asked of obstore."""
     return _is_over
+
+
+def check_usable() -> None:
+    """Refuse to ask obstore where a call would never return, or would abort the process.
+
+    Raises
+    ------
+    ObstoreLostError
+        The process was forked from one that had imported obstore, or it ends.
+    """
+    if obstore_is_lost():
+        raise ObstoreLostError(
+            "this process was forked from one that had imported obstore, whose threads are not here, so nothing was "
+            "sent: start processes by 'spawn' or 'forkserver'"
+        )
+    if _is_over:
+        raise ObstoreLostError("this process ends, so nothing was sent")
 
 
 @atexit.register

@@ -1,0 +1,134 @@
+"""Makes a `CloudBackend` from the options or the filesystem that a user gives."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import fsspec.asyn
+from fsspec import AbstractFileSystem
+
+from rollingfs.backend.cloud.azure_options import SCOPE, azure_options
+from rollingfs.backend.cloud.backend import CloudBackend
+
+AZURE_PROTOCOLS = frozenset({"az", "abfs", "abfss", "azure", "adl"})
+GOOGLE_PROTOCOLS = frozenset({"gs", "gcs"})
+S3_PROTOCOLS = frozenset({"s3", "s3a"})
+_NEEDED = ("obstore", "aiohttp")
+
+
+def open_azure(
+    scheme: str,
+    options: Mapping[str, Any],
+    *,
+    asynchronous: bool = False,
+    loop: asyncio.AbstractEventLoop | None = None,
+    max_concurrency: int | None = None,
+) -> CloudBackend:
+    """The backend for an account of Azure, through obstore.
+
+    Parameters
+    ----------
+    options
+        As `azure_options` takes them, and ``client_options``, which are obstore's own.
+
+    Raises
+    ------
+    ImportError
+        obstore or aiohttp is not installed.
+    ValueError
+        An option cannot be expressed.
+    """
+    _require()
+    from obstore.store import AzureStore
+
+    from rollingfs.backend.cloud.obstore_service import Account, ObstoreService
+
+    found = azure_options(options, os.environ)
+    account = Account(
+        kind=AzureStore,
+        scheme=scheme,
+        name=found.endpoint,
+        url=found.endpoint,
+        config=dict(found.config),
+        client=_client(found.endpoint),
+        credentials=None if found.credential is None else _tokens(found.credential),
+        sas=found.sas,
+        can_sign=found.can_sign,
+    )
+    return CloudBackend(ObstoreService(account), _loop(asynchronous, loop), max_concurrency)
+
+
+def adapt_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) -> CloudBackend | None:
+    """The backend for obstore's own filesystem; None for one of a cloud that is not known here.
+
+    Google through obstore is not: no server to test it with is known.
+    """
+    scheme = str(fs.protocol)
+    if scheme not in AZURE_PROTOCOLS | S3_PROTOCOLS:
+        return None
+    _require()
+    from obstore.store import AzureStore
+
+    from rollingfs.backend.cloud.obstore_service import Account, ObstoreService
+
+    # obstore's filesystem has no public way to its options; a store has
+    store: Any = fs._construct_store("rollingfs")
+    config = {name: value for name, value in store.config.items() if name not in ("bucket", "container_name")}
+    is_azure = isinstance(store, AzureStore)
+    url = _azure_url(config) if is_azure else _s3_url(config)
+    signed = str(config.get("skip_signature", "false")).lower() != "true" and store.credential_provider is None
+    account = Account(
+        kind=type(store),
+        scheme=scheme,
+        name=url,
+        url=url,
+        config=config,
+        client=dict(store.client_options or {}),
+        credentials=store.credential_provider,
+        can_sign=signed and ("account_key" in config if is_azure else "access_key_id" in config),
+    )
+    return CloudBackend(ObstoreService(account), None if fs.asynchronous else fs.loop, max_concurrency)
+
+
+def _azure_url(config: Mapping[str, Any]) -> str:
+    return str(config.get("endpoint") or f"https://{config.get('account_name')}.blob.core.windows.net").rstrip("/")
+
+
+def _s3_url(config: Mapping[str, Any]) -> str:
+    return str(config.get("endpoint") or f"https://s3.{config.get('region', 'us-east-1')}.amazonaws.com").rstrip("/")
+
+
+def _client(url: str) -> dict[str, Any]:
+    return {"allow_http": True} if url.startswith("http://") else {}
+
+
+def _loop(asynchronous: bool, loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop | None:
+    if asynchronous:
+        return None
+    chosen: asyncio.AbstractEventLoop = loop or fsspec.asyn.get_loop()
+    return chosen
+
+
+def _tokens(credential: Any) -> Callable[[], Any]:
+    """What obstore asks for a token: an object like those of azure-identity, with or without `await`."""
+
+    async def token() -> dict[str, Any]:
+        if inspect.iscoroutinefunction(credential.get_token):
+            found = await credential.get_token(SCOPE)
+        else:
+            found = await asyncio.to_thread(credential.get_token, SCOPE)
+        return {"token": found.token, "expires_at": datetime.fromtimestamp(found.expires_on, UTC)}
+
+    return token
+
+
+def _require() -> None:
+    for name in _NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise ImportError(f"this store needs {name}: pip install 'rollingfs[az]'")
