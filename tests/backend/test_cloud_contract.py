@@ -1,4 +1,4 @@
-"""The backend contract on Azure (azurite), and on S3 (moto) through obstore's own filesystem."""
+"""The backend contract on Azure (azurite), Google (fake-gcs-server), and S3 (moto) by obstore's own filesystem."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.support.servers import require_module
 
 require_module("obstore")
 
-from rollingfs.backend.cloud.adapt import adapt_obstore, open_azure
+from rollingfs.backend.cloud.adapt import adapt_google, adapt_obstore, open_azure
 from rollingfs.backend.cloud.backend import CloudBackend
 from rollingfs.backend.contract import Backend
 from rollingfs.testing import BackendContract, Factory
-from tests.support.clouds import blob_service, new_container
+from tests.support.clouds import blob_service, new_container, new_google_bucket, raw_google
 from tests.support.servers import new_bucket
 
 THREADS = 8
@@ -133,3 +133,58 @@ class TestOnMotoThroughObstore(BackendContract):
         from s3fs import S3FileSystem
 
         S3FileSystem(**self.store, use_listings_cache=False).pipe(dict.fromkeys(paths, data))
+
+
+def make_google(options: dict[str, Any]) -> CloudBackend:
+    """The backend of a racing process."""
+    from gcsfs import GCSFileSystem
+
+    return adapt_google(GCSFileSystem(**options))
+
+
+@functools.cache
+def shared_google(**options: str) -> CloudBackend:
+    """A backend that tests share."""
+    return make_google(options)
+
+
+@functools.cache
+def google_bucket_of(**options: str) -> str:
+    """One bucket for all tests."""
+    return new_google_bucket(options)
+
+
+@pytest.mark.clouds
+class TestOnFakeGoogle(BackendContract):
+    @pytest.fixture(autouse=True)
+    def options(self, fake_google: dict[str, Any]) -> None:
+        self.store = fake_google
+
+    @pytest.fixture
+    def backend(self, fake_google: dict[str, Any]) -> Backend:
+        return shared_google(**fake_google)
+
+    @pytest.fixture
+    def folder(self, fake_google: dict[str, Any]) -> str:
+        return f"{google_bucket_of(**fake_google)}/{uuid.uuid4().hex}"
+
+    def raw_read(self, path: str) -> bytes:
+        return raw_google(self.store, "GET", path)
+
+    def raw_write(self, path: str, data: bytes) -> None:
+        raw_google(self.store, "POST", path, data)
+
+    def spawn_arguments(self) -> Factory:
+        return make_google, (self.store,)
+
+    @pytest.mark.xfail(strict=True, reason="fake-gcs-server ignores the condition of a DELETE: probed")
+    def test_delete_if_deletes_only_what_has_the_token(self, backend: Backend, folder: str) -> None:
+        super().test_delete_if_deletes_only_what_has_the_token(backend, folder)
+
+    @pytest.mark.xfail(strict=True, reason="fake-gcs-server ignores the condition of a DELETE: probed")
+    def test_delete_if_of_a_plain_file_leaves_what_was_written_since(self, backend: Backend, folder: str) -> None:
+        super().test_delete_if_of_a_plain_file_leaves_what_was_written_since(backend, folder)
+
+    @pytest.mark.xfail(strict=True, reason="fake-gcs-server ignores the condition of a rewrite")
+    def test_a_copy_with_a_stale_token_leaves_nothing(self, backend: Backend, folder: str) -> None:
+        super().test_a_copy_with_a_stale_token_leaves_nothing(backend, folder)

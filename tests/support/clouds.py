@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import shutil
 import subprocess
 import tempfile
+import urllib.parse
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,7 +50,7 @@ def azurite_program(cache: Path, build: bool) -> Path | None:
 
 
 def fake_google_program(cache: Path, build: bool) -> Path | None:
-    """The fake-gcs-server in `cache`, built at first use; None if it is missing and is not to be, or cannot be, built."""
+    """The fake-gcs-server in `cache`, built at first use; None if it is missing and cannot be built."""
     binary = cache / f"fake-gcs-server-{FAKE_GOOGLE_VERSION}"
     if binary.exists():
         return binary
@@ -117,3 +120,25 @@ def fake_google_server() -> Iterator[dict[str, Any]]:
 
     with _server("fake-gcs-server", command, "/storage/v1/b?project=p", os.environ.copy()) as url:
         yield {"endpoint_url": url, "token": "anon", "project": PROJECT}
+
+
+def new_google_bucket(options: dict[str, Any]) -> str:
+    """Make a bucket with a new name."""
+    name = f"rollingfs-{uuid.uuid4().hex[:12]}"
+    url = f"{options['endpoint_url']}/storage/v1/b?project={PROJECT}"
+    request = urllib.request.Request(url, json.dumps({"name": name}).encode(), method="POST")
+    with urllib.request.urlopen(request):
+        return name
+
+
+def raw_google(options: dict[str, Any], method: str, path: str, data: bytes | None = None) -> bytes:
+    """Read (GET) or write (POST) a file around the backend."""
+    bucket, _, key = path.partition("/")
+    name = urllib.parse.quote(key, safe="")
+    place = f"upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}"
+    if method == "GET":
+        place = f"storage/v1/b/{bucket}/o/{name}?alt=media"
+    request = urllib.request.Request(f"{options['endpoint_url']}/{place}", data, method=method)
+    with urllib.request.urlopen(request) as answer:
+        found: bytes = answer.read()
+        return found

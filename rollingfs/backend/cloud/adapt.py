@@ -132,3 +132,11 @@ def _require() -> None:
     for name in _NEEDED:
         if importlib.util.find_spec(name) is None:
             raise ImportError(f"this store needs {name}: pip install 'rollingfs[az]'")
+
+
+def adapt_google(fs: AbstractFileSystem, max_concurrency: int | None = None) -> CloudBackend:
+    """The backend for Google's storage, over a gcsfs filesystem; the filesystem is not altered."""
+    from rollingfs.backend.cloud.google_service import GoogleService
+
+    service = GoogleService(fs)
+    return CloudBackend(service, None if fs.asynchronous else service.fs.loop, max_concurrency)

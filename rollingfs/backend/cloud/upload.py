@@ -68,7 +68,7 @@ class CloudUpload(Upload):
             raise refusals.upload_closed(self._path)
 
     async def _make(self, request: Coroutine[Any, Any, Any]) -> None:
-        """Send what makes the file. If the caller is cancelled, the request goes on: it may take effect all the same."""
+        """Send what makes the file. If the caller is cancelled, the request goes on: it may take effect even so."""
         self._making = asyncio.ensure_future(request)
         await asyncio.shield(self._making)
 

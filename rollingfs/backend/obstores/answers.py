@@ -10,7 +10,7 @@ _STATUS_OF_BULK_DELETE = re.compile(
     r"Bulk delete request failed for key .*?: (?P<reason>[^\n]*) \(code: (?P<status>\d{3})\)"
 )
 _NAME = re.compile(r"(?:contained empty path segment|Encountered illegal character sequence)")
-_BEYOND = "Wanted range starting at"
+_BEYOND = re.compile(r'Wanted range starting at|CONTENT_RANGE header: "bytes \d+--1/')
 _REDIRECT = "Received redirect without LOCATION"
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -62,7 +62,7 @@ def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutErr
     answer = _STATUS_OF_BULK_DELETE.search(said)
     if answer is not None:
         return Refusal(int(answer["status"]), answer["status"], answer["reason"])
-    if _BEYOND in said:  # an answer of no bytes, as azurite gives right at the end
+    if _BEYOND.search(said):  # an answer of no bytes, as azurite gives right at the end
         return Refusal(416, "InvalidRange", "the file ends before this range")
     if _NAME.search(said):
         return Refusal(400, "InvalidName", "among the files there is a name that obstore cannot read, as with //")
