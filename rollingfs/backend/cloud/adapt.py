@@ -13,12 +13,23 @@ from typing import Any
 import fsspec.asyn
 from fsspec import AbstractFileSystem
 
-from rollingfs.backend.cloud.azure_options import SCOPE, azure_options
+from rollingfs.backend.cloud.azure_options import OPTIONS, SCOPE, azure_options
 from rollingfs.backend.cloud.backend import CloudBackend
+from rollingfs.backend.cloud.protocols import AZURE_PROTOCOLS, S3_PROTOCOLS
 
-AZURE_PROTOCOLS = frozenset({"az", "abfs", "abfss", "azure", "adl"})
-GOOGLE_PROTOCOLS = frozenset({"gs", "gcs"})
-S3_PROTOCOLS = frozenset({"s3", "s3a"})
+FOR_FSSPEC = frozenset(
+    {
+        "batch_size",
+        "blocksize",
+        "default_cache_type",
+        "default_fill_cache",
+        "listings_expiry_time",
+        "max_paths",
+        "skip_instance_cache",
+        "use_listings_cache",
+    }
+)
+"""Options of adlfs that say nothing of how requests are sent."""
 _NEEDED = ("obstore", "aiohttp")
 
 
@@ -135,8 +146,36 @@ def _require() -> None:
 
 
 def adapt_google(fs: AbstractFileSystem, max_concurrency: int | None = None) -> CloudBackend:
-    """The backend for Google's storage, over a gcsfs filesystem; the filesystem is not altered."""
+    """The backend for Google's storage, over a gcsfs filesystem; the filesystem is not altered.
+
+    Raises
+    ------
+    ValueError
+        The filesystem is to check what it wrote in a way that this backend has not.
+    """
     from rollingfs.backend.cloud.google_service import GoogleService
 
+    if fs.consistency not in (None, "none"):
+        raise ValueError(f"consistency={fs.consistency!r} of gcsfs cannot be kept here: leave it out")
     service = GoogleService(fs)
     return CloudBackend(service, None if fs.asynchronous else service.fs.loop, max_concurrency)
+
+
+def adapt_adlfs(fs: AbstractFileSystem, max_concurrency: int | None = None) -> CloudBackend:
+    """The backend for the account that an adlfs filesystem is for, through obstore.
+
+    Raises
+    ------
+    ImportError, ValueError
+        As `open_azure`.
+    """
+    names = list(inspect.signature(type(fs).__init__).parameters)[1:]
+    options = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
+    asynchronous, loop = options.pop("asynchronous", False), options.pop("loop", None)
+    for name in FOR_FSSPEC:
+        options.pop(name, None)
+    unknown = sorted(name for name, value in options.items() if value is not None and name not in OPTIONS)
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} of adlfs cannot be expressed")
+    scheme = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+    return open_azure(scheme, options, asynchronous=asynchronous, loop=loop, max_concurrency=max_concurrency)

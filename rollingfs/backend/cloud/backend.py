@@ -285,7 +285,9 @@ class CloudBackend(Backend):
 
     def strip(self, path: str) -> str:
         scheme, found, rest = path.partition("://")
-        return (rest if found and "/" not in scheme else path).lstrip("/").rstrip("/")
+        bare = (rest if found and scheme in self.service.schemes else path).strip("/")
+        first, slash, key = bare.partition("/")
+        return f"{self.service.container_name(first)}{slash}{key}"
 
     def unstrip(self, path: str) -> str:
         return f"{self.service.scheme}://{path}"

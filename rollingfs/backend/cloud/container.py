@@ -89,6 +89,9 @@ class Service(Protocol):
     """One account of a cloud: its containers, and what all of them can do."""
 
     scheme: str
+    """The scheme of its URLs."""
+    schemes: frozenset[str]
+    """All schemes of such URLs."""
     account: str
     """What tells it from other accounts."""
     can_delete_if: bool
@@ -106,6 +109,15 @@ class Service(Protocol):
 
     async def remove_container(self, name: str) -> None:
         """Remove an empty container."""
+
+    def container_name(self, first: str) -> str:
+        """The container that the first part of a URL's path names.
+
+        Raises
+        ------
+        ValueError
+            It names another account.
+        """
 
     def check_key(self, key: str) -> str:
         """Why no file of this store can have this name; "" if it can."""

@@ -23,6 +23,7 @@ import yarl
 from gcsfs import GCSFileSystem
 
 from rollingfs.backend.cloud.container import Container
+from rollingfs.backend.cloud.protocols import GOOGLE_PROTOCOLS
 from rollingfs.backend.obstores.answers import Refusal
 from rollingfs.backend.obstores.forks import keep_from_children
 
@@ -62,6 +63,7 @@ class GoogleService:
     """
 
     scheme = "gs"
+    schemes = GOOGLE_PROTOCOLS
     can_delete_if = True
     date_step_s = 0.0
     commit_interval_s = COMMIT_INTERVAL_S
@@ -104,6 +106,9 @@ class GoogleService:
 
     async def remove_container(self, name: str) -> None:
         await self.send("DELETE", f"b/{quote(name, safe='')}")
+
+    def container_name(self, first: str) -> str:
+        return first
 
     def check_key(self, key: str) -> str:
         if any(part in ("", ".", "..") for part in key.split("/")):
@@ -152,6 +157,8 @@ class GoogleService:
         send_s = SEND_S_MAX if is_large else 0.0
         body = io.BytesIO(data) if is_large else data  # aiohttp sends a large one of bytes in one go, blocking its loop
         limits = aiohttp.ClientTimeout(sock_connect=CONNECT_S_MAX, sock_read=READ_S_MAX + send_s)
+        if self.fs.requests_timeout is not None:
+            limits = aiohttp.ClientTimeout(total=self.fs.requests_timeout)
         url = self._url(path, parameters)
         try:
             session = await self.fs._set_session()

@@ -17,6 +17,7 @@ from obstore.store import AzureStore, S3Store
 from rollingfs.backend.cloud.container import Container
 from rollingfs.backend.cloud.obstore_container import ObstoreContainer, Store
 from rollingfs.backend.cloud.plain import PlainRequests
+from rollingfs.backend.cloud.protocols import AZURE_PROTOCOLS, S3_PROTOCOLS
 from rollingfs.backend.obstores.answers import Refusal, from_obstore
 from rollingfs.backend.obstores.requests import Places, can_name
 
@@ -54,6 +55,7 @@ class ObstoreService:
     def __init__(self, account: Account) -> None:
         self._account = account
         self.scheme = account.scheme
+        self.schemes = AZURE_PROTOCOLS if account.kind is AzureStore else S3_PROTOCOLS
         self.account = account.name
         self._is_azure = account.kind is AzureStore
         self.date_step_s = 0.0 if self._is_azure else 1.0  # an ETag of S3 is a hash of the bytes
@@ -117,6 +119,15 @@ class ObstoreService:
 
     async def remove_container(self, name: str) -> None:
         raise Refusal(400, "NotPossible", "obstore cannot remove containers; it is empty, and still there")
+
+    def container_name(self, first: str) -> str:
+        container, at, host = first.partition("@")
+        if not at or not self._is_azure:
+            return first
+        account, asked = self._account.config.get("account_name"), host.partition(".")[0]
+        if asked != account:
+            raise ValueError(f"the URL names the account {asked!r} of Azure, but this filesystem is for {account!r}")
+        return container
 
     def check_key(self, key: str) -> str:
         if not can_name(key):
