@@ -9,6 +9,18 @@ CORE = TESTS.parent / "rollingfs"
 PACKAGES = ("runtime", "format", "backend", "commit", "read", "write", "maintenance", "folders", "stream", "fs")
 
 ELSEWHERE = {
+    "backend/cloud/adapt": "backend/test_cloud",
+    "backend/cloud/azure_options": "backend/test_azure_options",
+    "backend/cloud/backend": "backend/test_cloud_contract",
+    "backend/cloud/container": "backend/test_cloud_contract",
+    "backend/cloud/errors": "backend/test_cloud",
+    "backend/cloud/google_bucket": "backend/test_cloud_contract",
+    "backend/cloud/google_service": "backend/test_cloud_google",
+    "backend/cloud/obstore_container": "backend/test_cloud",
+    "backend/cloud/obstore_service": "backend/test_cloud",
+    "backend/cloud/plain": "backend/test_cloud",
+    "backend/cloud/protocols": "backend/test_cloud",
+    "backend/cloud/upload": "backend/test_cloud_contract",
     "backend/contract": "backend/test_memory",
     "backend/local/backend": "backend/test_local",
     "backend/local/disk": "backend/test_local",
@@ -53,6 +65,7 @@ ELSEWHERE = {
     "fs/append_start": "fs/test_write_file",
     "fs/arguments": "system/test_messages",
     "fs/chunk_list": "fs/test_segment_handle",
+    "fs/cloud_schemes": "backend/test_cloud",
     "fs/export_target": "maintenance/test_export",
     "fs/export_verb": "maintenance/test_export",
     "fs/folder_operations": "fs/test_filesystem",
