@@ -16,11 +16,11 @@ from tests.support.clouds import new_container, new_google_bucket
 from tests.system.test_processes import FORK_WARNING, WRITERS, Target, append_from_all, kill_at_random, spawn
 
 CLOUDS: dict[str, tuple[str, Callable[[dict[str, Any]], str], int]] = {
-    "azurite": ("az", new_container, 40),
+    "azurite": ("az", new_container, 25),
     "fake_google": ("gs", new_google_bucket, 4),
 }
 """The fixture of a cloud's options; the protocol of its target, what makes a container, and the records of a writer."""
-FORKED_S_MAX = 60
+FORKED_S_MAX = 30
 
 pytestmark = [pytest.mark.clouds, pytest.mark.slow]
 

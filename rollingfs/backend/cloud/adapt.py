@@ -14,7 +14,7 @@ import fsspec.asyn
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.cloud.azure_options import OPTIONS, SCOPE, azure_options
-from rollingfs.backend.cloud.backend import CloudBackend
+from rollingfs.backend.cloud.backend import CloudBackend, Loop
 from rollingfs.backend.cloud.protocols import AZURE_PROTOCOLS, S3_PROTOCOLS
 
 FOR_FSSPEC = frozenset(
@@ -72,7 +72,7 @@ def open_azure(
         sas=found.sas,
         can_sign=found.can_sign,
     )
-    return CloudBackend(ObstoreService(account), _loop(asynchronous, loop), max_concurrency)
+    return CloudBackend(ObstoreService(account), _finder(asynchronous, loop), max_concurrency)
 
 
 def adapt_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) -> CloudBackend | None:
@@ -104,7 +104,7 @@ def adapt_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) ->
         credentials=store.credential_provider,
         can_sign=signed and ("account_key" in config if is_azure else "access_key_id" in config),
     )
-    return CloudBackend(ObstoreService(account), None if fs.asynchronous else fs.loop, max_concurrency)
+    return CloudBackend(ObstoreService(account), _finder(fs.asynchronous, fs.loop), max_concurrency)
 
 
 def _azure_url(config: Mapping[str, Any]) -> str:
@@ -119,11 +119,17 @@ def _client(url: str) -> dict[str, Any]:
     return {"allow_http": True} if url.startswith("http://") else {}
 
 
-def _loop(asynchronous: bool, loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop | None:
-    if asynchronous:
-        return None
-    chosen: asyncio.AbstractEventLoop = loop or fsspec.asyn.get_loop()
-    return chosen
+def _finder(asynchronous: bool, loop: asyncio.AbstractEventLoop | None) -> Callable[[], Loop | None]:
+    """Finds a loop: none where the caller has one, the one that is given, or fsspec's own, as in a forked child."""
+    process = os.getpid()
+
+    def find() -> Loop | None:
+        if asynchronous:
+            return None
+        found: Loop = loop if loop is not None and os.getpid() == process else fsspec.asyn.get_loop()
+        return found
+
+    return find
 
 
 def _tokens(credential: Any) -> Callable[[], Any]:
@@ -158,7 +164,7 @@ def adapt_google(fs: AbstractFileSystem, max_concurrency: int | None = None) -> 
     if fs.consistency not in (None, "none"):
         raise ValueError(f"consistency={fs.consistency!r} of gcsfs cannot be kept here: leave it out")
     service = GoogleService(fs)
-    return CloudBackend(service, None if fs.asynchronous else service.fs.loop, max_concurrency)
+    return CloudBackend(service, lambda: None if fs.asynchronous else service.fs.loop, max_concurrency)
 
 
 def adapt_adlfs(fs: AbstractFileSystem, max_concurrency: int | None = None) -> CloudBackend:

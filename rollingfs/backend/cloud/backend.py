@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from rollingfs.backend import refusals
@@ -15,6 +15,8 @@ from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing,
 from rollingfs.backend.obstores.answers import Refusal
 from rollingfs.format import names
 
+Loop = asyncio.AbstractEventLoop
+
 
 class CloudBackend(Backend):
     """Files on Azure, on Google, or on another store that obstore speaks to.
@@ -23,8 +25,8 @@ class CloudBackend(Backend):
     ----------
     service
         The account, with its credentials.
-    loop
-        The event loop on which verbs must run; None if that is the caller's.
+    find_loop
+        Finds the event loop on which verbs must run; None if that is the caller's. Asked again after a fork.
     max_concurrency : int, optional
         How many requests may be under way at once for one purpose; by default 32.
     """
@@ -33,10 +35,11 @@ class CloudBackend(Backend):
     can_copy = True
 
     def __init__(
-        self, service: Service, loop: asyncio.AbstractEventLoop | None, max_concurrency: int | None = None
+        self, service: Service, find_loop: Callable[[], Loop | None], max_concurrency: int | None = None
     ) -> None:
         self.service = service
-        self._loop = loop
+        self._find_loop = find_loop
+        self._loop = find_loop()
         self.can_delete_if = service.can_delete_if
         self.date_step_s = service.date_step_s
         self.commit_interval_s = service.commit_interval_s
@@ -44,7 +47,7 @@ class CloudBackend(Backend):
             self.requests_max = max_concurrency
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
+    def loop(self) -> Loop | None:
         """The event loop on which verbs must run; None if that is the caller's (``asynchronous=True``)."""
         return self._loop
 
@@ -297,6 +300,7 @@ class CloudBackend(Backend):
 
     def after_fork(self) -> None:
         self.service.after_fork()
+        self._loop = self._find_loop()
 
     def _place(self, path: str) -> tuple[Container, str]:
         """The container and the key of a file.
