@@ -110,12 +110,17 @@ class GoogleBucket:
     async def copy(self, source: str, target: str, token: str | None) -> None:
         if token is not None and not _is_generation(token):
             await self.head(source)  # a missing file is another error
-        condition = {} if token is None else {"ifSourceGenerationMatch": _generation(token)}
+        generation = None if token is None else _generation(token)
         path = f"{self._file(source)}/rewriteTo/{self._file(target)}"
         more: str | None = None
         while True:  # a large copy takes several requests
             reply = await self._service.send(
-                "POST", path, data=b"{}", kind="application/json", rewriteToken=more, **condition
+                "POST",
+                path,
+                data=b"{}",
+                kind="application/json",
+                rewriteToken=more,
+                ifSourceGenerationMatch=generation,
             )
             if reply.value.get("done"):
                 return

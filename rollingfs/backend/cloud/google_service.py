@@ -185,7 +185,8 @@ class GoogleService:
     @property
     def upload_base(self) -> str:
         """Where files are sent to."""
-        return self.fs.base.replace("/storage/v1/", "/upload/storage/v1/")
+        base: str = self.fs.base
+        return base.replace("/storage/v1/", "/upload/storage/v1/")
 
     async def now(self, bucket: str) -> float:
         """The date of any answer; even a refusal has one."""

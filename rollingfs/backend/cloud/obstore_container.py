@@ -140,10 +140,8 @@ class ObstoreContainer:
     async def list(self, prefix: str) -> tuple[Sequence[Found], Sequence[str]]:
         folder = prefix.rstrip("/")
         found = await self._ask(lambda: obstore.list_with_delimiter_async(self._quick, folder))
-        # obstore drops the slash of the empty file that tools make to show a folder
-        files = [
-            _found(meta) if meta["path"] != folder else Found(prefix, 0, 0.0, _token(meta)) for meta in found["objects"]
-        ]
+        # obstore leaves out the empty file of the folder's own name by which tools show a folder
+        files = list(map(_found, found["objects"]))
         return files, list(found["common_prefixes"])
 
     async def has_any(self, prefix: str) -> bool:
@@ -165,7 +163,7 @@ class ObstoreContainer:
                 # obstore names one missing file, and no other failure: each is asked for
                 await asyncio.gather(*map(self._delete_one, some))
 
-    async def _delete_all(self, keys: list[str]) -> None:
+    async def _delete_all(self, keys: Sequence[str]) -> None:
         await self._ask(lambda: obstore.delete_async(self._quick, keys))
 
     async def _delete_one(self, key: str) -> None:
