@@ -10,7 +10,6 @@ PACKAGES = ("runtime", "format", "backend", "commit", "read", "write", "maintena
 
 ELSEWHERE = {
     "backend/cloud/adapt": "backend/test_cloud",
-    "backend/cloud/azure_options": "backend/test_azure_options",
     "backend/cloud/backend": "backend/test_cloud_contract",
     "backend/cloud/container": "backend/test_cloud_contract",
     "backend/cloud/errors": "backend/test_cloud",
