@@ -145,6 +145,28 @@ def test_a_busy_store_is_asked_again_but_a_conditional_write_is_not(
     assert len(calls) == 1
 
 
+def test_an_append_is_one_request_and_an_unchanged_read_one(
+    azurite: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = fsspec.filesystem("rolling", target_protocol="az", target_options=azurite)
+    fs.create(path)
+    fs.append(path, b"first")
+    real, calls = obstore_container.ObstoreContainer._ask, []
+
+    async def count(self: Any, request: Any) -> Any:
+        calls.append(request)
+        return await real(self, request)
+
+    monkeypatch.setattr(obstore_container.ObstoreContainer, "_ask", count)
+    for _ in range(5):
+        fs.append(path, b"more")
+    assert len(calls) == 5
+    calls.clear()
+    token = do(fs._backend, "stat", f"{path}$header").token
+    assert do(fs._backend, "read_if_changed", f"{path}$header", token) is None
+    assert len(calls) == 2
+
+
 # -- credentials ---------------------------------------------------------------------------------------------
 
 
