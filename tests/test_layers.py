@@ -23,6 +23,7 @@ LAYERS = (
     "folders",
     "stream",
     "fs",
+    "logging",
     "testing",
     "cli",
     "spark",

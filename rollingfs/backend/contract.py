@@ -158,6 +158,8 @@ class Backend(abc.ABC):
     """Whether the server does `join` and `Upload.copy`."""
     can_delete_if: bool = False
     """Whether the adapter has `delete_if`. The probe still tries what the store does."""
+    must_race: bool = True
+    """Whether the probe races writers: not where a lock of this process or kernel decides, nor for a single writer."""
     has_folders: bool = False
     """Whether empty folders exist (a disk), or a folder is only a prefix (an object store)."""
     join_part_bytes_min: int = 0
@@ -197,13 +199,8 @@ class Backend(abc.ABC):
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
         """Bytes ``[start, end)`` of a file; fewer (or none) only where the file ends before `end`.
 
-        The caller sees to ``0 <= start < end``.
-
-        Parameters
-        ----------
-        token
-            The token of the file to be read, for a file that other programs may replace. A store whose files
-            can grow in place takes a file that has only grown for the same one.
+        The caller sees to ``0 <= start < end``. With `token`, only of the file with that token, for a file that other
+        programs may replace. A store whose files can grow in place takes a file that has only grown for the same one.
 
         Raises
         ------
@@ -223,11 +220,8 @@ class Backend(abc.ABC):
     def hold(self, path: str, token: str) -> object | None:
         """Keep a file readable that others may replace or delete: `read_range` with its token still reads it.
 
-        Returns
-        -------
-        object or None
-            The file is held until the caller drops this object. None where the store cannot hold a file, or
-            where too many files are held; `read_range` then tells whether the file is another.
+        The file is held until the caller drops the object that this returns. None where the store cannot hold a file,
+        or where too many files are held; `read_range` then tells whether the file is another.
 
         Raises
         ------
@@ -396,6 +390,13 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def root(self, path: str) -> str:
         """The bucket or disk of `path`. All paths of one root share one set of abilities, probed once."""
+
+    async def store_name(self, path: str) -> str | None:
+        """The store's name in every process, as endpoint and bucket: a probe's verdict holds for this class and name.
+
+        None: it holds for this backend alone.
+        """
+        return None
 
     def after_fork(self) -> None:  # noqa: B027 - most have nothing to drop
         """Drop connections, loops and locks. Called in a child process before its first use of the backend."""

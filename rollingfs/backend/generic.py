@@ -50,6 +50,8 @@ class GenericBackend(Backend):
         Whether empty folders exist in this store.
     """
 
+    must_race = False  # there is a single writer
+
     def __init__(self, fs: AbstractFileSystem, single_writer: bool = False, has_folders: bool = True) -> None:
         if getattr(fs, "asynchronous", False):
             # the sync methods of this instance would refuse; those of one with the same options work

@@ -49,6 +49,7 @@ class MemoryBackend(Backend):
     can_join = True
     can_delete_if = True
     conflicts_are_final = True
+    must_race = False  # one lock decides
     has_folders = True
 
     def __init__(self, fs: MemoryFileSystem | None = None) -> None:

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import change, read, show, streams, upkeep
+from rollingfs.cli import change, doctor, read, show, streams, upkeep
 from rollingfs.cli.command import Commands
 
-EPILOG = "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 verify found damage, 130 interrupted."
+EPILOG = (
+    "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 verify found damage or doctor an unsafe store, 130 interrupted."
+)
 
 app = typer.Typer(
     name="rollingfs",
@@ -40,7 +42,7 @@ def _common(
     """Accept the options before the command."""
 
 
-for _module in (show, read, change, streams, upkeep):
+for _module in (show, read, change, streams, upkeep, doctor):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 

@@ -28,6 +28,7 @@ OWN = frozenset(
         "max_concurrency",
         "max_memory",
         "prefetch",
+        "probe_cache",
         "single_writer",
         "sync",
     }

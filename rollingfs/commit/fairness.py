@@ -6,6 +6,10 @@ commit lines: these say who else commits just now. The writer whose last commit 
 others waits one commit's time for every writer before it. The last writer stays now and then: two commits by one writer
 cost less time than a change of writers.
 
+The time that a writer usually lets pass between two of its commits counts as waited: the others go meanwhile. So
+writers that do not saturate the segment do not wait. But such a writer looks before it tries, if others probably have
+committed since it last did: its attempt would be in vain.
+
 A writer takes turns only after it has lost a race, or has seen others commit while it waited: writers that come one
 after the other do not wait. What is committed never depends on a pause: pauses make it fair, and spare requests.
 
@@ -28,7 +32,7 @@ from dataclasses import replace
 
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format.drops import clear_drops
-from rollingfs.format.header import Drop, Header, Mark
+from rollingfs.format.header import COMMITS_MAX, Drop, Header, Mark
 from rollingfs.format.merging import settle
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX, Lock, Runtime, backoff_s
 
@@ -48,6 +52,10 @@ ASKED_S_MAX = 5.0
 ASKED_PAUSE_S_MIN = 0.01
 JITTER = 0.2
 """Maximum part of a pause that is added to it at random."""
+LEARNED_SHARE = 0.25
+"""The weight of the newest observation in the averages of pauses and of others' commits."""
+STALE_COMMITS = 0.5
+"""A writer looks before it tries if the others have probably committed this often since it last did."""
 SLOTS_MAX = 1024
 """A client remembers the speed of commits to at most this many segments."""
 REMEMBERED_MAX = 1024
@@ -71,6 +79,12 @@ class Turns:
         self.together = 1
         """The number of this client's appends when its last group of appends was done."""
         self._look_s = 0.0
+        self._away_s: float | None = None
+        """The average time from one of this writer's commits to its next operation."""
+        self._others_per_s = 0.0
+        """The average rate of the others' commits."""
+        self._done_version = 0
+        self._done_s = 0.0
         self._same_looks = 0
         self._quiet_version = 0
         self._race_until_s = 0.0
@@ -88,24 +102,41 @@ class Turns:
     @property
     def asked_pause_s(self) -> float:
         """A pause, in seconds, before the look whether the writer that has asked is done."""
-        return min(BACKOFF_S_MAX, max(ASKED_PAUSE_S_MIN, self.commit_s + self._look_s))
+        return min(BACKOFF_S_MAX, max(ASKED_PAUSE_S_MIN, self._cycle_s))
 
-    def took(self, seconds: float) -> None:
-        """Note how long a request took that replaced the header."""
+    def begin(self) -> None:
+        """Note that an operation begins, which may wait for turns."""
+        if self._done_version:
+            away_s = min(time.monotonic() - self._done_s, COMMITS_MAX * self._cycle_s)
+            self._away_s = away_s if self._away_s is None else _learned(self._away_s, away_s)
+
+    def took(self, seconds: float, header: Header) -> None:
+        """Note the header that a request of this writer has put in place, and how long the request took."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
+        now_s, others = time.monotonic(), header.version - self._done_version - 1
+        if self._done_version and others >= 0:
+            self._others_per_s = _learned(self._others_per_s, others / max(now_s - self._done_s, self.commit_s))
+        self._done_version, self._done_s = header.version, now_s
+
+    @property
+    def _cycle_s(self) -> float:
+        """How long a change of writers takes."""
+        return self.commit_s + self._look_s
 
     def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
         """Note how long a look took, and whether a commit came since the look before."""
         self._look_s = (self._look_s + seconds) / 2 if self._look_s else seconds
         is_same = before is not None and now is not None and before.version == now.version
         self._same_looks = self._same_looks + 1 if is_same else 0
-        if not is_same:
+        if is_same:
+            self._others_per_s /= 2
+        else:
             self._race_goes_on()
         if now is not None and self._same_looks >= SAME_LOOKS_MAX:
             self._quiet_version = now.version  # the writers before this one have stopped
 
     def _race_goes_on(self) -> None:
-        self._race_until_s = time.monotonic() + RACE_TURNS * (self.commit_s + self._look_s)
+        self._race_until_s = time.monotonic() + RACE_TURNS * self._cycle_s
 
     def before_me(self, header: Header | None) -> int:
         """The number of active writers that have waited longer than this one since their last commit."""
@@ -116,30 +147,57 @@ class Turns:
         last = since if mine is None else mine.version
         return sum(since < line.version < last for line in header.commits)
 
-    def way_s(self, header: Header | None) -> float:
-        """A pause, in seconds, before another look, for the writers whose turn it is; 0 if it is this writer's."""
+    def way_s(self, header: Header | None, *, fresh: bool) -> float | None:
+        """A pause, in seconds, before another look, for the writers whose turn it is; None if it is this writer's.
+
+        Parameters
+        ----------
+        fresh
+            Whether the header was read for this operation.
+        """
+        if header is None:
+            return None
+        is_stale = not fresh and self._is_stale(header)
         others = self.before_me(header) if time.monotonic() < self._race_until_s else 0
-        if not others or header is None:
-            return 0.0
         mine = header.commit_of(self.writer)
-        if mine is not None and mine.version == header.version and random.random() < STAY_PROBABILITY:
-            return 0.0
-        return self._turn_s(others)
+        is_last = mine is not None and mine.version == header.version
+        if others and not (is_last and not is_stale and random.random() < STAY_PROBABILITY):
+            turn_s = self._turn_s(header, others)
+            if turn_s > 0:
+                return turn_s
+        return 0.0 if is_stale else None
+
+    def _is_stale(self, header: Header) -> bool:
+        """Whether others probably have replaced the header that this writer's last commit made."""
+        if header.version != self._done_version:
+            return False
+        return self._others_per_s * (time.monotonic() - self._done_s) >= STALE_COMMITS
 
     def pause_s(self, header: Header | None, losses: int) -> float:
         """A pause, in seconds, before the look after loss 1, 2, … against a commit based on `header`."""
         self._race_goes_on()
         others = self.before_me(header)
-        if others:
-            return self._turn_s(others)
+        turn_s = self._turn_s(header, others) if header is not None and others else 0.0
+        if turn_s > 0:
+            return turn_s
         if self.commit_s:
             return random.uniform(0, min(BACKOFF_S_MAX, self.commit_s * losses * JITTER))
         return backoff_s(min(losses, NEWCOMER_LOSSES_MAX))
 
-    def _turn_s(self, others: int) -> float:
-        """The time of one look and one commit for each of the others, less this writer's own look meanwhile."""
-        pause_s = others * (self.commit_s + self._look_s) - self._look_s
+    def _turn_s(self, header: Header, others: int) -> float:
+        """The time of one look and one commit for each of the others, less this writer's own look meanwhile.
+
+        The time between this writer's operations counts as waited. But `others` are fewer than all who commit, if these
+        are many: so much of that time as the rest of them needs does not count.
+        """
+        writers = sum(line.version > header.version - COMMITS_MAX for line in header.commits)
+        waited_s = max(0.0, (self._away_s or 0.0) - max(0, writers - RIVAL_VERSIONS) * self._cycle_s)
+        pause_s = others * self._cycle_s - self._look_s - waited_s
         return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))
+
+
+def _learned(average: float, newest: float) -> float:
+    return average + (newest - average) * LEARNED_SHARE
 
 
 class Writer:

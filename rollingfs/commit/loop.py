@@ -91,6 +91,7 @@ class CommitLoop:
     async def commit_held(self, slot: Slot, change: Change) -> Committed:
         """`commit`, by a caller that holds the slot."""
         attempt = self._attempt(slot.turns, change, Moment.now(self.store.clock))
+        slot.turns.begin()
         try:
             try:
                 if not self.store.backend.has_folders:
@@ -177,8 +178,8 @@ class CommitLoop:
             await sleep(turns.asked_pause_s)
             base, attempt.fresh = await attempt.load(), True
         for _ in range(LOOKS_MAX):
-            way_s = turns.way_s(base.header)
-            if not way_s or attempt.left_s() <= way_s:
+            way_s = turns.way_s(base.header, fresh=attempt.fresh)
+            if way_s is None or attempt.left_s() <= way_s:
                 break
             await sleep(way_s)
             began = time.monotonic()
@@ -242,7 +243,7 @@ class CommitLoop:
                 if verdict is Verdict.MINE:
                     return None
             else:
-                attempt.turns.took(time.monotonic() - began_s)
+                attempt.turns.took(time.monotonic() - began_s, wanted)
                 headers.keep(attempt.path, Loaded(wanted, token), began, is_own=True)
                 return None
 

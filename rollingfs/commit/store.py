@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import errno
-import itertools
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.probe import Abilities, probe
+from rollingfs.backend.probe import Abilities
+from rollingfs.backend.verdicts import Verdicts
 from rollingfs.commit.chunk_files import Chunks
 from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
-from rollingfs.format import names
 from rollingfs.runtime.clock import Clock
-from rollingfs.runtime.concurrency import Runtime, backoff_s
-
-PROBES_MAX = 5
-_MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
-"""A busy store, a slow answer."""
+from rollingfs.runtime.concurrency import Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +24,8 @@ class Store:
     headers: Headers
     pages: Pages
     chunks: Chunks
+    verdicts: Verdicts
     clock: Clock = time.time
-    _abilities: dict[str, Abilities] = field(default_factory=dict)
-    """By the root of a path."""
 
     def now_ms(self) -> int:
         """The wall clock, milliseconds since 1970."""
@@ -45,21 +38,14 @@ class Store:
         ------
         UnsafeBackendError
             It cannot create or replace atomically.
+        OSError
+            It failed before it could be judged.
         """
-        root = self.backend.root(path)
-        for count in itertools.count(1):
-            if root in self._abilities:
-                break
-            try:
-                self._abilities[root] = await probe(self.backend, names.chunks_folder(path))
-            except OSError as error:
-                if count >= PROBES_MAX or error.errno not in _MENDABLE:
-                    raise
-                await self.runtime.sleep(backoff_s(count + 3))
-        return self._abilities[root]
+        return await self.verdicts.abilities(path)
 
     def after_fork(self) -> None:
         """In a child process: no connection of the parent's, and caches that nobody has locked."""
         self.backend.after_fork()
         self.headers.after_fork()
         self.pages.after_fork()
+        self.verdicts.after_fork()

@@ -78,6 +78,25 @@ def check_switches(**given: Any) -> None:
             raise TypeError(f"{name} is {value!r}: it must be True or False (on the command line true or false)")
 
 
+def local_path(**given: Any) -> str | None:
+    """The local path that is the value of an option.
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the option's name.
+    """
+    [(name, value)] = given.items()
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} is {value!r}: it must be the path of a local file or folder")
+    path = os.fspath(value)
+    if not isinstance(path, str) or not path or "://" in path:
+        raise ValueError(f"{name} is {value!r}: it must be the path of a local file or folder")
+    return os.path.expanduser(path)
+
+
 def check_seconds(**given: Any) -> None:
     """Refuse a value that is not a number of at least 0 seconds.
 

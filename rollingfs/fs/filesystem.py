@@ -50,9 +50,6 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     `target_options`, or by `fs`. Every method takes full URLs. Instances are shared by threads, survive a fork, and
     may be pickled; each process is a writer of its own.
 
-    `fsspec` makes `walk`, `glob`, `cat`, `pipe` and others of the methods here: the blocking forms come from
-    `AbstractFileSystem` over a sync backend, which needs no event loop, and from `AsyncFileSystem` over an async one.
-
     Parameters
     ----------
     target_protocol
@@ -74,6 +71,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         On a local disk: committed bytes survive a loss of power, not only the death of the process.
     single_writer
         Your word that nobody else writes, for a filesystem without atomic writes.
+    probe_cache
+        A local file or folder where processes note for each other, for 30 days, that a store passed its probe. Nobody
+        else should be able to write there. By default each process probes.
     clock
         The wall clock, seconds since 1970.
     max_concurrency
@@ -118,6 +118,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         sync: bool = True,
         single_writer: bool = False,
+        probe_cache: str | os.PathLike[str] | None = None,
         clock: Clock = time.time,
         max_concurrency: int | None = None,
         prefetch: bool = True,
@@ -133,7 +134,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         shared = {"max_concurrency": max_concurrency}
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
         arguments.check_switches(sync=sync, single_writer=single_writer)
-        arguments.check_seconds(header_cache_s=header_cache_s, commit_timeout_s=commit_timeout_s)
+        seconds = {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}
+        arguments.check_seconds(**seconds)
+        cache = arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
         rolling = make_policy(policy, max_bytes, max_age, inline_bytes)
         self._backend = open_target(
@@ -156,9 +159,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = self._parent_of
-        self._client = Client(
-            self._backend, rolling, header_cache_s=header_cache_s, commit_timeout_s=commit_timeout_s, clock=clock
-        )
+        self._client = Client(self._backend, rolling, **seconds, probe_cache=cache, clock=clock)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
 
@@ -318,6 +319,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
             For reading: positions are segment offsets, rather than counted from the first retained byte.
         owner : str
             For ``"ab"``: hold the segment exclusively until the file is closed.
+        commit_on : str or int or iterable of these
+            For writing: the file commits by itself, at ``"flush"``, after bytes (``65536``, ``"64KiB"``), lines
+            (``"line"``, ``"100 lines"``) or a time (``"5s"``); of several, whichever comes first.
         max_concurrency, prefetch, max_memory
             For reading: as for the filesystem, for this file; `max_concurrency` is at most the filesystem's.
         verify : bool
@@ -341,9 +345,11 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
             return super().open(path, mode, block_size, cache_options, compression, **text, **kwargs)
         binary = mode if "b" in mode else mode.replace("t", "") + "b"
         codec = get_compression(path, compression)
+        if codec is not None and kwargs.get("commit_on") is not None:
+            raise ValueError(f"{path}: only close() commits a compressed file: leave out commit_on")
         file = super().open(path, binary, block_size, cache_options, None, **kwargs)
         file = file if codec is None else CompressedFile(file, codec)
-        return file if "b" in mode else TextFile(file, **text)
+        return file if "b" in mode else TextFile(file, write_through="commit_on" in kwargs, **text)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | str | None = None, **options: Any) -> Any:
         return self._opener.open(path, mode, block_size=block_size, **options)

@@ -13,6 +13,7 @@ from rollingfs.folders.listing import check_on_error
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
+from rollingfs.fs.commit_on import NEVER, Given, parse_commit_on
 from rollingfs.fs.operations import Operations
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.fs.segment_handle import Segment
@@ -67,6 +68,7 @@ class Opener:
         prefetch: bool | None = None,
         max_memory: int | str | None = None,
         verify: bool = False,
+        commit_on: Given | None = None,
         **unknown: Any,
     ) -> ReadFile | WriteFile | BufferedReader:
         """Open a binary file; see `RollingFileSystem.open`."""
@@ -82,14 +84,22 @@ class Opener:
             path = self.operations.to_write(path)
             arguments.check_attrs(path, attrs)
             return WriteFile(
-                self.fs, self.client, self.bridge, path, mode, owner=owner, autocommit=autocommit, attrs=attrs
+                self.fs,
+                self.client,
+                self.bridge,
+                path,
+                mode,
+                owner=owner,
+                autocommit=autocommit,
+                attrs=attrs,
+                commit_on=NEVER if commit_on is None else parse_commit_on(commit_on),
             )
         if mode != "rb":
             raise ValueError(f"{path}: there is no mode {mode!r}: open a segment by 'rb', 'wb', 'xb' or 'ab'")
         if names.is_reserved(path):
             raise missing(path)
-        if attrs is not None or owner is not None:
-            raise ValueError(f"{path}: attrs and owner are for writing, not for mode {mode!r}")
+        if attrs is not None or owner is not None or commit_on is not None:
+            raise ValueError(f"{path}: attrs, commit_on and owner are for writing, not for mode {mode!r}")
         if follow and verify:
             raise ValueError(f"{path}: a followed file is verified chunk by chunk as it grows; leave out verify=True")
         if follow:

@@ -6,12 +6,17 @@ import abc
 import atexit
 import io
 import logging
+import sys
 import warnings
 import weakref
 from collections.abc import Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
+
+from fsspec.core import OpenFile
 
 logger = logging.getLogger("rollingfs")
+
+FRAMES_SEARCHED_MAX = 16
 
 
 class CommitsByClose(io.IOBase):
@@ -63,6 +68,19 @@ def watch(file: CommitsByClose, instead_of: CommitsByClose | None = None) -> Non
 def _at_exit() -> None:
     for file in list(_opened):
         file.tell_at_exit()
+
+
+def is_unwinding(file: CommitsByClose) -> bool:
+    """Whether ``with fsspec.open(…)`` closes a file because of an exception, which it does not hand on."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(FRAMES_SEARCHED_MAX):
+        if frame is None:
+            return False
+        if frame.f_code is OpenFile.__exit__.__code__:
+            opened, args = frame.f_locals["self"], frame.f_locals["args"]
+            return args[0] is not None and any(one is file for one in opened.fobjects)
+        frame = frame.f_back
+    return False
 
 
 def tell_lost(path: str, lost: int, *, at_exit: bool) -> None:

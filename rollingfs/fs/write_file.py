@@ -8,10 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from types import FrameType
 from typing import Any
-
-from fsspec.core import OpenFile
 
 from rollingfs.backend.contract import frozen
 from rollingfs.client import Client
@@ -19,7 +16,8 @@ from rollingfs.errors import FencedError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.append_start import Start, check_absent, find_end
-from rollingfs.fs.unclosed import CommitsByClose, tell_lost, watch
+from rollingfs.fs.commit_on import NEVER, CommitOn, Due, alone
+from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.ingest import PIECE_BYTES, Intake, as_bytes
@@ -27,7 +25,6 @@ from rollingfs.write.ingest import PIECE_BYTES, Intake, as_bytes
 logger = logging.getLogger("rollingfs")
 
 MODES = ("wb", "xb", "ab")
-FRAMES_SEARCHED_MAX = 16
 
 
 class WriteFile(CommitsByClose):
@@ -50,6 +47,8 @@ class WriteFile(CommitsByClose):
         If false, `close` leaves the commit to a later `commit` (fsspec's transactions).
     attrs
         Attributes to set with the first commit; None removes an attribute.
+    commit_on
+        When the file commits by itself, beside `commit` and `close`.
 
     Attributes
     ----------
@@ -81,6 +80,7 @@ class WriteFile(CommitsByClose):
         owner: str | None = None,
         autocommit: bool = True,
         attrs: Mapping[str, str | None] | None = None,
+        commit_on: CommitOn = NEVER,
     ) -> None:
         super().__init__()
         self._intake: Intake | None = None  # for `__del__`, if this method fails
@@ -88,6 +88,8 @@ class WriteFile(CommitsByClose):
             raise ValueError(f"{path}: there is no mode {mode!r}: write a segment by 'wb', 'xb' or 'ab'")
         if owner is not None and mode != "ab":
             raise ValueError(f"{path}: an owner is for mode 'ab', not {mode!r}")
+        if commit_on != NEVER and not autocommit:
+            raise ValueError(f"{path}: a file of a transaction is committed at its end: leave out commit_on")
         names.check_segment_name(path)
         transitions.check_attrs(attrs or {}, path)
         self.fs = fs
@@ -99,6 +101,7 @@ class WriteFile(CommitsByClose):
         self._attrs = attrs
         self._process = os.getpid()
         self._is_broken = False
+        self._failure: BaseException | None = None
         self._is_discarded = False
         self._is_held = False
         self._is_told = False
@@ -112,6 +115,7 @@ class WriteFile(CommitsByClose):
         self._position = start.position
         self._is_there = start.is_there
         self._intake = self._new_intake()
+        self._due = Due(commit_on, self._commit_in_time)
         watch(self)
 
     def _new_intake(self) -> Intake:
@@ -150,6 +154,11 @@ class WriteFile(CommitsByClose):
         view = as_bytes(data)
         if view is None:
             raise TypeError(f"{self.path}: cannot write {type(data).__name__}: give bytes")
+        self._accept(view)
+        return len(view)
+
+    @alone
+    def _accept(self, view: memoryview) -> None:
         with self._or_broken():
             if self._is_held or self._pieces_bytes + len(view) < PIECE_BYTES:
                 self._pieces.append(frozen(view))
@@ -158,7 +167,8 @@ class WriteFile(CommitsByClose):
                 self._send()
                 self._take(view)
             self._position += len(view)
-        return len(view)
+        if not self._is_held and self._due.wrote(view):
+            self.commit()
 
     def _send(self) -> None:
         """Hand the buffered bytes to the intake."""
@@ -184,6 +194,7 @@ class WriteFile(CommitsByClose):
         with self._or_broken():
             self._bridge.run(coroutine, commits=commits)
 
+    @alone
     def commit(self) -> None:
         """Publish all bytes written so far, or none; writing may go on.
 
@@ -205,6 +216,7 @@ class WriteFile(CommitsByClose):
             return
         self._check_sound()
         assert self._intake is not None
+        self._due.restart()
         self._send()
         if not self._is_there or not self._intake.is_empty:
             if self._intake.is_streaming:
@@ -215,16 +227,18 @@ class WriteFile(CommitsByClose):
             self._release_committed()
 
     async def _commit(self) -> None:
-        segments = self._client.segments
+        segments, intake = self._client.segments, self._intake
+        assert intake is not None
         if self._is_replacing:
-            header = await segments.overwrite(self.path, self._intake, attrs=self._attrs, create_only=self.mode == "xb")
+            header = await segments.overwrite(self.path, intake, attrs=self._attrs, create_only=self.mode == "xb")
         else:
             written = await segments.extend(
-                self.path, self._intake, attrs=self._attrs, guard=self._guard, create=self._segment is None
+                self.path, intake, attrs=self._attrs, guard=self._guard, create=self._segment is None
             )
             header = written.header
         self._segment, self._is_there, self._attrs = header.segment, True, None
 
+    @alone
     def close(self) -> None:
         """Commit the written bytes (unless `autocommit` is false) and close; closing again does nothing.
 
@@ -238,7 +252,7 @@ class WriteFile(CommitsByClose):
         if sys.is_finalizing():
             self.forget()  # the end of the program closes the file
             return
-        if self._is_unwinding():
+        if is_unwinding(self):
             self.discard()
             return
         try:
@@ -251,6 +265,7 @@ class WriteFile(CommitsByClose):
         finally:
             super().close()
 
+    @alone
     def discard(self) -> None:
         """Drop the bytes that are not committed, and close."""
         if self._is_discarded:
@@ -291,22 +306,31 @@ class WriteFile(CommitsByClose):
         """The position of the next byte, counted from the first retained byte, if nobody else appends."""
         return self._position
 
-    def readable(self) -> bool:
-        return False
-
     def read(self, size: int | None = -1) -> bytes:
         raise io.UnsupportedOperation("read")
 
     def writable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return False
-
     def flush(self) -> None:
-        """Do nothing: written bytes stay buffered until `commit` or `close`."""
+        """Commit if the file was opened with ``commit_on="flush"``; else written bytes stay buffered."""
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
+        if not self._due.when.flush or self._is_held or self._is_broken or self._intake is None:
+            return  # `IOBase.close` calls this method too, of a file that is let go as well
+        if self.pending_bytes and not is_unwinding(self):
+            self.commit()
+
+    @alone
+    def _commit_in_time(self) -> None:
+        """Commit in the timer's thread; the next call of the writer raises what went wrong."""
+        if self.closed or self._is_broken or not self.is_mine or not self.pending_bytes:
+            return
+        try:
+            self.commit()
+        except OSError as error:
+            self._failure = error.with_traceback(None)  # its frames would keep the file alive
+            logger.error("%s: a commit by commit_on failed, so the file takes no more bytes: %s", self.path, error)
 
     @property
     def full_name(self) -> str:
@@ -363,18 +387,6 @@ class WriteFile(CommitsByClose):
         """Say, as the program ends, how many bytes are lost, if any are."""
         self._tell(self.pending_bytes if lost is None else lost, self.closed, at_exit=True)
 
-    def _is_unwinding(self) -> bool:
-        """Whether ``with fsspec.open(…)`` closes this file because of an exception, which it does not hand on."""
-        frame: FrameType | None = sys._getframe(1)
-        for _ in range(FRAMES_SEARCHED_MAX):
-            if frame is None:
-                return False
-            if frame.f_code is OpenFile.__exit__.__code__:
-                opened, args = frame.f_locals["self"], frame.f_locals["args"]
-                return args[0] is not None and any(file is self for file in opened.fobjects)
-            frame = frame.f_back
-        return False
-
     def _check_usable(self) -> None:
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
@@ -384,4 +396,5 @@ class WriteFile(CommitsByClose):
         if not self.is_mine:
             raise ValueError(f"{self.path} was opened for writing in another process; open it here")
         if self._is_broken:
-            raise OSError(f"{self.path}: an earlier write or commit of this file failed; nothing after it is written")
+            text = f"{self.path}: an earlier write or commit of this file failed; nothing after it is written"
+            raise OSError(text) from self._failure

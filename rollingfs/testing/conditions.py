@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.race import RACERS as RACERS_MANY
+from rollingfs.backend.race import race
 from rollingfs.errors import ConflictError
 from rollingfs.testing.racing import (
     RACERS,
@@ -21,6 +23,9 @@ from rollingfs.testing.racing import (
 from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
 
 RACE_ROUNDS = 10
+RACES_OF_MANY = 2
+RACES_OF_TWO = 10
+"""A store that is fast meets two requests more often than the first two of many."""
 INCREMENTS_PER_RACER = 15
 
 
@@ -186,6 +191,12 @@ class Conditions(Subject):
             replaced = [racer for racer, rounds in outcomes.items() if rounds[number][1]]
             assert (len(created), len(replaced)) == (1, 1), f"round {number}: {created} {replaced}"
             assert self.raw_read(race_path(folder, number)) == b"replaced by %d" % replaced[0]
+
+    def test_of_two_and_of_sixteen_writers_at_once_one_wins(self, backend: Backend, folder: str) -> None:
+        if not self.claims_atomicity:
+            pytest.skip("this backend is for a single writer")
+        for number, racers in enumerate([RACERS_MANY] * RACES_OF_MANY + [2] * RACES_OF_TWO):
+            run(backend, race(backend, f"{folder}/race-{racers}-{number}$header", racers))
 
     @pytest.mark.parametrize("kind", ["threads", "processes"])
     def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rollingfs.backend.contract import frozen
 from rollingfs.commit.chunk_files import Staged, Stored
@@ -24,7 +24,19 @@ PIECE_BYTES = 4 * 1024 * 1024
 _NATIVE_FORMATS = frozenset("bBc?hHiIlLqQnNefdP")
 """Formats that `memoryview.cast` accepts: no foreign byte order, no records."""
 
-Data = Any
+
+class BinaryFile(Protocol):
+    """A file object that gives bytes."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    Data = Buffer | BinaryFile | Staged | Iterable[Buffer | Staged]
+else:
+    Data = Any
 """Bytes-like, a binary file object, a receipt, or an iterable of bytes-like and receipts."""
 
 
@@ -212,7 +224,7 @@ class Intake:
             raise not_committed(error, self.path) from error
 
 
-def as_bytes(data: Data) -> memoryview | None:
+def as_bytes(data: Any) -> memoryview | None:
     """A flat view of anything bytes-like (arrays of numbers too); None for anything else.
 
     Raises
@@ -231,7 +243,7 @@ def as_bytes(data: Data) -> memoryview | None:
     return memoryview(view.tobytes())
 
 
-def is_small(data: Data) -> bool:
+def is_small(data: Any) -> bool:
     """Whether data stays in memory, so that taking it waits for nothing."""
     if isinstance(data, str):
         return True  # it will be refused at once

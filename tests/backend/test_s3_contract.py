@@ -1,4 +1,4 @@
-"""The backend contract on S3: on moto, and on MinIO, a real store; through obstore, and through s3fs alone."""
+"""The backend contract on S3: on SeaweedFS and on MinIO; through obstore, and through s3fs alone."""
 
 from __future__ import annotations
 
@@ -44,6 +44,9 @@ def bucket_of(**options: str) -> str:
     return new_bucket(options)
 
 
+RACERS = ["threads", pytest.param("processes", marks=pytest.mark.slow)]  # four processes take 4 s to start
+
+
 class OnS3(BackendContract):
     tokens_tell_equal_bytes = False  # an ETag is a hash of the bytes
     use_obstore = True
@@ -75,29 +78,24 @@ class OnS3(BackendContract):
         return make_backend, (self.store, self.use_obstore)
 
 
-class TestOnMoto(OnS3):
+class TestOnSeaweed(OnS3):
     @pytest.fixture
-    def store(self, moto: dict[str, Any]) -> dict[str, Any]:
-        return moto
+    def store(self, seaweed: dict[str, Any]) -> dict[str, Any]:
+        return seaweed
 
-    # moto takes no lock between the check of a condition and the write: now and then two writers win
-    test_every_race_of_creates_and_of_replaces_has_one_winner = None
-    test_no_acknowledged_increment_is_lost = None
+    @pytest.mark.parametrize("kind", RACERS)
+    def test_every_race_of_creates_and_of_replaces_has_one_winner(
+        self, backend: Backend, folder: str, kind: str
+    ) -> None:
+        super().test_every_race_of_creates_and_of_replaces_has_one_winner(backend, folder, kind)
 
-    @pytest.mark.xfail(strict=True, reason="moto ignores the condition of a CopyObject")
-    def test_a_copy_with_a_stale_token_leaves_nothing(self, backend: Backend, folder: str) -> None:
-        super().test_a_copy_with_a_stale_token_leaves_nothing(backend, folder)
-
-    @pytest.mark.parametrize("bad", ["missing"])  # moto ignores the condition of an UploadPartCopy
-    def test_an_upload_that_misses_bytes_leaves_nothing(self, backend: Backend, folder: str, bad: str) -> None:
-        super().test_an_upload_that_misses_bytes_leaves_nothing(backend, folder, bad)
-
-    @pytest.mark.xfail(strict=True, reason="moto clips the range of an UploadPartCopy; S3 and MinIO refuse it")
-    def test_a_join_that_misses_bytes_leaves_nothing(self, backend: Backend, folder: str) -> None:
-        super().test_a_join_that_misses_bytes_leaves_nothing(backend, folder)
+    @pytest.mark.parametrize("kind", RACERS)
+    def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:
+        super().test_no_acknowledged_increment_is_lost(backend, folder, kind)
 
 
-class TestOnMotoThroughS3fs(TestOnMoto):
+@pytest.mark.slow
+class TestOnSeaweedThroughS3fs(TestOnSeaweed):
     use_obstore = False
 
 

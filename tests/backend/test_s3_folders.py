@@ -26,8 +26,8 @@ ASK = [lambda fs, path: fs.isdir(path), lambda fs, path: fs.exists(path), lambda
 
 
 @pytest.fixture(scope="module")
-def way(moto: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(moto["endpoint_url"]) as proxy:
+def way(seaweed: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(seaweed["endpoint_url"]) as proxy:
         yield proxy
 
 
@@ -39,8 +39,8 @@ def proxy(way: Proxy) -> Iterator[Proxy]:
 
 
 @pytest.fixture(scope="module")
-def bucket(moto: dict[str, Any]) -> str:
-    return new_bucket(moto)
+def bucket(seaweed: dict[str, Any]) -> str:
+    return new_bucket(seaweed)
 
 
 @pytest.fixture
@@ -59,15 +59,15 @@ def _connect(options: dict[str, Any], url: str) -> Any:
 
 
 @pytest.fixture
-def fs(moto: dict[str, Any], way: Proxy) -> Any:
+def fs(seaweed: dict[str, Any], way: Proxy) -> Any:
     """A client that has seen nothing yet."""
-    return _connect(moto, way.url)
+    return _connect(seaweed, way.url)
 
 
 @pytest.fixture(scope="module")
-def plain(moto: dict[str, Any]) -> Any:
+def plain(seaweed: dict[str, Any]) -> Any:
     """A filesystem that does not go through the proxy."""
-    return _connect(moto, moto["endpoint_url"])
+    return _connect(seaweed, seaweed["endpoint_url"])
 
 
 def _listings(proxy: Proxy) -> list[int]:

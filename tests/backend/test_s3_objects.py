@@ -46,12 +46,15 @@ KEYS = [
     "ü/日本/e\u0301",
     "plus+and%41&=~'()!*;:@,",
     "question?mark#hash",
-    "back\\slash [x] {y} |^`<>",
+    "back\\slash",
+    "[x] {y} |^`<>",
     '"quotes"',
     "%2F%25",
 ]
 KEYS_OF_S3FS = ["tab\tin it"]
 """Keys that obstore refuses; MinIO refuses others: "a//b", "./x"."""
+KEYS_NOT_OF_SEAWEED = ["back\\slash"]
+"""SeaweedFS takes a backslash for a slash."""
 
 
 class Ours(S3FileSystem):
@@ -106,7 +109,14 @@ class Store:
 
 
 @pytest.fixture
-def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
+def proxy(seaweed: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(seaweed["endpoint_url"]) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def moto_proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
+    """Of a store that takes any credentials, and knows the regions of buckets, as SeaweedFS does not."""
     with proxy_to(moto["endpoint_url"]) as proxy:
         yield proxy
 
@@ -121,8 +131,8 @@ def told(caplog: pytest.LogCaptureFixture) -> Any:
 # -- which way -----------------------------------------------------------------------------------------------
 
 
-def test_objects_go_through_obstore(moto, proxy, told):
-    store = Store(moto, proxy)
+def test_objects_go_through_obstore(seaweed, proxy, told):
+    store = Store(seaweed, proxy)
     store.use()
     assert store.way == "ObstoreObjects"
     assert told() == []
@@ -142,8 +152,8 @@ def test_objects_go_through_obstore(moto, proxy, told):
     ],
     ids=["ACL", "own sockets", "own sessions", "options that obstore refuses", "own class"],
 )
-def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(moto, proxy, told, more, why):
-    store = Store(moto, proxy, **more)
+def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(seaweed, proxy, told, more, why):
+    store = Store(seaweed, proxy, **more)
     if why is None:
         with pytest.raises(OSError, match="creating"):
             store.use()
@@ -157,18 +167,18 @@ def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(moto, proxy, 
     assert store.bucket in line
 
 
-def test_a_variable_that_only_obstore_reads_changes_nothing(moto, proxy, told, monkeypatch):
+def test_a_variable_that_only_obstore_reads_changes_nothing(seaweed, proxy, told, monkeypatch):
     monkeypatch.setenv("AWS_SERVER_SIDE_ENCRYPTION", "AES256")
-    store = Store(moto, proxy)
+    store = Store(seaweed, proxy)
     store.use()
     assert {seen.headers.get("x-amz-server-side-encryption") for seen in proxy.seen} == {None}
     assert "AWS_SERVER_SIDE_ENCRYPTION" in told()[0]
 
 
 @pytest.mark.parametrize("name", ["AWS_SESSION_TOKEN", "AWS_REQUEST_PAYER", "AWS_SKIP_SIGNATURE", "AWS_S3_EXPRESS"])
-def test_what_obstore_reads_in_the_environment_is_overruled(moto, proxy, name, monkeypatch):
+def test_what_obstore_reads_in_the_environment_is_overruled(seaweed, proxy, name, monkeypatch):
     monkeypatch.setenv(name, "true")
-    store = Store(moto, proxy)
+    store = Store(seaweed, proxy)
     store.use()
     assert store.way == "ObstoreObjects"
     for seen in proxy.seen:
@@ -176,9 +186,9 @@ def test_what_obstore_reads_in_the_environment_is_overruled(moto, proxy, name, m
         assert not {"x-amz-security-token", "x-amz-request-payer"} & seen.headers.keys()
 
 
-def test_what_the_user_asks_for_is_in_every_request(moto, proxy):
+def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy):
     additional = {"ServerSideEncryption": "AES256", "StorageClass": "STANDARD_IA", "Metadata": {"owner": "me"}}
-    store = Store(moto, proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
+    store = Store(moto, moto_proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
     store.use()
     assert store.way == "ObstoreObjects"
     for name, value in (
@@ -186,16 +196,16 @@ def test_what_the_user_asks_for_is_in_every_request(moto, proxy):
         ("x-amz-storage-class", "STANDARD_IA"),
         ("x-amz-meta-owner", "me"),
     ):
-        assert {seen.headers.get(name) for seen in proxy.of("PUT")} == {value}
-        assert {seen.headers.get(name) for seen in proxy.of("GET")} == {None}
-    assert {seen.headers.get("x-amz-request-payer") for seen in proxy.seen} == {"requester"}
-    assert {seen.headers.get("x-amz-security-token") for seen in proxy.seen} == {"session"}
+        assert {seen.headers.get(name) for seen in moto_proxy.of("PUT")} == {value}
+        assert {seen.headers.get(name) for seen in moto_proxy.of("GET")} == {None}
+    assert {seen.headers.get("x-amz-request-payer") for seen in moto_proxy.seen} == {"requester"}
+    assert {seen.headers.get("x-amz-security-token") for seen in moto_proxy.seen} == {"session"}
 
 
-def test_anonymous_requests_are_not_signed(moto, proxy):
-    store = Store(moto, proxy)
+def test_anonymous_requests_are_not_signed(seaweed, proxy):
+    store = Store(seaweed, proxy)
     store.do("write", store.path, [b"data"])
-    nobody = Store(moto, proxy, anon=True, key=None, secret=None)
+    nobody = Store(seaweed, proxy, anon=True, key=None, secret=None)
     proxy.seen.clear()
     with contextlib.suppress(PermissionError):  # as the store wants it
         assert nobody.do("read", store.path).data == b"data"
@@ -203,30 +213,32 @@ def test_anonymous_requests_are_not_signed(moto, proxy):
     assert [seen.headers.get("authorization") for seen in proxy.of("GET")] == [None]
 
 
-@pytest.mark.s3
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_keys_of_all_kinds_are_written_and_read(minio, use_obstore):
-    backend = S3Backend(S3FileSystem(**minio), use_obstore=use_obstore)
-    bucket, plain = new_bucket(minio), S3FileSystem(**minio, skip_instance_cache=True)
-    for key in KEYS + KEYS_OF_S3FS:
+def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore, request):
+    keys = KEYS + KEYS_OF_S3FS
+    if request.node.callspec.params["s3_options"] == "seaweed":
+        keys = [key for key in keys if key not in KEYS_NOT_OF_SEAWEED]
+    backend = S3Backend(S3FileSystem(**s3_options), use_obstore=use_obstore)
+    bucket, plain = new_bucket(s3_options), S3FileSystem(**s3_options, skip_instance_cache=True)
+    for key in keys:
         token = sync(backend.loop, backend.create, f"{bucket}/{key}", key.encode())
         assert plain.call_s3("get_object", Bucket=bucket, Key=key)["ETag"] == token
         assert sync(backend.loop, backend.read, f"{bucket}/{key}").data == key.encode()
         sync(backend.loop, backend.replace, f"{bucket}/{key}", b"again", token)
     listed = plain.call_s3("list_objects_v2", Bucket=bucket)["Contents"]
-    assert sorted(entry["Key"] for entry in listed) == sorted(KEYS + KEYS_OF_S3FS)
+    assert sorted(entry["Key"] for entry in listed) == sorted(keys)
 
 
 @pytest.mark.parametrize("key", ["a//b", "a/", "/a", "./a", "a/../b", "a\nb", "..", "a/."])
-def test_keys_that_obstore_would_change_or_refuse_are_left_to_s3fs(moto, key):
+def test_keys_that_obstore_would_change_or_refuse_are_left_to_s3fs(seaweed, key):
     assert not obstore_objects.can_name(key)
     assert all(map(obstore_objects.can_name, [*KEYS, "a/.b/..c/d.", "..."]))
 
 
-def test_only_so_many_buckets_are_kept(moto, proxy, monkeypatch):
+def test_only_so_many_buckets_are_kept(seaweed, proxy, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.s3.routes.BUCKETS_MAX", 2)
-    store = Store(moto, proxy)
-    for bucket in [store.bucket, new_bucket(moto), new_bucket(moto), store.bucket]:
+    store = Store(seaweed, proxy)
+    for bucket in [store.bucket, new_bucket(seaweed), new_bucket(seaweed), store.bucket]:
         store.do("write", f"{bucket}/file", [b"data"])
     assert len(store.backend._client.routes.open) == 2
 
@@ -235,29 +247,29 @@ def test_only_so_many_buckets_are_kept(moto, proxy, monkeypatch):
 
 
 @pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
-def test_a_bucket_in_another_region_is_asked_there(moto, proxy, refusal):
-    store = Store(moto, proxy)
+def test_a_bucket_in_another_region_is_asked_there(moto, moto_proxy, refusal):
+    store = Store(moto, moto_proxy)
     region = "eu-west-1"
     bucket = f"{store.bucket}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     sync(store.backend.loop, store.backend._client.call, "create_bucket", Bucket=bucket, **place)
-    proxy.seen.clear()
+    moto_proxy.seen.clear()
 
     def fault(seen: Seen) -> Any:
         is_object = seen.path.endswith("/file")
         return refusal if is_object and f"/{region}/" not in seen.headers["authorization"] else None
 
-    proxy.fault = fault
+    moto_proxy.fault = fault
     token = store.do("create", f"{bucket}/file", b"one")
-    assert [seen.method for seen in proxy.seen] == ["PUT", "HEAD", "PUT"]
+    assert [seen.method for seen in moto_proxy.seen] == ["PUT", "HEAD", "PUT"]
     assert store.do("replace", f"{bucket}/file", b"two", token)
     assert store.do("read", f"{bucket}/file").data == b"two"
-    assert [seen.method for seen in proxy.seen] == ["PUT", "HEAD", "PUT", "PUT", "GET"]
+    assert [seen.method for seen in moto_proxy.seen] == ["PUT", "HEAD", "PUT", "PUT", "GET"]
     assert store.way == "ObstoreObjects"
 
 
-def test_a_bucket_of_unknown_region_is_left_to_s3fs(moto, proxy, told):
-    store = Store(moto, proxy)
+def test_a_bucket_of_unknown_region_is_left_to_s3fs(seaweed, proxy, told):
+    store = Store(seaweed, proxy)
     proxy.fail((400, "AuthorizationHeaderMalformed"), (400, "AuthorizationHeaderMalformed"), method="PUT")
     with pytest.raises(PermissionError, match="AuthorizationHeaderMalformed"):
         store.do("create", store.path, b"one")
@@ -268,17 +280,17 @@ def test_a_bucket_of_unknown_region_is_left_to_s3fs(moto, proxy, told):
 # -- ranges, bodies, connections -----------------------------------------------------------------------------
 
 
-def test_a_store_that_answers_a_range_with_the_whole_is_understood(moto, proxy):
-    store = Store(moto, proxy)
+def test_a_store_that_answers_a_range_with_the_whole_is_understood(seaweed, proxy):
+    store = Store(seaweed, proxy)
     store.do("write", store.path, [DATA])
     proxy.fault = lambda seen: (200, DATA) if seen.method == "GET" else None
     assert store.do("read_range", store.path, 5, 2 * MIB) == DATA[5 : 2 * MIB]
     assert len(proxy.of("GET")) == 2
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(moto, proxy, monkeypatch):
+def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(seaweed, proxy, monkeypatch):
     monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
-    store = Store(moto, proxy)
+    store = Store(seaweed, proxy)
     store.do("write", store.path, [DATA])
     for read in (("read", store.path), ("read_range", store.path, 0, len(DATA)), ("read_range", store.path, 0, 100)):
         proxy.fail(CUT, method="GET")
@@ -286,8 +298,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(moto, prox
         assert (found if isinstance(found, bytes) else found.data) == DATA[: 100 if read[-1] == 100 else None]
 
 
-def test_reads_at_once_use_no_more_connections_than_they_may(moto, proxy):
-    store = Store(moto, proxy, config_kwargs={"max_pool_connections": 2})
+def test_reads_at_once_use_no_more_connections_than_they_may(seaweed, proxy):
+    store = Store(seaweed, proxy, config_kwargs={"max_pool_connections": 2})
     store.do("write", store.path, [DATA])
     under_way, most = 0, 0
     get = obstore_objects.obstore.get_async
@@ -313,8 +325,8 @@ def test_reads_at_once_use_no_more_connections_than_they_may(moto, proxy):
     assert most == 2
 
 
-def test_a_read_that_is_cancelled_leaves_the_next_one_alone(moto, proxy):
-    store = Store(moto, proxy, config_kwargs={"max_pool_connections": 1})
+def test_a_read_that_is_cancelled_leaves_the_next_one_alone(seaweed, proxy):
+    store = Store(seaweed, proxy, config_kwargs={"max_pool_connections": 1})
     store.do("write", store.path, [DATA])
 
     async def cancelled() -> None:
@@ -331,8 +343,8 @@ def test_a_read_that_is_cancelled_leaves_the_next_one_alone(moto, proxy):
     assert store.do("read_range", store.path, 0, 2 * MIB) == DATA[: 2 * MIB]
 
 
-def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(moto, proxy, monkeypatch):
-    store = Store(moto, proxy, config_kwargs={"read_timeout": 0.5})
+def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(seaweed, proxy, monkeypatch):
+    store = Store(seaweed, proxy, config_kwargs={"read_timeout": 0.5})
     store.do("write", store.path, [b"small"])
     proxy.fault = lambda seen: HOLD
     with pytest.raises(TimeoutError):
@@ -354,7 +366,7 @@ async def _time_of(request: Any) -> float:
 # -- credentials ---------------------------------------------------------------------------------------------
 
 
-def test_credentials_are_asked_for_again_and_renewed(moto, proxy, monkeypatch):
+def test_credentials_are_asked_for_again_and_renewed(moto, moto_proxy, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.s3.routes.CREDENTIALS_S", 1.0)  # too old at once
     made: list[str] = []
 
@@ -371,32 +383,32 @@ def test_credentials_are_asked_for_again_and_renewed(moto, proxy, monkeypatch):
         return renewed
 
     monkeypatch.setattr(session, "get_credentials", get_credentials)
-    store = Store(moto, proxy, session=session, key=None, secret=None)
+    store = Store(moto, moto_proxy, session=session, key=None, secret=None)
     for number in range(3):
         store.do("write", f"{store.path}-{number}", [b"data"])
         time.sleep(0.12)  # obstore waits so long before it asks again
     assert store.way == "ObstoreObjects"
-    ids = [seen.headers["authorization"].split("Credential=")[1][0] for seen in proxy.of("PUT")]
+    ids = [seen.headers["authorization"].split("Credential=")[1][0] for seen in moto_proxy.of("PUT")]
     assert ids == made[-3:]
-    assert [seen.headers["x-amz-security-token"] for seen in proxy.of("PUT")] == [f"token of {id}" for id in ids]
+    assert [seen.headers["x-amz-security-token"] for seen in moto_proxy.of("PUT")] == [f"token of {id}" for id in ids]
 
 
-def test_no_credentials_are_said_as_by_botocore(moto, proxy):
-    store = Store(moto, proxy, key=None, secret=None)
+def test_no_credentials_are_said_as_by_botocore(seaweed, proxy):
+    store = Store(seaweed, proxy, key=None, secret=None)
     with pytest.raises(PermissionError, match=r"Unable to locate credentials.*give key and secret"):
         store.do("create", store.path, b"data")
     assert proxy.of("PUT") == []
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "RequestTimeTooSkewed"])
-def test_refused_credentials_are_a_permission_error_without_a_secret(moto, proxy, code):
-    store = Store(moto, proxy, token="session")
+def test_refused_credentials_are_a_permission_error_without_a_secret(seaweed, proxy, code):
+    store = Store(seaweed, proxy, token="session")
     proxy.fault = lambda seen: (403, code)
     for verb in (("create", store.path, b"data"), ("read", store.path), ("write", store.path, [b"data"])):
         with pytest.raises(PermissionError, match=code) as caught:
             store.do(*verb)
         text = f"{caught.value} {caught.value.__cause__} {caught.value.__cause__.__cause__}"
-        assert moto["secret"] not in text
+        assert seaweed["secret"] not in text
         assert "Debug source" not in text
     assert len(proxy.of("GET")) == 1
 
@@ -476,8 +488,8 @@ def test_a_process_that_ends_is_not_aborted(minio, how):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("of", ["the parent", "the child"])
-def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(moto, proxy, of):
-    store = Store(moto, proxy)
+def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(seaweed, proxy, of):
+    store = Store(seaweed, proxy)
     token = store.do("create", store.path, b"parent")
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
@@ -485,7 +497,7 @@ def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(moto, proxy, of
     def child() -> None:
         backend = store.backend
         if of == "the child":
-            backend = S3Backend(S3FileSystem(**moto, skip_instance_cache=True))
+            backend = S3Backend(S3FileSystem(**seaweed, skip_instance_cache=True))
         else:
             backend.after_fork()
         answers.put(sync(backend.loop, backend.read, store.path).data)

@@ -209,8 +209,8 @@ def test_a_key_of_the_customers_encrypts_either_way(minio_tls, tls_path):
 
 
 @pytest.fixture
-def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(moto["endpoint_url"]) as proxy:
+def proxy(seaweed: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(seaweed["endpoint_url"]) as proxy:
         yield proxy
 
 
@@ -224,12 +224,12 @@ def _use(backend: S3Backend, bucket: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["config", "environment", "environment, changed later"])
-def test_all_requests_go_through_the_proxy_that_botocore_uses(moto, proxy, where, monkeypatch):
-    bucket = new_bucket(moto)
+def test_all_requests_go_through_the_proxy_that_botocore_uses(seaweed, proxy, where, monkeypatch):
+    bucket = new_bucket(seaweed)
     more: dict[str, Any] = {"config_kwargs": {"proxies": {"http": proxy.url}}} if where == "config" else {}
     if where != "config":
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
-    backend = _backend(moto, **more)
+    backend = _backend(seaweed, **more)
     if where == "environment, changed later":  # botocore looks when it makes a client
         sync(backend.loop, backend._client.session)
         monkeypatch.delenv("HTTP_PROXY")
@@ -240,22 +240,22 @@ def test_all_requests_go_through_the_proxy_that_botocore_uses(moto, proxy, where
 
 
 @pytest.mark.parametrize("where", ["for https", "past it", "overruled"])
-def test_a_proxy_that_botocore_does_not_use_is_in_nobodys_way(moto, proxy, where, monkeypatch):
-    bucket, more = new_bucket(moto), {}
+def test_a_proxy_that_botocore_does_not_use_is_in_nobodys_way(seaweed, proxy, where, monkeypatch):
+    bucket, more = new_bucket(seaweed), {}
     monkeypatch.setenv("HTTPS_PROXY" if where == "for https" else "HTTP_PROXY", proxy.url)
     if where == "past it":
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     elif where == "overruled":
         more = {"config_kwargs": {"proxies": {}}}
-    backend = _backend(moto, **more)
+    backend = _backend(seaweed, **more)
     _use(backend, bucket)
     assert proxy.seen == []
     assert _ways(backend) == {"ObstoreObjects"}
 
 
-def test_names_past_which_proxies_go_are_no_proxy(moto, monkeypatch):
-    bucket = new_bucket(moto)
+def test_names_past_which_proxies_go_are_no_proxy(seaweed, monkeypatch):
+    bucket = new_bucket(seaweed)
     monkeypatch.setenv("NO_PROXY", "internal.example")
-    backend = _backend(moto)
+    backend = _backend(seaweed)
     _use(backend, bucket)
     assert _ways(backend) == {"ObstoreObjects"}

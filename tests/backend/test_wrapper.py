@@ -77,6 +77,7 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Scripted) 
     run(recorder, upload.finish())
     run(recorder, upload.abort())
     verbs = {name for name, member in vars(Backend).items() if inspect.iscoroutinefunction(member)}
+    verbs.remove("store_name")  # a wrapper may decide otherwise than its store, so it has no name of its own
     verbs.remove("read_into")  # it calls `read_range`, which the hook sees
     assert {verb for verb, _ in recorder.calls} == verbs | {"upload.write", "upload.finish", "upload.abort"}
     assert recorder.calls[-3:] == [(f"upload.{verb}", "/uploaded") for verb in ("write", "finish", "abort")]
@@ -118,7 +119,7 @@ def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> No
     wrapper = BackendWrapper(inner)
     abilities = [name for name in vars(Backend) if name in Backend.__annotations__]
     assert {name: getattr(wrapper, name) for name in abilities} == {name: getattr(inner, name) for name in abilities}
-    assert len(abilities) == 14
+    assert len(abilities) == 15
     assert wrapper.sync is False
     with pytest.raises(AttributeError, match="nonsense"):
         _ = wrapper.nonsense

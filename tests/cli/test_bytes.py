@@ -173,16 +173,16 @@ def test_memory_stays_bounded_whatever_the_size(log):
     assert done("info", log, "--json").json["size"] == megabytes << 20
 
 
-def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
+def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed):
     """The library reads a file in a thread there, which Ctrl-C could not wake; the command line must not."""
-    bucket = new_bucket(moto)
+    bucket = new_bucket(seaweed)
     url = f"s3://{bucket}/log"
     settings = {
         "ROLLINGFS_OPTION_MAX_BYTES": "1MiB",
-        "ROLLINGFS_OPTION_CLIENT_KWARGS__ENDPOINT_URL": moto["endpoint_url"],
+        "ROLLINGFS_OPTION_CLIENT_KWARGS__ENDPOINT_URL": seaweed["endpoint_url"],
     }
-    words = ["append", url, "--option", f"key={moto['key']}", "--option", f"secret={moto['secret']}"]
-    plain = fsspec.filesystem("s3", **moto)
+    words = ["append", url, "--option", f"key={seaweed['key']}", "--option", f"secret={seaweed['secret']}"]
+    plain = fsspec.filesystem("s3", **seaweed)
     append = subprocess.Popen(
         [*COMMAND, *words],
         stdin=subprocess.PIPE,

@@ -48,13 +48,13 @@ def test_a_missing_path_is_no_folder(folder: str) -> None:
         assert refused(words, f"{folder}/none") == f"rollingfs: {folder}/none: No such segment or file\n"
 
 
-def test_a_missing_bucket_is_named(moto: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in moto.items():
+def test_a_missing_bucket_is_named(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in seaweed.items():
         monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
     for words in ("cat", "head", "ls", "info", "seal"):
         assert "the bucket 'not-made-by-anybody' does not exist" in refused(words, "s3://not-made-by-anybody/x")
     assert "the bucket 'not-made-by-anybody' does not exist" in refused("ls", "s3://not-made-by-anybody")
-    bucket = new_bucket(moto)
+    bucket = new_bucket(seaweed)
     assert "No such segment or file" in refused("cat", f"s3://{bucket}/x")
     done("append", f"s3://{bucket}/folder/log", stdin=b"line\n")
     assert "It is a folder" in refused("cat", f"s3://{bucket}/folder")

@@ -31,8 +31,8 @@ def s3_is_installed():
 
 
 @pytest.mark.parametrize("store", ["file", "s3"])
-def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_path, moto, store):
-    path = f"s3://{new_bucket(moto)}/x" if store == "s3" else tmp_path / "x"
+def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_path, seaweed, store):
+    path = f"s3://{new_bucket(seaweed)}/x" if store == "s3" else tmp_path / "x"
     found = Run("append", path, "--option", "max_byte=12", stdin=b"data")
     assert (found.code, found.out) == (2, b"")
     assert found.err.count("\n") == 1
@@ -132,11 +132,11 @@ def test_an_option_of_rolling_and_of_the_store_must_say_whose_it_is():
     assert opened("dir", "path=x", "target_protocol=memory", "max_concurrency=3")._backend.requests_max == 3
 
 
-def test_variables_reach_the_store_that_they_name(tmp_path, moto, monkeypatch):
-    for name, value in moto.items():
+def test_variables_reach_the_store_that_they_name(tmp_path, seaweed, monkeypatch):
+    for name, value in seaweed.items():
         monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
-    path = f"{new_bucket(moto)}/x"
+    path = f"{new_bucket(seaweed)}/x"
     done("append", f"s3://{path}", stdin=b"data")
     done("append", tmp_path / "x", stdin=b"more")
     assert done("cat", f"s3://{path}", tmp_path / "x").out == b"datamore"
-    assert fsspec.filesystem("s3", **moto).exists(f"{path}$header")
+    assert fsspec.filesystem("s3", **seaweed).exists(f"{path}$header")

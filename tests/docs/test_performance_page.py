@@ -55,17 +55,17 @@ def test_each_option_that_is_to_be_tuned_is_there_with_the_default_that_is_named
     assert f"No try begins after {s3_client.RETRY_S_MAX:g} s" in TEXT
 
 
-def test_the_lifecycle_is_accepted_and_touches_no_current_object(moto: dict[str, Any]) -> None:
+def test_the_lifecycle_is_accepted_and_touches_no_current_object(seaweed: dict[str, Any]) -> None:
     blocks = re.findall(r"^```json\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
     [lifecycle] = [block for block in map(json.loads, blocks) if "Rules" in block]
     client = botocore.session.get_session().create_client(
         "s3",
-        endpoint_url=moto["endpoint_url"],
-        aws_access_key_id=moto["key"],
-        aws_secret_access_key=moto["secret"],
+        endpoint_url=seaweed["endpoint_url"],
+        aws_access_key_id=seaweed["key"],
+        aws_secret_access_key=seaweed["secret"],
         region_name="us-east-1",
     )
-    bucket = new_bucket(moto)
+    bucket = new_bucket(seaweed)
     client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=lifecycle)
     rules = client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
     client.close()

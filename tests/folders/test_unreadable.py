@@ -76,9 +76,9 @@ def place(request, tmp_path) -> Iterator[Place]:
     if request.param == "local":
         fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path)
     elif request.param == "s3":
-        moto = request.getfixturevalue("moto")
-        fs = RollingFileSystem("s3", moto, header_cache_s=0, skip_instance_cache=True)
-        root = f"{new_bucket(moto)}/{uuid.uuid4().hex}"
+        seaweed = request.getfixturevalue("seaweed")
+        fs = RollingFileSystem("s3", seaweed, header_cache_s=0, skip_instance_cache=True)
+        root = f"{new_bucket(seaweed)}/{uuid.uuid4().hex}"
     else:
         fs = RollingFileSystem(backend=Scripted(MemoryBackend()), header_cache_s=0, skip_instance_cache=True)
         root = f"/{uuid.uuid4().hex}"

@@ -12,8 +12,8 @@ from tests.support.servers import new_bucket
 
 
 @pytest.fixture(scope="module")
-def moto_bucket(moto):
-    return new_bucket(moto)
+def seaweed_bucket(seaweed):
+    return new_bucket(seaweed)
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +49,12 @@ class LocalFixtures(_Fixtures):
 
 class S3Fixtures(_Fixtures):
     @pytest.fixture
-    def fs(self, moto):
-        return RollingFileSystem("s3", moto)
+    def fs(self, seaweed):
+        return RollingFileSystem("s3", seaweed)
 
     @pytest.fixture
-    def fs_path(self, moto_bucket):
-        return f"{moto_bucket}/{uuid.uuid4().hex}"
+    def fs_path(self, seaweed_bucket):
+        return f"{seaweed_bucket}/{uuid.uuid4().hex}"
 
     @pytest.fixture
     def supports_empty_directories(self):

@@ -54,8 +54,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def moto_bucket(moto):
-    return new_bucket(moto)
+def seaweed_bucket(seaweed):
+    return new_bucket(seaweed)
 
 
 @pytest.fixture(params=["memory", "local", "s3"])
@@ -64,9 +64,9 @@ def place(request, tmp_path):
         return Place(RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}")
     if request.param == "local":
         return Place(RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path))
-    moto = request.getfixturevalue("moto")
-    bucket = request.getfixturevalue("moto_bucket")
-    return Place(RollingFileSystem("s3", moto, header_cache_s=0), f"{bucket}/{uuid.uuid4().hex}")
+    seaweed = request.getfixturevalue("seaweed")
+    bucket = request.getfixturevalue("seaweed_bucket")
+    return Place(RollingFileSystem("s3", seaweed, header_cache_s=0), f"{bucket}/{uuid.uuid4().hex}")
 
 
 @pytest.fixture
@@ -75,9 +75,9 @@ def memory():
 
 
 @pytest.fixture
-def s3(moto, moto_bucket):
+def s3(seaweed, seaweed_bucket):
     """An instance that shares nothing: its caches are empty."""
-    return Place(RollingFileSystem("s3", moto, skip_instance_cache=True), f"{moto_bucket}/{uuid.uuid4().hex}")
+    return Place(RollingFileSystem("s3", seaweed, skip_instance_cache=True), f"{seaweed_bucket}/{uuid.uuid4().hex}")
 
 
 # -- listings ------------------------------------------------------------------------------------------------
@@ -646,15 +646,15 @@ def test_invalidate_cache_forgets_headers(s3):
         assert requests == {"GetObject": 1}
 
 
-def test_a_stale_header_is_looked_at_beside_the_data(moto, moto_bucket):
-    fs = RollingFileSystem("s3", moto, header_cache_s=0, skip_instance_cache=True)
-    path = f"{moto_bucket}/{uuid.uuid4().hex}"
+def test_a_stale_header_is_looked_at_beside_the_data(seaweed, seaweed_bucket):
+    fs = RollingFileSystem("s3", seaweed, header_cache_s=0, skip_instance_cache=True)
+    path = f"{seaweed_bucket}/{uuid.uuid4().hex}"
     fs.create(path, RollingPolicy(max_bytes=4, inline_bytes=0))
     fs.append(path, b"0123")
     with count_requests(fs._backend) as requests:
         assert fs.cat_file(path) == b"0123"
     assert requests == {"GetObject": 2}
-    RollingFileSystem("s3", moto, skip_instance_cache=True).append(path, b"4567")
+    RollingFileSystem("s3", seaweed, skip_instance_cache=True).append(path, b"4567")
     assert fs.cat_file(path, -2) == b"67"
     assert fs.cat_ranges([path], [-3], [None]) == [b"567"]
 
@@ -690,11 +690,11 @@ def test_async_methods_over_a_sync_backend_do_not_block_the_loop():
     asyncio.run(main())
 
 
-def test_asynchronous_reaches_s3_and_works_on_the_callers_loop(moto, moto_bucket):
-    path = f"{moto_bucket}/{uuid.uuid4().hex}"
+def test_asynchronous_reaches_s3_and_works_on_the_callers_loop(seaweed, seaweed_bucket):
+    path = f"{seaweed_bucket}/{uuid.uuid4().hex}"
 
     async def main():
-        fs = RollingFileSystem("s3", moto, asynchronous=True, skip_instance_cache=True)
+        fs = RollingFileSystem("s3", seaweed, asynchronous=True, skip_instance_cache=True)
         assert fs._backend.fs.asynchronous
         assert fs._backend.loop is None
         try:
@@ -793,10 +793,12 @@ def test_a_file_opened_from_a_cached_header_begins_where_another_client_truncate
 # -- tuning --------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(moto, moto_bucket):
-    fs = RollingFileSystem("s3", moto, max_concurrency=40, max_memory="16MiB", prefetch=False, skip_instance_cache=True)
+def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(seaweed, seaweed_bucket):
+    fs = RollingFileSystem(
+        "s3", seaweed, max_concurrency=40, max_memory="16MiB", prefetch=False, skip_instance_cache=True
+    )
     assert fs._backend.requests_max == 40
-    path = f"{moto_bucket}/{uuid.uuid4().hex}"
+    path = f"{seaweed_bucket}/{uuid.uuid4().hex}"
     fs.pipe_file(path, b"0123456789")
     with fs.open(path, "rb") as file:
         assert file._tuning == Tuning(40, False, 16 * 2**20)

@@ -20,8 +20,8 @@ def site(request, tmp_path):
         return RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
     if request.param == "local":
         return RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path}/root"
-    moto = request.getfixturevalue("moto")
-    return RollingFileSystem("s3", moto, header_cache_s=0), f"{new_bucket(moto)}/root"
+    seaweed = request.getfixturevalue("seaweed")
+    return RollingFileSystem("s3", seaweed, header_cache_s=0), f"{new_bucket(seaweed)}/root"
 
 
 @pytest.fixture(params=NAMES)

@@ -729,10 +729,10 @@ def test_on_disk_an_open_plain_file_stays_the_same_file(tmp_path, how, monkeypat
 
 
 @pytest.fixture
-def on_s3(moto):
-    backend = shared_backend(**moto)
+def on_s3(seaweed):
+    backend = shared_backend(**seaweed)
     client, bridge = Client(backend, RollingPolicy(max_bytes=1000, inline_bytes=10)), Bridge(backend)
-    path = f"{new_bucket(moto)}/folder/clicks"
+    path = f"{new_bucket(seaweed)}/folder/clicks"
     bridge.run(client.segments.create(path))
     bridge.run(client.segments.append(path, [letters(5000)]))
     return backend, client, bridge, path

@@ -1,6 +1,7 @@
 """From URLs and options to a filesystem, and the errors about wrong ones."""
 
 import importlib.util
+import json
 import multiprocessing
 import pickle
 import re
@@ -77,15 +78,15 @@ def test_methods_take_paths_and_full_urls(name):
     assert not fs.exists(name)
 
 
-def test_pandas_like_storage_options_reach_both_links_of_a_chain(moto):
-    bucket = new_bucket(moto)
-    options = {"rolling": {"max_bytes": 100}, "s3": moto}
+def test_pandas_like_storage_options_reach_both_links_of_a_chain(seaweed):
+    bucket = new_bucket(seaweed)
+    options = {"rolling": {"max_bytes": 100}, "s3": seaweed}
     with fsspec.open(f"rolling::s3://{bucket}/x", "wb", **options) as file:
         file.write(b"data")
     fs, path = fsspec.url_to_fs(f"rolling::s3://{bucket}/x", **options)
     assert fs.cat_file(path) == b"data"
     assert fs._client.segments.policy.max_bytes == 100
-    alias, path = fsspec.url_to_fs(f"rolling+s3://{bucket}/x", s3=moto)
+    alias, path = fsspec.url_to_fs(f"rolling+s3://{bucket}/x", s3=seaweed)
     assert alias.cat_file(path) == b"data"
 
 
@@ -167,11 +168,11 @@ def test_a_disk_swallows_no_option(protocol):
 
 
 @pytest.mark.parametrize("url", ["rolling::s3://{}/x", "rolling+s3://{}/x"])
-def test_options_need_no_name_if_only_one_store_can_be_meant(url, moto):
-    url = url.format(new_bucket(moto))
-    with fsspec.open(url, "wb", **moto, max_bytes=100) as file:
+def test_options_need_no_name_if_only_one_store_can_be_meant(url, seaweed):
+    url = url.format(new_bucket(seaweed))
+    with fsspec.open(url, "wb", **seaweed, max_bytes=100) as file:
         file.write(b"data")
-    fs, path = fsspec.url_to_fs(url, **moto, max_bytes=100)
+    fs, path = fsspec.url_to_fs(url, **seaweed, max_bytes=100)
     assert fs.cat_file(path) == b"data"
     assert fs._client.segments.policy.max_bytes == 100
     assert pickle.loads(pickle.dumps(fs)).cat_file(path) == b"data"
@@ -199,14 +200,17 @@ def test_in_a_longer_chain_an_option_must_name_its_store(tmp_path):
     assert type(fsspec.url_to_fs("rolling::simplecache::memory://x", **nested)[0]._backend) is GenericBackend
 
 
-def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(moto, tmp_path, monkeypatch):
+def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(seaweed, tmp_path, monkeypatch):
     """Pandas asks again with ``anon=True``, for any store; people see the second error."""
     pd = pytest.importorskip("pandas")
-    bucket = new_bucket(moto)
-    where = {"endpoint_url": moto["endpoint_url"]}
-    public = {**moto, "s3_additional_kwargs": {"ACL": "public-read"}}
-    RollingFileSystem("s3", public).pipe_file(f"{bucket}/public.csv", b"a\n1\n")
-    RollingFileSystem("s3", moto).pipe_file(f"{bucket}/private.csv", b"a\n1\n")
+    bucket = new_bucket(seaweed)
+    where = {"endpoint_url": seaweed["endpoint_url"]}
+    for name in ("public", "private"):
+        RollingFileSystem("s3", seaweed).pipe_file(f"{bucket}/{name}.csv", b"a\n1\n")
+    # SeaweedFS takes ACLs of objects, and nobody may read by them
+    everybody = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject"}
+    policy = {"Version": "2012-10-17", "Statement": [everybody | {"Resource": f"arn:aws:s3:::{bucket}/public.csv*"}]}
+    fsspec.filesystem("s3", **seaweed).call_s3("put_bucket_policy", Bucket=bucket, Policy=json.dumps(policy))
     assert pd.read_csv(f"rolling::s3://{bucket}/public.csv", storage_options=where)["a"].tolist() == [1]
     for options in (where, {"s3": where}, {"s3": where | {"anon": False}}):
         with pytest.raises(PermissionError, match=r"private\.csv"):
@@ -272,11 +276,11 @@ def test_a_filesystem_without_atomic_writes_is_read_freely_and_written_with_sing
     below.rm("/generic", recursive=True)
 
 
-def test_an_s3_filesystem_handed_in_stays_as_it_is(moto):
+def test_an_s3_filesystem_handed_in_stays_as_it_is(seaweed):
     import s3fs
 
-    bucket = new_bucket(moto)
-    below = s3fs.S3FileSystem(**moto, skip_instance_cache=True)
+    bucket = new_bucket(seaweed)
+    below = s3fs.S3FileSystem(**seaweed, skip_instance_cache=True)
     before = dict(below.config_kwargs), below._s3
     fs = RollingFileSystem(fs=below)
     fs.pipe_file(f"{bucket}/x", b"data")

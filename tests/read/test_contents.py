@@ -41,8 +41,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def moto_bucket(moto):
-    return new_bucket(moto)
+def seaweed_bucket(seaweed):
+    return new_bucket(seaweed)
 
 
 def make(kind: str, request: Any, tmp_path: Any) -> Place:
@@ -50,8 +50,8 @@ def make(kind: str, request: Any, tmp_path: Any) -> Place:
         return Place(RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}")
     if kind == "local":
         return Place(RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path))
-    moto, bucket = request.getfixturevalue("moto"), request.getfixturevalue("moto_bucket")
-    fs = RollingFileSystem("s3", moto, header_cache_s=0, skip_instance_cache=True)
+    seaweed, bucket = request.getfixturevalue("seaweed"), request.getfixturevalue("seaweed_bucket")
+    fs = RollingFileSystem("s3", seaweed, header_cache_s=0, skip_instance_cache=True)
     return Place(fs, f"{bucket}/{uuid.uuid4().hex}")
 
 

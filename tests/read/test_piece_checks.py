@@ -72,8 +72,8 @@ def make_fs(kind: str, request: Any, tmp_path: Any) -> tuple[RollingFileSystem, 
     if kind == "local":
         return RollingFileSystem("file", sync=False), str(tmp_path)
     if kind == "s3":
-        moto = request.getfixturevalue("moto")
-        return RollingFileSystem("s3", moto, skip_instance_cache=True), f"{new_bucket(moto)}/folder"
+        seaweed = request.getfixturevalue("seaweed")
+        return RollingFileSystem("s3", seaweed, skip_instance_cache=True), f"{new_bucket(seaweed)}/folder"
     backend: Any = private_memory()
     return RollingFileSystem(
         backend=Counting(backend, suspends=True) if kind == "async" else backend

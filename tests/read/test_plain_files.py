@@ -39,9 +39,9 @@ class Place:
         if kind == "local":
             inner, root = LocalBackend(sync=False), str(tmp_path)
         elif kind == "s3":
-            moto = request.getfixturevalue("moto")
-            inner, root = shared_backend(**moto), f"{new_bucket(moto)}/folder"
-            self.other: Any = fsspec.filesystem("s3", **moto, use_listings_cache=False)
+            seaweed = request.getfixturevalue("seaweed")
+            inner, root = shared_backend(**seaweed), f"{new_bucket(seaweed)}/folder"
+            self.other: Any = fsspec.filesystem("s3", **seaweed, use_listings_cache=False)
         elif kind == "generic":
             inner = GenericBackend(MemoryFileSystem(), single_writer=True)
             self.other = inner.fs
@@ -300,10 +300,10 @@ def test_a_listing_that_knows_no_tokens_is_read_if_the_file_is_as_it_was_listed(
 
 
 @pytest.fixture
-def on_s3(moto):
-    fs = RollingFileSystem("s3", moto, skip_instance_cache=True, header_cache_s=0)
-    other = fsspec.filesystem("s3", **moto, use_listings_cache=False)
-    return fs, other, f"{new_bucket(moto)}/plain"
+def on_s3(seaweed):
+    fs = RollingFileSystem("s3", seaweed, skip_instance_cache=True, header_cache_s=0)
+    other = fsspec.filesystem("s3", **seaweed, use_listings_cache=False)
+    return fs, other, f"{new_bucket(seaweed)}/plain"
 
 
 @pytest.mark.parametrize("size", [4000, 5_000_000])

@@ -54,10 +54,15 @@ class Proxy:
         return [seen for seen in self.seen if seen.method == method]
 
 
-@contextlib.contextmanager
-def proxy_to(endpoint_url: str) -> Iterator[Proxy]:
+def proxy_to(endpoint_url: str) -> contextlib.AbstractContextManager[Proxy]:
     """A proxy in front of a server."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    return serving(endpoint_url, Handler)
+
+
+@contextlib.contextmanager
+def serving(endpoint_url: str, handler: type[Handler]) -> Iterator[Proxy]:
+    """A proxy whose requests a handler of its own forwards."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     server.proxy = Proxy(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
     server.upstream = urlsplit(endpoint_url).netloc  # type: ignore[attr-defined]
@@ -72,7 +77,9 @@ def proxy_to(endpoint_url: str) -> Iterator[Proxy]:
         thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
+    """Forwards a request, or meets it with the fault that the proxy has for it."""
+
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: object) -> None:

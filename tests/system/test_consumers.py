@@ -76,7 +76,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
         return Place("memory", {}, f"/{uuid.uuid4().hex}")
     if request.param == "file":
         return Place("file", {}, str(tmp_path))
-    options = request.getfixturevalue("moto")
+    options = request.getfixturevalue("seaweed")
     return Place("s3", options, new_bucket(options))
 
 

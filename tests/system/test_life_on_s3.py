@@ -27,7 +27,7 @@ def fs(s3_options):
 
 @pytest.mark.parametrize(
     "s3_options",
-    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)],
+    ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
     indirect=True,
 )
 def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, bucket):
@@ -55,7 +55,7 @@ def test_chunks_large_enough_are_joined_by_the_store_and_no_byte_comes_here(fs, 
 
 @pytest.mark.parametrize(
     "s3_options",
-    [pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)],
+    ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
     indirect=True,
 )
 def test_any_s3_tool_reads_an_export_which_the_store_made_of_the_chunks(fs, bucket, s3_options):
@@ -187,7 +187,7 @@ def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
     assert fs._backend.verbs == ["read_if_changed"]
 
 
-@pytest.mark.parametrize("s3_options", ["moto"], indirect=True)  # MinIO tells of uploads by their exact key only
+@pytest.mark.parametrize("s3_options", ["seaweed"], indirect=True)  # MinIO tells of uploads by their exact key only
 def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs, bucket):
     path = f"{bucket}/log"
     fs.create(path)
@@ -195,12 +195,12 @@ def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs
     uploads = [fs._bridge.run(fs._backend.open_write(name)) for name in (chunk, beside)]
     for upload in uploads:
         fs._bridge.run(upload.write(bytes(17 * MIB)))
-    began = time.time()  # moto dates all of them to 2010
-    fs._backend.plan(
-        "list_uploads", answers=lambda found: [dataclasses.replace(upload, began=began) for upload in found], times=None
-    )
     assert fs.collect(path).young == 1
-    began -= GRACE_S + 1
+
+    def older(found):
+        return [dataclasses.replace(upload, began=upload.began - GRACE_S - 1) for upload in found]
+
+    fs._backend.plan("list_uploads", answers=older, times=None)
     assert fs.collect(path, dry_run=True).reasons == {chunk: "unfinished upload"}
     assert fs.collect(path).reasons == {chunk: "unfinished upload"}
     with pytest.raises(OSError, match=re.escape(chunk)):
@@ -210,8 +210,7 @@ def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs
 
 
 @pytest.mark.slow
-@pytest.mark.s3
-@pytest.mark.parametrize("s3_options", ["minio"], indirect=True)
+@pytest.mark.parametrize("s3_options", ["seaweed", pytest.param("minio", marks=pytest.mark.s3)], indirect=True)
 @pytest.mark.parametrize(("count", "size", "passes"), [(20, 5 * MIB, 0), (800, 64 * 1024, 1)])
 def test_consolidation_moves_each_byte_on_the_server_or_reads_and_writes_it_once(fs, bucket, count, size, passes):
     total, path = count * size, f"{bucket}/log"

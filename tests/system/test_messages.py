@@ -36,8 +36,8 @@ def site(request, tmp_path_factory):
         below = fsspec.filesystem("dir", path=f"/{uuid.uuid4().hex}", fs=fsspec.filesystem("memory"))
         fs, root = RollingFileSystem(fs=below, single_writer=True, header_cache_s=0), "root"
     else:
-        moto = request.getfixturevalue("moto")
-        fs, root = RollingFileSystem("s3", moto, header_cache_s=0), f"{new_bucket(moto)}/root"
+        seaweed = request.getfixturevalue("seaweed")
+        fs, root = RollingFileSystem("s3", seaweed, header_cache_s=0), f"{new_bucket(seaweed)}/root"
     for name in ("a", "growing", "sealed", "folder/x"):
         fs.pipe_file(f"{root}/{name}", b"12345")
     fs.seal(f"{root}/sealed")
@@ -271,8 +271,8 @@ S3_CHANGES = {
 
 
 @pytest.mark.parametrize("change", S3_CHANGES)
-def test_a_bucket_that_is_missing_is_named_and_nothing_else(moto, change):
-    fs = RollingFileSystem("s3", moto, header_cache_s=0)
+def test_a_bucket_that_is_missing_is_named_and_nothing_else(seaweed, change):
+    fs = RollingFileSystem("s3", seaweed, header_cache_s=0)
     bucket = f"absent-{uuid.uuid4().hex[:12]}"
     with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist.*make it first") as caught:
         S3_CHANGES[change](fs, f"s3://{bucket}/logs/x")
@@ -281,9 +281,9 @@ def test_a_bucket_that_is_missing_is_named_and_nothing_else(moto, change):
 
 
 @pytest.mark.parametrize("change", S3_CHANGES)
-def test_a_bucket_is_no_segment(moto, change):
-    fs = RollingFileSystem("s3", moto, header_cache_s=0)
-    bucket = new_bucket(moto)
+def test_a_bucket_is_no_segment(seaweed, change):
+    fs = RollingFileSystem("s3", seaweed, header_cache_s=0)
+    bucket = new_bucket(seaweed)
     with pytest.raises(IsADirectoryError, match=f"bucket, not a segment: name a key in it, as in {bucket}/") as caught:
         S3_CHANGES[change](fs, f"s3://{bucket}")
     assert caught.value.filename == bucket
@@ -292,9 +292,9 @@ def test_a_bucket_is_no_segment(moto, change):
 
 
 @pytest.mark.parametrize("change", S3_CHANGES)
-def test_without_credentials_the_error_says_so_and_what_to_give(moto, change):
-    fs = RollingFileSystem("s3", endpoint_url=moto["endpoint_url"])
-    path = f"{new_bucket(moto)}/x"
+def test_without_credentials_the_error_says_so_and_what_to_give(seaweed, change):
+    fs = RollingFileSystem("s3", endpoint_url=seaweed["endpoint_url"])
+    path = f"{new_bucket(seaweed)}/x"
     with pytest.raises(PermissionError, match="Unable to locate credentials; give key and secret") as caught:
         S3_CHANGES[change](fs, path)
     check_message(caught.value, path, changes=not change.startswith("open"))  # the call that looks first
@@ -341,12 +341,12 @@ COMMANDS = [
 
 @pytest.mark.parametrize("site", ["local", "s3"], indirect=True)
 @pytest.mark.parametrize(("words", "path", "changes"), COMMANDS, ids=[" ".join(words) for words, *_ in COMMANDS])
-def test_the_command_line_says_the_same_in_one_line(site, words, path, changes, moto, monkeypatch):
+def test_the_command_line_says_the_same_in_one_line(site, words, path, changes, seaweed, monkeypatch):
     fs, root = site
     url = root
     if fs._backend.is_async:
         url = f"s3://{root}"
-        for name, value in moto.items():
+        for name, value in seaweed.items():
             monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
     found = Run(*[word.format(url) for word in words], stdin=b"data")
     assert found.code == 1, found.err
@@ -360,10 +360,10 @@ def test_the_command_line_says_the_same_in_one_line(site, words, path, changes, 
     ("url", "why"),
     [("s3://{}", "It is a bucket, not a segment"), ("s3://{}-absent/x", "the bucket '{}-absent' does not exist")],
 )
-def test_the_command_line_names_the_bucket(moto, monkeypatch, url, why):
-    for name, value in moto.items():
+def test_the_command_line_names_the_bucket(seaweed, monkeypatch, url, why):
+    for name, value in seaweed.items():
         monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
-    bucket = new_bucket(moto)
+    bucket = new_bucket(seaweed)
     found = Run("append", url.format(bucket), stdin=b"data")
     assert found.code == 1
     assert why.format(bucket) in found.err

@@ -171,8 +171,8 @@ def test_a_file_that_is_written_says_that_it_cannot_be_read(fs):
 # -- on S3 -----------------------------------------------------------------------------------------------------
 
 
-def test_a_bucket_is_emptied_as_a_folder_is(moto):
-    fs, bucket = RollingFileSystem("s3", moto), new_bucket(moto)
+def test_a_bucket_is_emptied_as_a_folder_is(seaweed):
+    fs, bucket = RollingFileSystem("s3", seaweed), new_bucket(seaweed)
     fs.pipe_file(f"{bucket}/d/one", b"data")
     with pytest.raises(IsADirectoryError, match="remove it with recursive=True"):
         fs.rm(bucket)

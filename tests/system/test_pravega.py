@@ -94,7 +94,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
 def anywhere(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
     if request.param != "s3":
         return Place(request.param, {}, f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path))
-    options = request.getfixturevalue("moto")
+    options = request.getfixturevalue("seaweed")
     return Place("s3", options, new_bucket(options))
 
 

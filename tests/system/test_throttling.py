@@ -22,6 +22,7 @@ import fsspec
 from rollingfs import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, RollingPolicy
 from rollingfs.backend.s3 import backend as s3_module
 from rollingfs.backend.s3 import client
+from rollingfs.backend.verdicts import forget_verdicts
 from tests.support.proxy import CUT, DROP_AFTER, DROP_BEFORE, HOLD, STALL, Proxy, Seen, proxy_to
 from tests.support.servers import new_bucket
 
@@ -106,7 +107,8 @@ def always(kind: Callable[[Seen], bool], fault: Fault) -> Callable[[Seen], Fault
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param("minio", marks=pytest.mark.s3), pytest.param("moto", marks=pytest.mark.slow)]
+    scope="module",
+    params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
 )
 def options(request: pytest.FixtureRequest) -> dict[str, Any]:
     found: dict[str, Any] = request.getfixturevalue(request.param)
@@ -311,9 +313,12 @@ def test_every_operation_goes_through_although_each_request_is_refused_once(fs, 
 
 
 def test_a_throttled_probe_is_tried_again(connect, path, proxy, plain):
+    forget_verdicts()
     proxy.fault = first(2, probe_put, SLOW_DOWN)
+    before = len(proxy.seen)
     connect().create(path)
     assert plain.exists(path)
+    assert any(map(probe_put, proxy.seen[before:]))
 
 
 def test_threads_that_append_to_a_throttling_store_lose_and_double_nothing(fs, path, proxy, plain):
@@ -439,6 +444,7 @@ def test_no_try_begins_after_the_time_for_tries(impatient, path, proxy, plain, m
 
 
 def test_a_probe_that_is_throttled_for_ever_names_the_store_as_busy(connect, path, proxy, plain):
+    forget_verdicts()
     proxy.fault = always(probe_put, SLOW_DOWN)
     with pytest.raises(OSError, match=f"nothing was committed: .*SlowDown.*: '{re.escape(path)}'") as caught:
         connect().create(path)

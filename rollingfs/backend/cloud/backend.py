@@ -298,6 +298,9 @@ class CloudBackend(Backend):
     def root(self, path: str) -> str:
         return f"{self.service.scheme}-{self.service.account}/{path.partition('/')[0]}"
 
+    async def store_name(self, path: str) -> str | None:
+        return self.root(path)
+
     def after_fork(self) -> None:
         self.service.after_fork()
         self._loop = self._find_loop()

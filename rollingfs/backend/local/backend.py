@@ -53,6 +53,7 @@ class LocalBackend(Backend):
     can_join = True
     can_delete_if = True
     conflicts_are_final = True
+    must_race = False  # `link` and the record lock decide, which are the kernel's
     has_folders = True
     finishes_aside = True
 

@@ -204,7 +204,10 @@ class S3Backend(Backend):
                 raise
 
     async def delete_if(self, path: str, token: str) -> bool:
-        """One DeleteObject with If-Match. Some stores (MinIO) ignore the condition: the probe finds out."""
+        """One DeleteObject with If-Match; a HeadObject if that is refused.
+
+        Some stores (MinIO) ignore the condition: the probe finds out.
+        """
         call = partial(self._client.call, "delete_object", **self._object(path), IfMatch=token)
         with errors_of("deleting", path):
             try:
@@ -212,10 +215,18 @@ class S3Backend(Backend):
                 await self._client.retrying(call, unanswered=False)
             except CLIENT_ERRORS as error:
                 if status_of(error) == 412:
-                    return False
+                    return await self._is_gone(path)
                 if status_of(error) != 404 or code_of(error) == "NoSuchBucket":
                     raise
         return True
+
+    async def _is_gone(self, path: str) -> bool:
+        """Whether no file is at `path`: SeaweedFS refuses any condition on a file that is gone."""
+        try:
+            await self.stat(path)
+        except FileNotFoundError:
+            return True
+        return False
 
     # -- new files -----------------------------------------------------------------------------------------
 
@@ -334,6 +345,13 @@ class S3Backend(Backend):
     def root(self, path: str) -> str:
         """The bucket."""
         return self._split(path)[0]
+
+    async def store_name(self, path: str) -> str:
+        """The endpoint that botocore found, the bucket, and the way of its objects: obstore or s3fs."""
+        bucket = self._split(path)[0]
+        client = await self._client.session(bucket or None)
+        way = type(await self._client.routes.to(bucket)).__name__
+        return f"{client.meta.endpoint_url}/{bucket} {way}"
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str

@@ -27,6 +27,7 @@ from rollingfs.backend.obstores.answers import UntrustedStoreError
 from rollingfs.format import names
 
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
+NOT_IMPLEMENTED_STATUS = 501
 BUSY_STATUSES = frozenset({429, 503})
 TRANSIENT_CODES = frozenset(
     {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "ThrottlingException"}
@@ -131,6 +132,8 @@ def _errno_of(error: BaseException) -> int:
         return errno.ENOENT
     if status in BUSY_STATUSES or code in ("SlowDown", "OperationAborted", "ConditionalRequestConflict"):
         return errno.EBUSY
+    if status == NOT_IMPLEMENTED_STATUS or code == "NotImplemented":  # some stores send it with status 400
+        return errno.ENOTSUP
     if status == 400 or isinstance(error, ParamValidationError):
         return errno.EINVAL
     if isinstance(error, NoCredentialsError | PartialCredentialsError):

@@ -1,0 +1,296 @@
+"""The examination of a store: what it can do, tried on files of its own, and what follows for users."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import statistics
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from rollingfs.backend.contract import Backend, Part
+from rollingfs.backend.probe import Abilities, probe_patiently
+from rollingfs.backend.race import BrokenPromise
+from rollingfs.errors import UnsafeBackendError
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import Runtime
+
+RACES = 3
+"""More than the probe's one: a user who asks has the time."""
+CHECKUP_S_MAX = 120.0
+LATENCY_ROUNDS = 5
+LATENCY_BYTES = 4096
+UPLOAD_BYTES = 17 * 2**20
+"""More than an adapter keeps in memory before it begins an upload."""
+YES, NO, UNKNOWN = "yes", "no", "unknown"
+CREATE, REPLACE = "conditional create", "conditional replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a store can or cannot do."""
+
+    what: str
+    answer: str
+    """``"yes"``, ``"no"``, ``"unknown"`` or a measure with its unit."""
+    means: str
+    """What follows for users."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """The findings about one store."""
+
+    store: str
+    is_safe: bool
+    """Whether rollingfs writes there."""
+    findings: tuple[Finding, ...]
+    refusal: str = ""
+    """Why it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """The store, and a folder in which the examination makes its files."""
+
+    backend: Backend
+    folder: str
+    made: list[str] = field(default_factory=list)
+
+    def file(self, suffix: str = "") -> str:
+        """A new name; like the probe's, so that collection deletes what an interrupted examination leaves."""
+        self.made.append(f"{self.folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}{suffix}")
+        return self.made[-1]
+
+    async def clean(self) -> None:
+        await self.backend.delete(self.made)
+        if not self.backend.has_folders:
+            return
+        headers = [path for path in self.made if path.endswith(names.HEADER_SUFFIX)]
+        locks = [names.chunks_folder(names.segment_of_header(path)) for path in headers]
+        for folder in (*locks, self.folder):
+            with contextlib.suppress(FileNotFoundError):  # not every backend makes such a folder
+                await self.backend.remove_folder(folder)
+
+
+async def examine(backend: Backend, runtime: Runtime, folder: str) -> Checkup:
+    """Examine the store of a folder, in at most 2 minutes. Nothing that is in the folder is touched.
+
+    Parameters
+    ----------
+    folder
+        A folder or bucket that is there. The files of the examination lie in a hidden folder within it, and go.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such folder or bucket.
+    OSError
+        The store failed before the probe had a verdict. (What fails later is an unknown.)
+    """
+    try:
+        return await runtime.limit(_examine(backend, runtime, folder), CHECKUP_S_MAX)
+    except TimeoutError as error:
+        text = f"the store did not answer all questions within {CHECKUP_S_MAX:.0f} s; it is not known what it can do"
+        raise OSError(errno.ETIMEDOUT, text, folder) from error
+
+
+async def _examine(backend: Backend, runtime: Runtime, folder: str) -> Checkup:
+    if backend.has_folders and not await backend.is_folder(folder):
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder: make it, or name another", folder)
+    bench = _Bench(backend, names.chunks_folder(f"{folder.rstrip('/')}/doctor-{uuid.uuid4().hex[:8]}"))
+    store = await backend.store_name(bench.folder) or backend.unstrip(folder)
+    try:
+        refusal, able, findings = await _probed(backend, runtime, bench.folder)
+        findings.append(_delete_if(able))
+        checks = {
+            "copy on the server": (_copies, backend.can_copy),
+            "join on the server": (_joins, backend.can_join),
+            "delete of several files": (_deletes, True),
+            "complete listings": (_lists, True),
+            "listing of unfinished uploads": (_uploads, backend.can_list_uploads),
+        }
+        for what, (check, can) in checks.items():
+            findings.append(await _found(what, check, bench, can))
+        findings.append(await _measured("clock", _clock, bench))
+        findings.append(await _measured("read of 4 KiB", _reading, bench))
+        findings.append(await _measured("write of 4 KiB", _writing, bench))
+    finally:
+        with contextlib.suppress(OSError):  # a failure before says more; collection deletes what stays
+            await bench.clean()
+    return Checkup(store, not refusal, tuple(findings), refusal)
+
+
+# -- conditions ----------------------------------------------------------------------------------------------
+
+
+async def _probed(backend: Backend, runtime: Runtime, folder: str) -> tuple[str, Abilities | None, list[Finding]]:
+    right = {
+        CREATE: "of several writers that make a segment, one wins",
+        REPLACE: "concurrent appends never overwrite each other",
+    }
+    try:
+        able = await probe_patiently(backend, folder, runtime, RACES)
+    except UnsafeBackendError as error:
+        cause = error.__cause__
+        verb = cause.verb if isinstance(cause, BrokenPromise) else ""
+        answers = {CREATE: YES if verb == "replace" else NO, REPLACE: UNKNOWN if verb == "create" else NO}
+        wrong = "rollingfs refuses to write here, because writers could lose each other's data"
+        means = {YES: right[CREATE], NO: f"{wrong}: {cause}" if cause else wrong, UNKNOWN: "create is refused already"}
+        return str(error), None, [Finding(what, answer, means[answer]) for what, answer in answers.items()]
+    return "", able, [Finding(what, YES, means) for what, means in right.items()]
+
+
+def _delete_if(able: Abilities | None) -> Finding:
+    what = "conditional delete"
+    if able is None:
+        return Finding(what, UNKNOWN, "it matters only where rollingfs writes")
+    if able.delete_if:
+        return Finding(what, YES, "collect deletes tombstones, and plain files that a segment hides")
+    return Finding(what, NO, "collect leaves tombstones (small files), and plain files that a segment hides")
+
+
+# -- what else ------------------------------------------------------------------------------------------------
+
+Check = Callable[[_Bench], Awaitable[bool]]
+
+MEANS = {
+    "copy on the server": (
+        "the first append to a plain file moves no bytes through this client",
+        "the first append to a plain file moves its bytes through this client",
+    ),
+    "join on the server": (
+        "consolidate and export move no bytes through this client",
+        "consolidate and export move all bytes through this client",
+    ),
+    "delete of several files": (
+        "rm, truncate and collect free what nobody refers to",
+        "what rm, truncate and collect should delete stays, and costs",
+    ),
+    "complete listings": (
+        "ls and collect see a file as soon as it is written",
+        "ls may miss new segments, and collect may leave garbage",
+    ),
+    "listing of unfinished uploads": (
+        "collect aborts interrupted uploads once they are older than the grace",
+        "the parts of interrupted uploads stay until a lifecycle rule of the store deletes them",
+    ),
+}
+"""What follows from yes, and from no."""
+
+
+async def _found(what: str, check: Check, bench: _Bench, can: bool) -> Finding:
+    right, wrong = MEANS[what]
+    if check is _uploads and bench.backend.has_folders:
+        return Finding(what, NO, "there are none: an interrupted upload leaves a file, which collect deletes")
+    try:
+        is_right = can and await check(bench)
+    except OSError as error:
+        return Finding(what, UNKNOWN, f"it failed: {error}")
+    return Finding(what, YES, right) if is_right else Finding(what, NO, wrong)
+
+
+async def _copies(bench: _Bench) -> bool:
+    source, target = bench.file(), bench.file()
+    await bench.backend.write(source, [b"copied"])
+    await bench.backend.copy(source, target, (await bench.backend.stat(source)).token)
+    return (await bench.backend.read(target)).data == b"copied"
+
+
+async def _joins(bench: _Bench) -> bool:
+    source, target = bench.file(), bench.file()
+    await bench.backend.write(source, [b"joined"])
+    await bench.backend.join([Part(source, 1, 6)], target)  # one part may be small
+    return (await bench.backend.read(target)).data == b"oined"
+
+
+async def _deletes(bench: _Bench) -> bool:
+    files = [bench.file() for _ in range(3)]
+    for file in files:
+        await bench.backend.write(file, [b"deleted"])
+    await bench.backend.delete(files)
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            await bench.backend.stat(file)
+            return False
+    return True
+
+
+async def _lists(bench: _Bench) -> bool:
+    file = bench.file()
+    await bench.backend.write(file, [b"listed"])
+    was_seen = file in await _names(bench)
+    await bench.backend.delete([file])
+    return was_seen and file not in await _names(bench)
+
+
+async def _names(bench: _Bench) -> set[str]:
+    try:
+        return {entry.path for entry in (await bench.backend.list(bench.folder)).entries}
+    except FileNotFoundError:
+        return set()
+
+
+async def _uploads(bench: _Bench) -> bool:
+    file = bench.file()
+    upload = await bench.backend.open_write(file)
+    try:
+        await upload.write(bytes(UPLOAD_BYTES))
+        return file in {found.path for found in await bench.backend.list_uploads(bench.folder)}
+    finally:
+        await upload.abort()
+
+
+# -- measures -------------------------------------------------------------------------------------------------
+
+
+async def _measured(what: str, measure: Callable[[_Bench], Awaitable[tuple[str, str]]], bench: _Bench) -> Finding:
+    try:
+        return Finding(what, *await measure(bench))
+    except OSError as error:
+        return Finding(what, UNKNOWN, f"it failed: {error}")
+
+
+async def _clock(bench: _Bench) -> tuple[str, str]:
+    before = time.time()
+    there = await bench.backend.now(bench.file())
+    here = (before + time.time()) / 2
+    if not there:
+        return UNKNOWN, "files have no dates here: no file is ever old, and collect deletes nothing"
+    return (
+        f"{there - here:+.1f} s",
+        "the store's clock against this one, to a second; ages of files count by the store's alone",
+    )
+
+
+async def _reading(bench: _Bench) -> tuple[str, str]:
+    file = bench.file()
+    await bench.backend.write(file, [bytes(LATENCY_BYTES)])
+    taken_s = [await _timed(bench.backend.read(file)) for _ in range(LATENCY_ROUNDS)]
+    return _text(taken_s), "a read has its first byte no sooner"
+
+
+async def _writing(bench: _Bench) -> tuple[str, str]:
+    file = bench.file(names.HEADER_SUFFIX)
+    taken_s = [await _timed(bench.backend.create(file, bytes(LATENCY_BYTES)))]
+    for number in range(1, LATENCY_ROUNDS):
+        token = (await bench.backend.read(file)).token
+        taken_s.append(await _timed(bench.backend.replace(file, b"%d" % number + bytes(LATENCY_BYTES), token)))
+    rate = 1 / max(statistics.median(taken_s), 1e-6)
+    return _text(taken_s), f"one segment takes no more than {_rounded(rate)} commits a second"
+
+
+async def _timed(call: Awaitable[object]) -> float:
+    began = time.perf_counter()
+    await call
+    return time.perf_counter() - began
+
+
+def _text(taken_s: Sequence[float]) -> str:
+    return f"{statistics.median(taken_s) * 1000:.2g} ms"
+
+
+def _rounded(rate: float) -> str:
+    return f"{float(f'{rate:.2g}'):,.0f}" if rate >= 1 else f"{rate:.1g}"

@@ -1,0 +1,161 @@
+"""Races for one file: of several conditional writes at once, exactly one may win.
+
+A store that looks first and writes then passes every test that sends one request after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import errno
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from rollingfs.backend.contract import Backend, Blob
+from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import drive
+
+RACERS = 16
+ANSWERED_MIN = 0.5
+"""A race in which a smaller share of the racers gets an answer proves nothing."""
+BODY_BYTES = 1024
+START_S_MAX = 10.0
+"""How long a thread waits for the others, before it goes on alone."""
+
+Write = Callable[[], Coroutine[Any, Any, str]]
+Outcome = str | BaseException
+"""What became of one write: the new token, or the error."""
+
+
+class BrokenPromise(Exception):
+    """A conditional verb did what it must not do."""
+
+    def __init__(self, verb: str, found: str) -> None:
+        super().__init__(f"{verb} {found}")
+        self.verb = verb
+
+
+async def race(backend: Backend, path: str, racers: int = RACERS) -> None:
+    """Let several writers create one file at once, then let as many replace it by one token.
+
+    Parameters
+    ----------
+    path
+        A name that nobody uses. The file stays.
+    racers
+        The number of writers.
+
+    Raises
+    ------
+    BrokenPromise
+        Several won, or the file is not the winner's.
+    OSError
+        The store failed, or too few racers got an answer (``errno.EBUSY``).
+    """
+    created = await _round(backend, path, racers, "create", backend.create, FileExistsError)
+    await _round(backend, path, racers, "replace", partial(_replace, backend, created.token), ConflictError)
+
+
+async def _replace(backend: Backend, token: str, path: str, data: bytes) -> str:
+    return await backend.replace(path, data, token)
+
+
+async def _round(
+    backend: Backend,
+    path: str,
+    racers: int,
+    verb: str,
+    write: Callable[[str, bytes], Awaitable[str]],
+    refusal: type[Exception],
+) -> Blob:
+    bodies = [f"{verb} by racer {number}\n".encode().ljust(BODY_BYTES, b".") for number in range(racers)]
+    outcomes = await _at_once(backend, [partial(_one, write, path, body) for body in bodies])
+    try:
+        found = await backend.read(path)
+    except FileNotFoundError:
+        found = None
+    return judge(path, verb, refusal, bodies, outcomes, found)
+
+
+async def _one(write: Callable[[str, bytes], Awaitable[str]], path: str, body: bytes) -> str:
+    return await write(path, body)
+
+
+def judge(
+    path: str,
+    verb: str,
+    refusal: type[Exception],
+    bodies: Sequence[bytes],
+    outcomes: Sequence[Outcome],
+    found: Blob | None,
+) -> Blob:
+    """What a race shows; returns the winner's file.
+
+    A racer without an answer (an `OSError` that is no refusal) counts neither for the store nor against it.
+
+    Parameters
+    ----------
+    bodies, outcomes
+        What each racer sent, and what became of it.
+    found
+        The file after the race.
+
+    Raises
+    ------
+    BrokenPromise, OSError
+        As `race`.
+    """
+    winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, str)]
+    failures = [one for one in outcomes if isinstance(one, BaseException) and not isinstance(one, refusal)]
+    if len(winners) > 1:
+        raise BrokenPromise(verb, f"let {len(winners)} of {len(outcomes)} concurrent writers win where only one may")
+    for failure in failures:
+        if not isinstance(failure, OSError) or isinstance(failure, UnsafeBackendError):
+            raise failure  # a bug, or a refusal of the adapter
+    if len(failures) == len(outcomes):
+        raise failures[0]
+    if winners:
+        [winner] = winners
+        if found is None or found.data != bodies[winner]:
+            raise BrokenPromise(verb, f"let one of {len(outcomes)} concurrent writers win, and the file is not its own")
+        if found.token != outcomes[winner]:
+            raise BrokenPromise(verb, f"gave the token {outcomes[winner]} for a file whose token is {found.token}")
+        if len(outcomes) - len(failures) >= ANSWERED_MIN * len(outcomes):
+            return found
+    raise _inconclusive(path, verb, outcomes, failures)
+
+
+def _inconclusive(path: str, verb: str, outcomes: Sequence[Outcome], failures: Sequence[BaseException]) -> OSError:
+    answered = len(outcomes) - len(failures)
+    why = f" (others: {failures[0]})" if failures else ", all of them refusals"
+    text = (
+        f"it is not known whether it is safe to write to this store: of {len(outcomes)} concurrent attempts to "
+        f"{verb} a file, {answered} got an answer{why}; nothing was written to any segment; try again later"
+    )
+    error = OSError(errno.EBUSY, text, names.shown(path))
+    error.__cause__ = failures[0] if failures else None
+    return error
+
+
+async def _at_once(backend: Backend, writes: Sequence[Write]) -> Sequence[Outcome]:
+    """Make all writes at once: as tasks, or each in a thread of its own where a verb blocks."""
+    if backend.is_async:
+        return await asyncio.gather(*(write() for write in writes), return_exceptions=True)
+    start = threading.Barrier(len(writes))
+    with ThreadPoolExecutor(len(writes)) as pool:
+        running = [pool.submit(contextvars.copy_context().run, _in_thread, start, write) for write in writes]
+    return [one.result() for one in running]
+
+
+def _in_thread(start: threading.Barrier, write: Write) -> Outcome:
+    with contextlib.suppress(threading.BrokenBarrierError):
+        start.wait(START_S_MAX)
+    try:
+        return drive(write())
+    except BaseException as error:  # noqa: BLE001 - `judge` raises what is no outcome of a race
+        return error

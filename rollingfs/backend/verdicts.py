@@ -1,0 +1,146 @@
+"""The verdicts of the probe: kept for the process, and on request in a file for other processes.
+
+Only "safe" is kept. A store that was refused is probed again by the next client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import tempfile
+import time
+from functools import partial
+from typing import Any
+
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.probe import PROBE_VERSION, Abilities, probe_patiently
+from rollingfs.backend.refusals import not_atomic
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import Lock, Runtime
+
+CACHE_NAME = "rollingfs-probe.json"
+"""The file in a folder that a user names."""
+CACHE_S_MAX = 30 * 24 * 3600
+"""After this time a verdict of a file is not believed: servers are replaced by other releases."""
+_VERSION = "rollingfs_probe"
+
+logger = logging.getLogger("rollingfs")
+
+_of_process: dict[str, Abilities] = {}
+"""By class of the backend and name of the store."""
+
+
+def forget_verdicts() -> None:
+    """Forget what this process knows: the next write through a new client probes again."""
+    _of_process.clear()
+
+
+class Verdicts:
+    """What one backend's stores can do, each probed once.
+
+    Parameters
+    ----------
+    cache : str, optional
+        The file, or the folder of the file, that keeps verdicts for other processes.
+    """
+
+    def __init__(self, backend: Backend, runtime: Runtime, cache: str | None = None) -> None:
+        self._backend = backend
+        self._runtime = runtime
+        self._cache = None if cache is None else _file_of(cache)
+        self._of_root: dict[str, Abilities] = {}
+        self._locks: dict[str, Lock] = {}
+
+    async def abilities(self, path: str) -> Abilities:
+        """What the store of `path` can do; it is probed unless the verdict is known.
+
+        Raises
+        ------
+        UnsafeBackendError, OSError
+            As `rollingfs.backend.probe.probe`.
+        """
+        root = self._backend.root(path)
+        if root not in self._of_root:
+            # many segments may begin at once: the first probes, the others wait for its verdict
+            lock = self._locks.setdefault(root, self._runtime.lock(path))
+            await lock.run(partial(self._find, root, path))
+        return self._of_root[root]
+
+    async def _find(self, root: str, path: str) -> None:
+        if root in self._of_root:
+            return
+        if not self._backend.can_write:
+            raise not_atomic(path)
+        store = await self._backend.store_name(path)
+        key = None if store is None else f"{type(self._backend).__name__} {store}"
+        known = None if key is None else _of_process.get(key) or self._cached(key)
+        found = known or await probe_patiently(self._backend, names.chunks_folder(path), self._runtime)
+        if key is not None:
+            _of_process[key] = found
+            if known is None and self._cache is not None:
+                _save(self._cache, key, found)
+        self._of_root[root] = found
+
+    def _cached(self, key: str) -> Abilities | None:
+        return None if self._cache is None else _rows(self._cache).get(key)
+
+    def after_fork(self) -> None:
+        """In a child process: no lock that a thread of the parent holds."""
+        self._locks = {}
+
+
+# -- the file ------------------------------------------------------------------------------------------------
+
+
+def _file_of(cache: str) -> str:
+    is_folder = cache.endswith(os.sep) or os.path.isdir(cache)
+    return os.path.join(cache, CACHE_NAME) if is_folder else cache
+
+
+def _load(file: str) -> dict[str, Any]:
+    """The content of a cache file; a file that cannot be believed is as none."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            content = json.load(opened)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        logger.warning("%s: the cache of probes is ignored, because it cannot be read: %s", file, error)
+        return {}
+    version = content.get(_VERSION) if isinstance(content, dict) else None
+    if version != PROBE_VERSION or not isinstance(content.get("stores"), dict):
+        logger.warning(
+            "%s: the cache of probes is ignored: it is of version %r, and %d is needed", file, version, PROBE_VERSION
+        )
+        return {}
+    return dict(content["stores"])
+
+
+def _rows(file: str) -> dict[str, Abilities]:
+    now = time.time()
+    found = {}
+    for key, row in _load(file).items():
+        delete_if, at = (row.get("delete_if"), row.get("at")) if isinstance(row, dict) else (None, None)
+        if isinstance(delete_if, bool) and isinstance(at, int | float) and 0 <= now - at < CACHE_S_MAX:
+            found[key] = Abilities(delete_if)
+    return found
+
+
+def _save(file: str, key: str, found: Abilities) -> None:
+    """Add a verdict to the file, in one step; one that another process adds at the same time may be lost."""
+    stores = {**_load(file), key: {"delete_if": found.delete_if, "at": int(time.time())}}
+    folder = os.path.dirname(os.path.abspath(file))
+    temporary = None
+    try:
+        os.makedirs(folder, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(file)}-", dir=folder)
+        with open(descriptor, "w", encoding="utf-8") as opened:
+            json.dump({_VERSION: PROBE_VERSION, "stores": stores}, opened, indent=1)
+        os.replace(temporary, file)
+    except OSError as error:
+        logger.warning("%s: the verdict of the probe is not kept for other processes: %s", file, error)
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)

@@ -1,0 +1,58 @@
+"""The command that examines a store: ``doctor``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from rollingfs.backend.checkup import NO, YES, Checkup, examine
+from rollingfs.cli import errors, output
+from rollingfs.cli.command import Commands
+from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.output import visible
+from rollingfs.cli.session import Session
+
+commands = Commands()
+
+STYLES = {YES: "green", NO: "red"}
+
+
+@commands("doctor")
+def doctor(
+    session: Session,
+    url: Annotated[str, typer.Argument(metavar="URL", help="A bucket or a folder.", show_default=False)],
+) -> None:
+    """Find out what a store can do, and whether segments are safe there; ends with exit code 3 if they are not.
+
+    It writes some files of its own, 17 MiB in all, into a hidden folder at the URL, and deletes them.
+
+    With --json: store, is_safe, refusal, and findings with what, answer and means.
+    """
+    place = session.place(url)
+    path = place.fs._strip(place.path)
+    backend = place.fs._backend
+    if not path and not backend.has_folders:
+        raise WrongUsage(f"{url}: name a bucket")
+    session.interrupted = "interrupted; small files of the examination may have stayed, which collect -r deletes"
+    with session.progress(f"examining {url}"):
+        found = place.fs._bridge.run(examine(backend, place.fs._client.runtime, path))
+    if not found.is_safe:
+        session.code = errors.DAMAGED
+    if session.json:
+        output.write_json(dataclasses.asdict(found))
+        return
+    output.say(f"{found.store}: {'safe' if found.is_safe else 'NOT SAFE'} to write to")
+    output.show(_table(found))
+    if not found.is_safe:
+        output.complain(found.refusal)
+
+
+def _table(found: Checkup) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for one in found.findings:
+        table.add_row(one.what, Text(one.answer, STYLES.get(one.answer, "")), visible(one.means))
+    return table

@@ -1,0 +1,167 @@
+"""When an open file commits by itself, so that readers see what it has written before it is closed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from rollingfs.backend.contract import Buffer
+from rollingfs.policy import parse_bytes, parse_seconds
+
+P = ParamSpec("P")
+S = TypeVar("S", bound="Shared")
+T = TypeVar("T")
+
+Given = str | int | Iterable[str | int]
+SECONDS_MIN = 0.001
+_LINES = re.compile(r"(?:(?P<count>[0-9]+) *)?lines?")
+_FORMS = "give 'flush', a number of bytes (65536, '64KiB'), lines ('line', '100 lines'), a time ('5s'), or several"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOn:
+    """What makes an open file commit; whichever comes first."""
+
+    flush: bool = False
+    """A call of `flush` commits."""
+    bytes_min: int | None = None
+    """So many bytes are written that are not committed."""
+    lines_min: int | None = None
+    """So many ends of lines are written that are not committed."""
+    seconds: float | None = None
+    """The oldest byte that is not committed is so old."""
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("bytes", self.bytes_min, 1),
+            ("lines", self.lines_min, 1),
+            ("seconds", self.seconds, SECONDS_MIN),
+        ):
+            if value is not None and not least <= value <= threading.TIMEOUT_MAX:
+                raise ValueError(f"commit_on is {value} {name}: it must be at least {least}")
+
+
+NEVER = CommitOn()
+
+
+def parse_commit_on(given: Given) -> CommitOn:
+    """What a user of `open` asks for.
+
+    Parameters
+    ----------
+    given
+        ``"flush"``; a number of bytes (also ``"64KiB"``); ``"line"`` or ``"100 lines"``; a time (``"5s"``, ``"2min"``);
+        or several of these.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It is none of these, two say different things of the same kind, or a number is out of range.
+    """
+    found: dict[str, bool | int | float] = {}
+    for one in [given] if isinstance(given, str | int) else given:
+        name, value = _parse_one(one)
+        if found.setdefault(name, value) != value:
+            raise ValueError(f"commit_on is {given!r}: it names two limits of one kind; {_FORMS}")
+    if not found:
+        raise ValueError(f"commit_on is {given!r}, which names nothing: {_FORMS}")
+    return CommitOn(**found)  # type: ignore[arg-type]  # each name has a value of its type
+
+
+def _parse_one(given: str | int) -> tuple[str, bool | int | float]:
+    if isinstance(given, bool) or not isinstance(given, str | int):
+        raise TypeError(f"commit_on is {given!r}: {_FORMS}")
+    if isinstance(given, int):
+        return "bytes_min", given
+    text = given.strip()
+    if text == "flush":
+        return "flush", True
+    if lines := _LINES.fullmatch(text):
+        return "lines_min", int(lines["count"] or 1)
+    for name, parse in (("bytes_min", parse_bytes), ("seconds", parse_seconds)):
+        try:
+            if text and not text[-1].isdigit():  # a bare number in a text could be any of them
+                return name, parse(text)
+        except ValueError:
+            continue
+    raise ValueError(f"commit_on is {given!r}: {_FORMS}")
+
+
+class Due:
+    """Counts what an open file has written since its last commit.
+
+    Parameters
+    ----------
+    when
+        What makes a commit due.
+    on_time
+        A method of the file. A timer's thread calls it when the oldest byte is old enough. It must take `lock`, and
+        do nothing if the file has committed or closed meanwhile.
+    """
+
+    def __init__(self, when: CommitOn, on_time: Callable[[], None]) -> None:
+        self.lock = threading.RLock()
+        """Held by every use of the file: the timer's thread commits beside the writer."""
+        self.when = when
+        self._on_time = weakref.WeakMethod(on_time)  # the timer keeps no file alive that nobody closes
+        self._bytes = 0
+        self._lines = 0
+        self._timer: threading.Timer | None = None
+
+    def wrote(self, data: Buffer) -> bool:
+        """Note that bytes were written, under `lock`; whether a commit is due now."""
+        if self.when == NEVER:
+            return False
+        view = memoryview(data).cast("B")
+        self._bytes += view.nbytes
+        if self.when.lines_min is not None:
+            self._lines += bytes(view).count(b"\n")
+        if self.when.seconds is not None and self._timer is None and self._bytes:
+            self._timer = threading.Timer(self.when.seconds, self._time_is_up)
+            self._timer.daemon = True  # the end of a program commits nothing, it warns of the bytes
+            self._timer.start()
+        return _is_reached(self._bytes, self.when.bytes_min) or _is_reached(self._lines, self.when.lines_min)
+
+    def _time_is_up(self) -> None:
+        on_time = self._on_time()
+        if on_time is not None:
+            on_time()
+
+    def restart(self) -> None:
+        """Count from zero: all is committed, or nothing more will be."""
+        self._bytes = self._lines = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Shared(Protocol):
+    """A file that a timer's thread uses beside its writer."""
+
+    _due: Due
+    _process: int
+
+
+def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Let a method of a file run only while no other thread runs one."""
+
+    @functools.wraps(method)
+    def run(file: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        # in a child process, and once the interpreter stops, a thread that is gone may hold the lock for ever
+        if file._process != os.getpid() or sys.is_finalizing():
+            return method(file, *args, **kwargs)
+        with file._due.lock:
+            return method(file, *args, **kwargs)
+
+    return run
+
+
+def _is_reached(count: int, least: int | None) -> bool:
+    return least is not None and count >= least

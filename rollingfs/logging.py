@@ -1,0 +1,279 @@
+"""`RollingHandler` writes the records of Python's `logging` to a segment, visible while the program runs.
+
+Must not be here: what a commit is; the handler is a user of the filesystem like any other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import multiprocessing.util
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from fsspec.core import url_to_fs
+
+from rollingfs.errors import AppendOutcomeUnknown
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.policy import parse_bytes, parse_seconds
+
+INTERVAL_S_DEFAULT = 1.0
+QUEUE_BYTES_DEFAULT = 8 * 2**20
+CLOSE_S_DEFAULT = 10.0
+RETRY_S_MIN = 0.1
+RETRY_S_MAX = 30.0
+"""Pauses between failed commits double, up to this."""
+
+_is_committing: ContextVar[bool] = ContextVar("rollingfs_handler_is_committing", default=False)
+
+
+class RollingHandler(logging.Handler):
+    """A handler that appends records to a segment, with one commit for all records of an interval.
+
+    Many processes may log to one segment: records never mix, and readers (``rollingfs tail -f``) see them as they are
+    committed. `emit` only queues a record. A thread of the handler commits.
+
+    Parameters
+    ----------
+    url
+        The segment, as ``"rolling::s3://bucket/logs/app"``; with `fs`, a path of that filesystem. The handler creates
+        a missing segment.
+    fs
+        The filesystem, in the place of the one that `url` names.
+    storage_options
+        Options of the filesystem that `url` names.
+    interval
+        Seconds from a queued record to its commit (or text like ``"2s"``).
+    queue_bytes
+        How many bytes of formatted records may wait (or text like ``"8MiB"``).
+    block_s
+        For how many seconds `emit` waits for room in a full queue, before the record is lost.
+    close_s
+        For how many seconds `close`, and with it the end of the program, waits for the last commit.
+    encoding
+        Of the text.
+
+    Attributes
+    ----------
+    lost : int
+        The number of records that were not written. The next commit writes a line that says so.
+    unknown : int
+        The number of records whose commit the store never confirmed; the handler does not repeat them.
+
+    Raises
+    ------
+    ValueError
+        The URL is not one of rollingfs, or a number is out of range.
+    """
+
+    terminator = "\n"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        fs: RollingFileSystem | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        interval: float | str = INTERVAL_S_DEFAULT,
+        queue_bytes: int | str = QUEUE_BYTES_DEFAULT,
+        block_s: float = 0.0,
+        close_s: float = CLOSE_S_DEFAULT,
+        encoding: str = "utf-8",
+        level: int | str = logging.NOTSET,
+    ) -> None:
+        self.interval_s = parse_seconds(interval)
+        self.queue_bytes = parse_bytes(queue_bytes)
+        for name, value in (("interval", self.interval_s), ("block_s", block_s), ("close_s", close_s)):
+            if not 0 <= value <= threading.TIMEOUT_MAX:
+                raise ValueError(f"{name} is {value}: it must be at least 0 seconds")
+        if self.queue_bytes < 1:
+            raise ValueError(f"queue_bytes is {queue_bytes}: it must be at least 1")
+        found, path = url_to_fs(url, **(storage_options or {})) if fs is None else (fs, fs._strip_protocol(url))
+        if not isinstance(found, RollingFileSystem):
+            raise ValueError(f"{url} is not a URL of rollingfs: put rolling:: before it")
+        super().__init__(level)
+        self.fs, self.path = found, path
+        self.block_s, self.close_s, self.encoding = block_s, close_s, encoding
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with an empty queue: at first, and in a child process, whose parent commits what it has queued."""
+        self._process = os.getpid()
+        self._changed = threading.Condition()  # its lock is reentrant: a signal handler may log while its thread logs
+        self._queue: deque[bytes] = deque()
+        self._committing: list[bytes] = []
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+        self._is_hurried = False
+        self._failure: Exception | None = None
+        self._has_appended = False
+        self.lost = 0
+        self.unknown = 0
+        self._lost_told = 0
+        self._close_at_end()
+
+    # -- the program's side ----------------------------------------------------------------------------------
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record. The handler leaves out the records that its own commits cause: they would never end."""
+        if _is_committing.get():
+            return
+        try:
+            line = (self.format(record) + self.terminator).encode(self.encoding, "backslashreplace")
+        except Exception:  # noqa: BLE001 - as in all handlers of `logging`: a bad record must not stop the program
+            self.handleError(record)
+            return
+        if self._process != os.getpid():
+            self._begin()
+        with self._changed:
+            if self._is_closed or not self._has_room(len(line)):
+                self.lost += 1
+                return
+            self._queue.append(line)
+            self._bytes += len(line)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"RollingHandler {self.path}", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def _has_room(self, size: int) -> bool:
+        def is_room() -> bool:
+            return not self._bytes or self._bytes + size <= self.queue_bytes
+
+        if is_room() or not self.block_s:
+            return is_room()
+        self._hurry()
+        return self._changed.wait_for(is_room, self.block_s)
+
+    def _hurry(self) -> None:
+        self._is_hurried = True
+        self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Commit the queued records now, and wait for it, at most `close_s` seconds."""
+        if self._process != os.getpid():
+            return
+        with self._changed:
+            if self._bytes:
+                self._hurry()
+                self._changed.wait_for(lambda: not self._bytes, self.close_s)
+
+    def close(self) -> None:
+        """Commit the queued records, and stop. What cannot be committed in `close_s` seconds is lost, and is told."""
+        if self._process == os.getpid() and not self._is_closed:
+            self.flush()
+            with self._changed:
+                self._is_closed = True
+                waiting = len(self._queue)
+                self.lost += waiting
+                self.unknown += len(self._committing)
+                self._queue.clear()
+                self._changed.notify_all()
+            self._tell_lost()
+        super().close()
+
+    def _tell_lost(self) -> None:
+        texts = []
+        if self.lost > self._lost_told:
+            texts.append(f"{self.lost - self._lost_told} log records were not written")
+        if self.unknown:
+            texts.append(f"it is unknown whether {self.unknown} log records were written")
+        if texts and logging.raiseExceptions and sys.stderr is not None:
+            print(f"{self.path}: {'; '.join(texts)}: {self._failure or 'the queue was full'}", file=sys.stderr)
+
+    # -- the thread's side -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        _is_committing.set(True)  # calls on the filesystem's event loop inherit it
+        pause_s = self.interval_s
+        while self._wait(pause_s):
+            is_done = self._commit()
+            pause_s = self.interval_s if is_done else min(max(2 * pause_s, RETRY_S_MIN), RETRY_S_MAX)
+
+    def _wait(self, pause_s: float) -> bool:
+        """Wait for records, and then until they are due; False once there will be no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._is_closed)
+            if not self._queue:
+                return False
+            self._changed.wait_for(lambda: self._is_hurried or self._is_closed, pause_s)
+            self._is_hurried = False
+            return True
+
+    def _commit(self) -> bool:
+        """Append all queued records; if that fails for certain, they wait for the next try."""
+        with self._changed:
+            lines, lost = list(self._queue), self.lost - self._lost_told
+            self._queue.clear()
+            self._committing = lines
+        if not lines:
+            return True
+        try:
+            self._append(b"".join(lines) + self._notice(lost))
+        except AppendOutcomeUnknown as error:  # a repetition could write the records twice
+            self._failed(error)
+            with self._changed:
+                self.unknown += len(lines)
+        except (OSError, RuntimeError) as error:  # RuntimeError: the interpreter ends
+            self._failed(error)
+            with self._changed:
+                if not self._is_closed:  # else `close` has counted them
+                    self._queue.extendleft(reversed(lines))
+                    self._committing = []
+                return False
+        else:
+            self._lost_told += lost
+            self._failure = None
+        with self._changed:
+            self._committing = []
+            self._bytes -= sum(map(len, lines))
+            self._changed.notify_all()
+        return True
+
+    def _append(self, data: bytes) -> None:
+        try:
+            self.fs.append(self.path, data)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                self.fs.create(self.path)
+            self.fs.append(self.path, data)
+        finally:
+            if not self._has_appended:
+                self._has_appended = True
+                self._close_at_end()
+
+    def _notice(self, lost: int) -> bytes:
+        if not lost:
+            return b""
+        text = f"{lost} log records before this line were lost: the queue of {self.queue_bytes} bytes was full"
+        record = logging.LogRecord("rollingfs", logging.WARNING, __file__, 0, text, None, None)
+        return (self.format(record) + self.terminator).encode(self.encoding, "backslashreplace")
+
+    def _failed(self, error: Exception) -> None:
+        if self._failure is None:
+            logging.getLogger("rollingfs").warning("%s: log records could not be written: %s", self.path, error)
+        self._failure = error.with_traceback(None)
+
+    def _close_at_end(self) -> None:
+        """Make the end of the process close the handler before it takes down what the filesystem needs.
+
+        What is registered last runs first: so the handler registers again once the filesystem is in use. `logging`
+        registers its own end when it is imported, which is too early.
+        """
+        close = weakref.WeakMethod(self.close)
+
+        def end() -> None:
+            method = close()
+            if method is not None:
+                method()
+
+        atexit.register(end)
+        multiprocessing.util.Finalize(None, end, exitpriority=0)  # a child of multiprocessing runs no `atexit`

@@ -1,0 +1,167 @@
+"""The examination of a store: it finds what the store can do, says so truly, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs.backend import checkup
+from rollingfs.backend.checkup import NO, UNKNOWN, YES, Checkup, examine
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.generic import GenericBackend
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime
+from rollingfs.testing import run
+from tests.support.backends import Counting, Scripted, private_memory, raises
+from tests.support.careless import careless
+from tests.support.servers import shared_backend
+
+CONDITIONS = ["conditional create", "conditional replace", "conditional delete"]
+OTHERS = [
+    "copy on the server",
+    "join on the server",
+    "delete of several files",
+    "complete listings",
+    "listing of unfinished uploads",
+]
+
+
+def examined(backend: Backend, folder: str = "") -> Checkup:
+    runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
+    return run(backend, examine(backend, runtime, folder))
+
+
+def answers(found: Checkup) -> dict[str, str]:
+    return {one.what: one.answer for one in found.findings}
+
+
+def means(found: Checkup, what: str) -> str:
+    return next(one.means for one in found.findings if one.what == what)
+
+
+def test_memory_can_do_all_but_list_uploads_which_it_does_not_have() -> None:
+    backend = private_memory()
+    found = examined(backend)
+    assert found.is_safe
+    assert [answers(found)[what] for what in CONDITIONS + OTHERS] == [YES] * 7 + [NO]
+    assert "there are none" in means(found, OTHERS[-1])
+    assert answers(found)["clock"].endswith(" s")
+    assert answers(found)["read of 4 KiB"].endswith(" ms")
+    assert backend.fs.store == {}
+    assert backend.fs.pseudo_dirs == [""]
+
+
+def test_the_disk_is_examined_within_the_folder_and_nothing_stays(tmp_path: Path) -> None:
+    (tmp_path / "of a user").write_bytes(b"left alone")
+    backend = Counting(LocalBackend(sync=False))
+    found = examined(backend, str(tmp_path))
+    assert found.is_safe
+    assert [answers(found)[what] for what in CONDITIONS] == [YES] * 3
+    assert os.listdir(tmp_path) == ["of a user"]
+    assert {path for _, path in backend.calls if path and not path.startswith(str(tmp_path))} == set()
+
+
+def test_a_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for name in ("nowhere", "file"):
+        with pytest.raises(FileNotFoundError, match="no such folder"):
+            examined(LocalBackend(sync=False), f"{tmp_path}/{name}")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize(("verb", "expected"), [("create", [NO, UNKNOWN, UNKNOWN]), ("replace", [YES, NO, UNKNOWN])])
+def test_a_store_that_looks_first_is_not_safe_and_the_others_are_still_answered(verb: str, expected: list[str]) -> None:
+    backend = careless(verb)
+    found = examined(backend)
+    assert not found.is_safe
+    assert f"{verb} let" in found.refusal
+    assert [answers(found)[what] for what in CONDITIONS] == expected
+    assert [answers(found)[what] for what in OTHERS] == [YES] * 4 + [NO]
+    assert f"{verb} let" in means(found, f"conditional {verb}")
+    assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
+
+
+def test_a_filesystem_for_a_single_writer_is_not_safe_until_the_user_says_so() -> None:
+    fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
+    found = examined(GenericBackend(fs))
+    assert not found.is_safe
+    assert "single_writer=True" in found.refusal
+    assert [answers(found)[what] for what in CONDITIONS] == [NO, NO, UNKNOWN]
+    found = examined(GenericBackend(fs, single_writer=True))
+    assert [answers(found)[what] for what in CONDITIONS] == [YES, YES, NO]
+
+
+@pytest.mark.parametrize(
+    ("what", "verb", "answer"),
+    [
+        ("copy on the server", "copy", UNKNOWN),
+        ("join on the server", "join", UNKNOWN),
+        ("complete listings", "list", UNKNOWN),
+        ("clock", "now", UNKNOWN),
+    ],
+)
+def test_what_fails_is_not_known_and_the_rest_is(what: str, verb: str, answer: str) -> None:
+    backend = Scripted(private_memory())
+    backend.plan(verb, before=raises(OSError(errno.EIO, "the network is down")), times=None, probes=True)
+    found = examined(backend)
+    assert answers(found)[what] == answer
+    assert "network is down" in means(found, what)
+    assert [name for name, answer in answers(found).items() if answer == UNKNOWN] == [what]
+
+
+def test_a_listing_that_is_late_and_files_that_are_not_deleted_are_seen() -> None:
+    backend = Scripted(private_memory())
+    empty = run(backend, backend.inner.list(""))
+    backend.plan("list", answers=lambda _: empty, times=None, probes=True)
+    assert answers(examined(backend))["complete listings"] == NO
+    backend = Scripted(private_memory())
+    backend.plan("delete", when=lambda paths: len(paths) == 3, instead=lambda *_: None, probes=True)
+    assert answers(examined(backend))["delete of several files"] == NO
+
+
+def test_a_copy_with_other_bytes_is_no_copy() -> None:
+    backend = Scripted(private_memory())
+    backend.plan("copy", instead=lambda _s, target, *_: backend.inner.write(target, [b"other"]), probes=True)
+    assert answers(examined(backend))["copy on the server"] == NO
+
+
+def test_a_store_that_cannot_be_judged_is_an_error_and_not_a_verdict() -> None:
+    backend = Scripted(private_memory())
+    backend.plan("create", before=raises(PermissionError(errno.EACCES, "forbidden")), times=None, probes=True)
+    with pytest.raises(PermissionError, match="forbidden"):
+        examined(backend)
+    assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
+
+
+def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "CHECKUP_S_MAX", 0.05)
+    backend = Scripted(private_memory(), suspends=True)
+    backend.plan("create", before=lambda: asyncio.sleep(3600), times=None, probes=True)
+    with pytest.raises(TimeoutError) as raised:
+        examined(backend)
+    assert "did not answer all questions" in str(raised.value.__cause__)  # fsspec's `sync` hides the error itself
+
+
+def test_s3_says_what_each_server_can_do(s3_options: dict[str, Any], bucket: str) -> None:
+    backend = shared_backend(**s3_options)
+    is_minio = "minio" in str(s3_options) or not run(backend, _has_delete_if(backend, bucket))
+    found = examined(backend, f"{bucket}/folder")
+    assert found.is_safe
+    assert found.store == f"{s3_options['endpoint_url']}/{bucket}"
+    assert [answers(found)[what] for what in CONDITIONS] == [YES, YES, NO if is_minio else YES]
+    assert [answers(found)[what] for what in OTHERS] == [YES] * 4 + [NO if is_minio else YES]
+    assert backend.fs.find(bucket, refresh=True) == []
+    assert run(backend, backend.list_uploads(bucket)) in ([], ())
+
+
+async def _has_delete_if(backend: Any, bucket: str) -> bool:
+    await backend.write(f"{bucket}/x", [b"x"])
+    has = not await backend.delete_if(f"{bucket}/x", '"another"')
+    await backend.delete([f"{bucket}/x"])
+    return has

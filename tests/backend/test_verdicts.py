@@ -1,0 +1,288 @@
+"""Verdicts of the probe: kept for the process, in a file on request, and never believed where they cannot be right."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from rollingfs.backend import verdicts
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.probe import PROBE_VERSION, Abilities
+from rollingfs.backend.verdicts import CACHE_NAME, CACHE_S_MAX, Verdicts, forget_verdicts
+from rollingfs.errors import UnsafeBackendError
+from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
+from rollingfs.testing import run
+from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.careless import careless
+
+PATH = "/logs/x"
+NAME = "http://store/bucket"
+
+
+class Named(Scripted):
+    """A store with a name that every process knows."""
+
+    name: str | None = NAME
+
+    async def store_name(self, path: str) -> str | None:
+        return self.name
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    """Each test is a process of its own."""
+    known = dict(verdicts._of_process)
+    forget_verdicts()
+    yield
+    verdicts._of_process.clear()
+    verdicts._of_process.update(known)
+
+
+def probes_of(backend: Counting) -> int:
+    """How often the store was probed: each probe deletes once."""
+    return backend.count("delete")
+
+
+def runtime_of(backend: Backend) -> Runtime:
+    return AsyncRuntime() if backend.is_async else SyncRuntime()
+
+
+def ask(backend: Backend, cache: object = None, path: str = PATH) -> Abilities:
+    """What a new client finds."""
+    found = Verdicts(backend, runtime_of(backend), None if cache is None else str(cache))
+    return run(backend, found.abilities(path))
+
+
+# -- for the process ---------------------------------------------------------------------------------------------
+
+
+def test_clients_of_one_store_probe_it_once() -> None:
+    backend = Named(private_memory())
+    assert [ask(backend) for _ in range(3)] == [Abilities(delete_if=True)] * 3
+    assert probes_of(backend) == 1
+
+
+def test_each_store_has_a_verdict_of_its_own() -> None:
+    first, second = Named(private_memory()), Named(private_memory())
+    second.name = "http://store/another-bucket"
+    ask(first)
+    ask(second)
+    assert (probes_of(first), probes_of(second)) == (1, 1)
+
+
+def test_an_adapter_of_another_class_has_a_verdict_of_its_own() -> None:
+    class Another(Named):
+        pass
+
+    backend = Another(private_memory())
+    ask(Named(private_memory()))
+    ask(backend)
+    assert probes_of(backend) == 1
+
+
+def test_a_store_without_a_name_is_probed_by_every_client() -> None:
+    backend = Named(private_memory())
+    backend.name = None
+    ask(backend)
+    ask(backend)
+    assert probes_of(backend) == 2
+
+
+def test_one_client_probes_a_root_once() -> None:
+    backend = Counting(private_memory())
+    found = Verdicts(backend, SyncRuntime())
+    for number in range(3):
+        run(backend, found.abilities(f"/logs/{number}"))
+    assert probes_of(backend) == 1
+
+
+def test_segments_that_begin_at_the_same_time_wait_for_one_probe() -> None:
+    backend = Counting(private_memory(), suspends=True, must_race=True)
+    found = Verdicts(backend, AsyncRuntime())
+
+    async def many() -> list[Abilities]:
+        return await AsyncRuntime().gather([lambda n=n: found.abilities(f"/logs/{n}") for n in range(20)], 20)
+
+    assert run(backend, many()) == [Abilities(delete_if=True)] * 20
+    assert probes_of(backend) == 1
+
+
+@pytest.mark.parametrize("verb", ["create", "replace"])
+def test_a_refusal_is_not_kept(verb: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        backend = careless(verb)
+        backend.store_name = Named(private_memory()).store_name  # type: ignore[method-assign]
+        with pytest.raises(UnsafeBackendError, match=f"the store {NAME}: {verb} let"):
+            ask(backend, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_store_for_readers_is_refused_whatever_is_known() -> None:
+    ask(Named(private_memory()))
+    with pytest.raises(UnsafeBackendError, match="single_writer=True"):
+        ask(Named(private_memory(), can_write=False))
+
+
+def test_a_failed_probe_is_made_again() -> None:
+    backend = Named(private_memory())
+    backend.plan("create", before=_down, times=1, probes=True)
+    found = Verdicts(backend, SyncRuntime())
+    with pytest.raises(OSError, match="down"):
+        run(backend, found.abilities(PATH))
+    assert run(backend, found.abilities(PATH)) == Abilities(delete_if=True)
+
+
+def _down() -> None:
+    raise OSError(5, "the network is down")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_does_not_wait_for_a_lock_of_its_parents_threads() -> None:
+    backend = Counting(private_memory())
+    found = Verdicts(backend, SyncRuntime())
+    found._locks["memory"] = held = SyncRuntime().lock(PATH)
+    held._lock.acquire()  # type: ignore[attr-defined]
+    found.after_fork()
+    assert run(backend, found.abilities(PATH)) == Abilities(delete_if=True)
+
+
+# -- in a file ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cache.json", "new/folder/cache.json", "", "new/"])
+def test_another_process_believes_the_file(tmp_path: Path, name: str) -> None:
+    cache = f"{tmp_path}/{name}"
+    ask(Named(private_memory()), cache)
+    forget_verdicts()
+    backend = Named(private_memory())
+    assert ask(backend, cache) == Abilities(delete_if=True)
+    assert backend.calls == []
+    file = Path(cache) / CACHE_NAME if name in ("", "new/") else Path(cache)
+    assert list(file.parent.iterdir()) == [file], "no temporary file stays"
+
+
+def test_the_file_holds_the_abilities(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    ask(Named(private_memory(), can_delete_if=False), cache)
+    forget_verdicts()
+    assert ask(Named(private_memory()), cache) == Abilities(delete_if=False)
+
+
+def test_the_file_keeps_several_stores(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    for name in "ab":
+        backend = Named(private_memory())
+        backend.name = name
+        ask(backend, cache)
+    assert set(json.loads(cache.read_text())["stores"]) == {"Named a", "Named b"}
+
+
+def stored(**changes: Any) -> str:
+    row = {"delete_if": False, "at": int(time.time()), **changes}
+    return json.dumps({"rollingfs_probe": PROBE_VERSION, "stores": {f"Named {NAME}": row}})
+
+
+def test_a_row_as_it_is_written_is_believed(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text(stored())
+    assert ask(Named(private_memory()), tmp_path / "cache") == Abilities(delete_if=False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        stored(at=int(time.time()) - CACHE_S_MAX - 60),
+        stored(at=int(time.time()) + 3600),
+        stored(at="today"),
+        stored(delete_if="yes"),
+        json.dumps({"rollingfs_probe": PROBE_VERSION, "stores": {f"Named {NAME}": True}}),
+    ],
+    ids=["old", "of the future", "without a date", "without an answer", "no row"],
+)
+def test_a_row_that_cannot_be_believed_is_replaced(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cache").write_text(content)
+    backend = Named(private_memory())
+    assert ask(backend, tmp_path / "cache") == Abilities(delete_if=True)
+    assert probes_of(backend) == 1
+    assert json.loads((tmp_path / "cache").read_text())["stores"][f"Named {NAME}"]["delete_if"] is True
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"", "cannot be read"),
+        (b"\xff\xfe", "cannot be read"),
+        (b'{"rollingfs_probe"', "cannot be read"),
+        (b"[" * 100_000, "cannot be read"),
+        (b"[]", "version None"),
+        (b'{"rollingfs_probe": 1, "stores": {"Named http://store/bucket": {"delete_if": true}}}', "version 1"),
+        (b'{"rollingfs_probe": 99, "stores": {}}', "version 99"),
+        (b'{"rollingfs_probe": 2}', "version 2"),
+    ],
+)
+def test_a_file_that_cannot_be_believed_is_ignored_and_says_so(
+    tmp_path: Path, content: bytes, match: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cache").write_bytes(content)
+    backend = Named(private_memory())
+    with caplog.at_level(logging.WARNING, "rollingfs"):
+        assert ask(backend, tmp_path / "cache") == Abilities(delete_if=True)
+    assert probes_of(backend) == 1
+    assert str(tmp_path / "cache") in caplog.messages[0]
+    assert match in caplog.messages[0]
+    forget_verdicts()
+    ask(backend, tmp_path / "cache")
+    assert probes_of(backend) == 1, "the file is written anew"
+
+
+def test_a_cache_that_cannot_be_written_is_no_error_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    with caplog.at_level(logging.WARNING, "rollingfs"):
+        assert ask(Named(private_memory()), tmp_path / "file" / "cache") == Abilities(delete_if=True)
+    assert "not kept for other processes" in caplog.messages[-1]
+
+
+def test_a_store_without_a_name_is_not_kept(tmp_path: Path) -> None:
+    ask(Counting(private_memory()), tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+# -- the option --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [7, b"cache", "", "s3://bucket/cache"])
+def test_the_option_is_a_local_path(value: object) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"probe_cache is .*local file or folder"):
+        fsspec.filesystem("rolling", target_protocol="memory", probe_cache=value, skip_instance_cache=True)
+
+
+def test_clients_of_s3_share_a_verdict_by_the_file(moto: dict[str, Any], tmp_path: Path) -> None:
+    from tests.support.servers import count_requests, new_bucket
+
+    bucket = new_bucket(moto)
+
+    def creates(name: str) -> int:
+        fs = fsspec.filesystem(
+            "rolling", target_protocol="s3", target_options=moto, probe_cache=tmp_path, skip_instance_cache=True
+        )
+        with count_requests(fs._backend) as counts:
+            fs.create(f"{bucket}/{name}")
+        return counts["PutObject"]
+
+    assert [creates("a"), creates("b")] == [101, 1]
+    forget_verdicts()
+    assert creates("c") == 1
+    key = f"S3Backend {moto['endpoint_url']}/{bucket}"
+    assert list(json.loads((tmp_path / CACHE_NAME).read_text())["stores"]) == [key]
+    (tmp_path / CACHE_NAME).unlink()
+    forget_verdicts()
+    assert creates("d") == 101

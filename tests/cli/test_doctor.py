@@ -1,0 +1,95 @@
+"""``rollingfs doctor``: what it prints, for people and for machines, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.careless import careless_proxy
+from tests.support.cli import Run, done, failed
+from tests.support.servers import free_port, new_bucket
+
+ROWS = {
+    "conditional create",
+    "conditional replace",
+    "conditional delete",
+    "copy on the server",
+    "join on the server",
+    "delete of several files",
+    "complete listings",
+    "listing of unfinished uploads",
+    "clock",
+    "read of 4 KiB",
+    "write of 4 KiB",
+}
+
+
+def options(store: dict[str, Any]) -> list[str]:
+    return [word for name, value in store.items() for word in ("--option", f"s3.{name}={value}")]
+
+
+@pytest.mark.parametrize("url", ["file://{}", "{}", "rolling::file://{}"])
+def test_a_folder_of_the_disk_is_safe(tmp_path: Path, url: str) -> None:
+    text = done("doctor", url.format(tmp_path)).text
+    assert text.startswith(f"file://{tmp_path}: safe to write to\n")
+    assert all(any(line.startswith(row) for line in text.splitlines()) for row in ROWS)
+    assert "collect deletes tombstones" in text
+    assert os.listdir(tmp_path) == []
+
+
+def test_memory_is_safe() -> None:
+    assert "safe to write to" in done("doctor", "memory://").text
+
+
+def test_json_has_all_that_the_table_has(tmp_path: Path) -> None:
+    found = done("doctor", tmp_path, "--json").json
+    assert (found["store"], found["is_safe"], found["refusal"]) == (f"file://{tmp_path}", True, "")
+    assert {row["what"] for row in found["findings"]} == ROWS
+    assert all(row["answer"] and row["means"] for row in found["findings"])
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    assert "there is no such folder" in failed("doctor", tmp_path / "nowhere")
+
+
+def test_s3_without_a_bucket_is_wrong_usage(moto: dict[str, Any]) -> None:
+    assert "name a bucket" in failed("doctor", *options(moto), "s3://", code=2)
+
+
+def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[str, Any]) -> None:
+    bucket = new_bucket(moto)
+    with careless_proxy(moto["endpoint_url"]) as proxy:
+        careless = {**moto, "endpoint_url": proxy.url}
+        shown = Run("doctor", *options(careless), f"s3://{bucket}")
+        asked = Run("doctor", "--json", *options(careless), f"s3://{bucket}")
+    assert shown.code == asked.code == 3
+    assert shown.text.startswith(f"{proxy.url}/{bucket}: NOT SAFE to write to\n")
+    assert "of 16 concurrent writers win" in shown.err
+    found = json.loads(asked.out)
+    assert found["is_safe"] is False
+    assert "of 16 concurrent writers win" in found["refusal"]
+
+
+def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None:
+    bucket = new_bucket(moto)
+    assert f"{moto['endpoint_url']}/{bucket}: safe to write to" in done("doctor", *options(moto), f"s3://{bucket}").text
+
+
+def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
+    assert "the bucket 'no-such-bucket' does not exist" in failed("doctor", *options(moto), "s3://no-such-bucket")
+
+
+def test_a_missing_server_is_named() -> None:
+    store = {"endpoint_url": f"http://127.0.0.1:{free_port()}", "key": "a", "secret": "b"}
+    assert store["endpoint_url"] in failed("doctor", *options(store), "s3://bucket")
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+def test_wrong_credentials_are_named(minio: dict[str, Any]) -> None:
+    bucket = new_bucket(minio)
+    assert "SignatureDoesNotMatch" in failed("doctor", *options({**minio, "secret": "wrong"}), f"s3://{bucket}")

@@ -1,0 +1,289 @@
+"""Files that commit while they are written: when they do, and what readers see."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import fsspec
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.fs.commit_on import CommitOn, parse_commit_on
+from tests.support.backends import Scripted, fail, private_memory
+
+PATH = "logs/app"
+HEADER = "$header"
+SOON_S = 20
+"""Nothing here is expected to take so long; it only ends a test that would hang."""
+
+
+@pytest.fixture
+def backend():
+    return Scripted(private_memory())
+
+
+@pytest.fixture
+def fs(backend):
+    return RollingFileSystem(backend=backend, skip_instance_cache=True, header_cache_s=0, commit_timeout_s=1)
+
+
+def seen(fs):
+    """What a reader sees now."""
+    return fs.cat_file(PATH) if fs.exists(PATH) else None
+
+
+# -- what users may ask for --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("flush", CommitOn(flush=True)),
+        (4096, CommitOn(bytes_min=4096)),
+        ("64KiB", CommitOn(bytes_min=65536)),
+        ("line", CommitOn(lines_min=1)),
+        ("100 lines", CommitOn(lines_min=100)),
+        ("5s", CommitOn(seconds=5.0)),
+        ("2min", CommitOn(seconds=120.0)),
+        (("flush", "1MiB", "10 lines", "0.5s"), CommitOn(True, 2**20, 10, 0.5)),
+        (("line", "1 line"), CommitOn(lines_min=1)),
+    ],
+    ids=str,
+)
+def test_what_commit_on_means(given, meant):
+    assert parse_commit_on(given) == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("", ValueError),
+        ("5", ValueError),
+        ("often", ValueError),
+        (0, ValueError),
+        (-1, ValueError),
+        ("0 lines", ValueError),
+        ("0s", ValueError),
+        ((), ValueError),
+        (("1s", "2s"), ValueError),
+        (True, TypeError),
+        (1.5, TypeError),
+        ((None,), TypeError),
+    ],
+    ids=str,
+)
+def test_what_commit_on_cannot_mean_is_refused_before_anything_is_opened(fs, backend, given, error):
+    with pytest.raises(error):
+        fs.open(PATH, "ab", commit_on=given)
+    assert seen(fs) is None
+
+
+def test_commit_on_is_for_files_that_can_be_committed_in_steps(fs):
+    fs.pipe_file(PATH, b"old")
+    with pytest.raises(ValueError, match="commit_on"):
+        fs.open(PATH, "rb", commit_on="flush")
+    with pytest.raises(ValueError, match="compressed"):
+        fs.open(PATH, "ab", compression="gzip", commit_on="flush")
+    with pytest.raises(ValueError, match="transaction"), fs.transaction:
+        fs.open(PATH, "ab", commit_on="flush")
+    assert seen(fs) == b"old"
+
+
+# -- when a file commits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["ab", "wb", "xb"])
+def test_flush_commits_what_is_written_and_nothing_twice(fs, backend, mode):
+    with fs.open(PATH, mode, commit_on="flush") as file:
+        file.write(b"one")
+        before = seen(fs)
+        file.flush()
+        assert (before, seen(fs)) == (None, b"one")
+        version = fs.info(PATH)["version"]
+        file.flush()
+        assert fs.info(PATH)["version"] == version, "there was nothing to commit"
+        file.write(b"two")
+    assert seen(fs) == b"onetwo"
+
+
+def test_without_commit_on_flush_commits_nothing(fs):
+    with fs.open(PATH, "ab") as file:
+        file.write(b"one\n" * 1000)
+        file.flush()
+        assert seen(fs) is None
+
+
+def test_bytes_and_lines_count_from_the_last_commit(fs):
+    with fs.open(PATH, "ab", commit_on=("10B", "3 lines")) as file:
+        file.write(b"12345")
+        assert seen(fs) is None
+        file.write(b"67890x")
+        assert seen(fs) == b"1234567890x"
+        file.write(b"a\nb\n")
+        assert seen(fs) == b"1234567890x"
+        file.write(b"\n")
+        assert seen(fs) == b"1234567890xa\nb\n\n"
+
+
+def test_text_is_committed_line_by_line(fs):
+    with fs.open(PATH, "a", commit_on="line") as file:
+        file.write("é")
+        assert seen(fs) is None
+        print("!", file=file)
+        assert seen(fs) == "é!\n".encode()
+        file.write("rest")
+    assert seen(fs) == "é!\nrest".encode()
+
+
+def test_flush_of_text_commits(fs):
+    with fs.open(PATH, "a", commit_on="flush") as file:
+        print("one", file=file, flush=True)
+        assert seen(fs) == b"one\n"
+
+
+def test_bytes_become_visible_in_time_though_nobody_writes_more(fs, backend):
+    committed = threading.Event()
+    with fs.open(PATH, "ab", commit_on="0.02s") as file:
+        file.write(b"one")
+        backend.plan(("create", "replace"), HEADER, after=committed.set)
+        assert committed.wait(SOON_S)
+        assert seen(fs) == b"one"
+        file.write(b"two")
+    assert seen(fs) == b"onetwo"
+
+
+def test_the_time_counts_from_the_oldest_byte_and_one_timer_runs(fs):
+    file = fs.open(PATH, "ab", commit_on="1h")
+    file.write(b"x")
+    before = threading.active_count()
+    for _ in range(99):
+        file.write(b"x")
+    assert threading.active_count() == before
+    file.close()
+    file._due.restart()
+    assert seen(fs) == b"x" * 100
+
+
+# -- failures ----------------------------------------------------------------------------------------------
+
+
+def test_a_commit_that_fails_in_time_is_raised_by_the_next_write(fs, backend, caplog):
+    fs.create(PATH)
+    file = fs.open(PATH, "ab", commit_on="0.02s")
+    failed = threading.Event()
+    error = file._client.segments.extend
+
+    async def refused(*arguments, **options):
+        failed.set()
+        raise OSError("the store is full")
+
+    file._client.segments.extend = refused
+    file.write(b"one")
+    assert failed.wait(SOON_S)
+    with file._due.lock:
+        file._client.segments.extend = error
+    with pytest.raises(OSError, match="earlier write or commit") as raised:
+        file.write(b"two")
+    assert "the store is full" in str(raised.value.__cause__)
+    assert "takes no more bytes" in caplog.text
+    with pytest.raises(OSError, match="earlier"):
+        file.close()
+    assert seen(fs) == b""
+
+
+def test_after_an_exception_only_what_was_committed_before_is_there(fs):
+    def write():
+        with fs.open(PATH, "ab", commit_on=("flush", "1h")) as file:
+            file.write(b"one")
+            file.flush()
+            file.write(b"two")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write()
+    assert seen(fs) == b"one"
+
+
+def test_an_exception_within_fsspec_open_commits_nothing_by_the_flush_of_its_wrapper(tmp_path):
+    url = f"rolling::file://{tmp_path}/log"
+    opened = fsspec.open(url, "a")
+    opened.fs.open = lambda path, mode="rb", **options: RollingFileSystem.open(
+        opened.fs, path, mode, commit_on="flush", **options
+    )
+
+    def write():
+        with opened as file:
+            file.write("one")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write()
+    assert not opened.fs.exists(f"{tmp_path}/log")
+
+
+def test_a_file_that_is_let_go_is_not_kept_by_its_timer_and_commits_nothing(fs):
+    file = fs.open(PATH, "ab", commit_on=("1h", "flush"))
+    file.write(b"lost")
+    timer = file._due._timer
+    with pytest.warns(ResourceWarning, match="4 bytes"):
+        del file
+    assert seen(fs) is None
+    timer.cancel()
+
+
+def test_text_that_is_let_go_commits_nothing_although_its_wrapper_flushes(fs):
+    file = fs.open(PATH, "a", commit_on="flush")
+    file.write("lost")
+    with pytest.warns(ResourceWarning, match="4 bytes"):
+        del file
+    assert seen(fs) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_the_lock_of_a_thread_that_is_not_there(fs):
+    file = fs.open(PATH, "ab", commit_on="1h")
+    file.write(b"one")
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with file._due.lock:
+            held.set()
+            done.wait(SOON_S)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(SOON_S)
+    child = os.fork()
+    if child == 0:
+        try:
+            file.write(b"two")
+        except ValueError:
+            os._exit(7)
+        os._exit(1)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    file.close()
+    assert seen(fs) == b"one"
+
+
+def test_writers_and_the_timer_lose_and_double_nothing(fs):
+    with fs.open(PATH, "ab", commit_on=("0.001s", "64B")) as file:
+        for number in range(2000):
+            file.write(b"%d\n" % number)
+    assert seen(fs) == b"".join(b"%d\n" % number for number in range(2000))
+
+
+def test_a_commit_that_is_refused_does_not_leave_a_gap(fs, backend):
+    fs.create(PATH)
+    file = fs.open(PATH, "ab", commit_on="line")
+    backend.plan("replace", HEADER, before=fail, times=None)
+    with pytest.raises(OSError, match="unknown"):
+        file.write(b"one\n")
+    backend.plans.clear()
+    with pytest.raises(OSError, match="earlier"):
+        file.write(b"two\n")
+    assert b"two" not in seen(fs)
+    file.discard()

@@ -1,0 +1,100 @@
+"""Stores that look first and act then: the mistake that only a race finds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import random
+import time
+from typing import Any
+
+from rollingfs.backend import refusals
+from tests.support.backends import Scripted, private_memory
+from tests.support.proxy import Handler, Proxy, serving
+
+GAP_S = 0.05
+"""Time between the look and the act."""
+CONDITIONS = ("if-match", "if-none-match")
+
+
+def careless(verb: str, *, suspends: bool = True, share: float = 1.0, gap_s: float = GAP_S) -> Scripted:
+    """A store in memory that looks first and acts then in one verb, ``"create"`` or ``"replace"``.
+
+    Parameters
+    ----------
+    share
+        The share of files where it does: as of the races of a fast store, in which two requests meet by chance.
+    """
+    backend = Scripted(private_memory(), suspends=suspends, must_race=True)
+    inner = backend.inner
+    fate: dict[str, bool] = {}
+
+    def meet(path: str) -> bool:
+        return fate.setdefault(path, random.random() < share)
+
+    async def pause() -> None:
+        if suspends:
+            await asyncio.sleep(gap_s)
+        else:
+            time.sleep(gap_s)
+
+    async def overwrite(path: str, data: Any) -> str:
+        await inner.delete([path])
+        return await inner.create(path, data)
+
+    async def create(path: str, data: Any) -> str:
+        if not meet(path):
+            return await inner.create(path, data)
+        with contextlib.suppress(FileNotFoundError):
+            await inner.stat(path)
+            raise refusals.name_taken(path)
+        await pause()
+        return await overwrite(path, data)
+
+    async def replace(path: str, data: Any, token: str) -> str:
+        if not meet(path):
+            return await inner.replace(path, data, token)
+        refusals.check_token(path, (await inner.stat(path)).token, token)
+        await pause()
+        return await overwrite(path, data)
+
+    backend.plan(verb, instead={"create": create, "replace": replace}[verb], times=None, probes=True)
+    return backend
+
+
+class _CarelessHandler(Handler):
+    """Takes the condition off a PUT, and decides it by a HEAD before the PUT."""
+
+    def _forward(self) -> None:
+        condition = next((name for name in CONDITIONS if self.command == "PUT" and self.headers.get(name)), None)
+        if condition is None:
+            super()._forward()
+            return
+        wanted = self.headers[condition]
+        del self.headers[condition]
+        found = self._etag()
+        if (found is not None) if condition == "if-none-match" else found != wanted:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            text = b"<Error><Code>PreconditionFailed</Code><Message>looked first</Message></Error>"
+            self._answer(412, [("Content-Type", "application/xml")], text)
+            return
+        time.sleep(GAP_S)
+        super()._forward()
+
+    def _etag(self) -> str | None:
+        upstream = http.client.HTTPConnection(self.server.upstream, timeout=60)  # type: ignore[attr-defined]
+        try:
+            upstream.request("HEAD", self.path, headers={"Authorization": self.headers.get("Authorization", "")})
+            answer = upstream.getresponse()
+            answer.read()
+            return answer.getheader("ETag") if answer.status == 200 else None
+        finally:
+            upstream.close()
+
+    do_PUT = _forward  # noqa: N815 - http.server's name
+
+
+def careless_proxy(endpoint_url: str) -> contextlib.AbstractContextManager[Proxy]:
+    """A way to a server that does not check signatures (moto), on which every conditional PUT looks first."""
+    return serving(endpoint_url, _CarelessHandler)

@@ -1,0 +1,220 @@
+"""A store that refuses, or is not there: a clear error soon, the same by every verb, and no half-written segment."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.servers import require_module
+
+require_module("s3fs")
+
+import botocore.session
+
+from rollingfs import RollingFileSystem
+from rollingfs.backend.s3 import backend as s3_module
+from tests.support.messages import check_message
+from tests.support.proxy import proxy_to
+from tests.support.seaweed import ROLE
+from tests.support.servers import free_port, new_bucket
+
+MIB = 2**20
+PART_BYTES = 5 * MIB
+MUCH_BYTES = 12 * MIB
+"""A chunk of several parts."""
+WAIT_S = 1
+TRIES_MAX = 5
+EXPIRED = "InvalidAccessKeyId"
+"""What SeaweedFS says of credentials that have expired; S3 says ExpiredToken."""
+
+pytestmark = pytest.mark.timeout(120)
+
+Changes = dict[str, str]
+CASES: dict[str, tuple[Changes, type[OSError], str]] = {
+    "wrong secret": ({"secret": "wrong"}, PermissionError, "SignatureDoesNotMatch"),
+    "unknown key": ({"key": "nobody"}, PermissionError, "InvalidAccessKeyId"),
+    "unknown session": ({"token": "unknown"}, PermissionError, "InvalidAccessKeyId|InvalidToken|InvalidTokenId"),
+    "no server": ({"endpoint_url": ""}, OSError, "could not connect to http://127.*refused"),
+}
+"""The options that differ, the error, and what it says."""
+
+
+def written(fs: Any, path: str, mode: str) -> None:
+    with fs.open(path, mode) as file:
+        for _ in range(MUCH_BYTES // MIB):
+            file.write(bytes(MIB))
+
+
+VERBS: dict[str, Callable[[Any, str], Any]] = {
+    "append": lambda fs, path: fs.append(path, b"more"),
+    "append much": lambda fs, path: fs.append(path, bytes(MUCH_BYTES)),
+    "write": lambda fs, path: fs.pipe_file(path, b"other"),
+    "open to write much": lambda fs, path: written(fs, path, "wb"),
+    "open to append much": lambda fs, path: written(fs, path, "ab"),
+    "read": lambda fs, path: fs.cat_file(path),
+    "read ranges": lambda fs, path: fs.cat_ranges([path] * 2, [0, 2], [1, 3], on_error="raise"),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
+
+
+def open_fs(options: dict[str, Any]) -> Any:
+    return RollingFileSystem("s3", options, header_cache_s=0, commit_timeout_s=WAIT_S, skip_instance_cache=True)
+
+
+@pytest.fixture(scope="module", params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
+def store(request: pytest.FixtureRequest) -> dict[str, Any]:
+    options: dict[str, Any] = request.getfixturevalue(request.param)
+    return options
+
+
+@pytest.fixture(scope="module")
+def path(store: dict[str, Any]) -> str:
+    """All tests share it, because none changes it."""
+    return new_segment(store)
+
+
+def new_segment(options: dict[str, Any]) -> str:
+    """A segment with a few bytes, alone in its bucket."""
+    path = f"{new_bucket(options)}/log"
+    open_fs(options).pipe_file(path, b"12345")
+    return path
+
+
+def check_unchanged(store: dict[str, Any], path: str) -> None:
+    """Check that the segment is as it was, and that nothing else was begun beside it."""
+    fs = open_fs(store)
+    assert fs.cat_file(path) == b"12345"
+    backend, bucket = fs._backend, path.partition("/")[0]
+    assert backend.fs.find(bucket, refresh=True) == [f"{path}$header"]
+    assert backend.fs.list_multipart_uploads(bucket) == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("case", CASES)
+def test_a_refusal_is_the_same_clear_error_by_every_verb(
+    store: dict[str, Any], path: str, case: str, verb: str
+) -> None:
+    changes, kind, why = CASES[case]
+    if "endpoint_url" in changes:
+        changes = {"endpoint_url": f"http://127.0.0.1:{free_port()}"}
+    with pytest.raises(kind, match=why) as caught:
+        VERBS[verb](open_fs(store | changes), path)
+    check_message(caught.value, path, changes=False)
+    assert store["secret"] not in str(caught.value)
+    check_unchanged(store, path)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_missing_bucket_is_named_by_every_verb_and_not_made(store: dict[str, Any], verb: str) -> None:
+    fs, bucket = open_fs(store), f"absent-{uuid.uuid4().hex[:12]}"
+    with pytest.raises(FileNotFoundError) as caught:
+        VERBS[verb](fs, f"{bucket}/log")
+    check_message(caught.value, f"{bucket}/log", changes=False)
+    if not verb.startswith("read"):
+        assert f"the bucket '{bucket}' does not exist" in str(caught.value)
+    assert not fs.exists(bucket)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("code", ["ExpiredToken", "AuthorizationHeaderMalformed"])
+def test_what_s3_says_of_tokens_and_regions_is_the_same_clear_error_by_every_verb(
+    store: dict[str, Any], path: str, code: str, verb: str
+) -> None:
+    with proxy_to(store["endpoint_url"]) as proxy:
+        proxy.fault = lambda _: (400, code)
+        with pytest.raises(PermissionError, match=code) as caught:
+            VERBS[verb](open_fs(store | {"endpoint_url": proxy.url}), path)
+    check_message(caught.value, path, changes=False)
+    check_unchanged(store, path)
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_wrong_region_is_found_out_and_put_right_by_every_verb(minio_of_region: dict[str, Any], verb: str) -> None:
+    path = new_segment(minio_of_region)
+    fs = open_fs(minio_of_region | {"client_kwargs": {"region_name": "eu-west-3"}})
+    VERBS[verb](fs, path)
+    assert fs.size(path) == open_fs(minio_of_region).size(path)
+
+
+# -- credentials that expire ---------------------------------------------------------------------------------
+
+
+def short_credentials(seaweed: dict[str, Any], path: str) -> tuple[dict[str, Any], datetime.datetime]:
+    """Options with credentials that read the segment and expire in two seconds, and the time when they do."""
+    client = botocore.session.get_session().create_client(
+        "sts",
+        "us-east-1",
+        endpoint_url=seaweed["endpoint_url"],
+        aws_access_key_id=seaweed["key"],
+        aws_secret_access_key=seaweed["secret"],
+    )
+    for _ in range(TRIES_MAX):
+        found = client.assume_role(RoleArn=ROLE, RoleSessionName="test")["Credentials"]
+        keys = {"key": found["AccessKeyId"], "secret": found["SecretAccessKey"], "token": found["SessionToken"]}
+        with contextlib.suppress(PermissionError):  # this process was suspended for two seconds
+            assert open_fs(seaweed | keys).cat_file(path) == b"12345"
+            return seaweed | keys, found["Expiration"]
+    raise AssertionError("the credentials never worked")
+
+
+def wait_until_past(end: datetime.datetime) -> None:
+    while datetime.datetime.now(datetime.UTC) < end + datetime.timedelta(seconds=1):
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def expired(seaweed: dict[str, Any]) -> dict[str, Any]:
+    options, end = short_credentials(seaweed, new_segment(seaweed))
+    wait_until_past(end)
+    return options
+
+
+@pytest.fixture
+def own_path(seaweed: dict[str, Any]) -> str:
+    return new_segment(seaweed)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_expired_credentials_are_the_same_clear_error_by_every_verb(
+    seaweed: dict[str, Any], expired: dict[str, Any], own_path: str, verb: str
+) -> None:
+    with pytest.raises(PermissionError, match=EXPIRED) as caught:
+        VERBS[verb](open_fs(expired), own_path)
+    check_message(caught.value, own_path, changes=False)
+    assert expired["secret"] not in str(caught.value)
+    assert expired["token"] not in str(caught.value)
+    check_unchanged(seaweed, own_path)
+
+
+@pytest.mark.parametrize("mode", ["wb", "ab"])
+def test_credentials_that_expire_while_a_file_is_written_leave_the_segment_as_it_was(
+    seaweed: dict[str, Any], own_path: str, mode: str
+) -> None:
+    options, end = short_credentials(seaweed, own_path)
+
+    def write_until_refused() -> None:
+        with open_fs(options).open(own_path, mode) as file:
+            file.write(bytes(2 * PART_BYTES))
+            wait_until_past(end)
+            file.write(bytes(2 * PART_BYTES))
+
+    with pytest.raises(PermissionError, match=EXPIRED) as caught:
+        write_until_refused()
+    check_message(caught.value, own_path, changes=False)
+    fs = open_fs(seaweed)
+    assert fs.cat_file(own_path) == b"12345"
+    # with expired credentials nobody can abort the upload that was begun; the owner collects it
+    fs.collect(own_path, grace=0)
+    check_unchanged(seaweed, own_path)

@@ -1,0 +1,326 @@
+"""`RollingHandler`: what it writes, when, what it loses and says, in threads, children and ends of processes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.config
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.logging import RollingHandler
+from tests.support.backends import Scripted, fail, private_memory
+from tests.support.servers import new_bucket, require_module
+
+PATH = "logs/app"
+HEADER = "$header"
+SOON_S = 20
+
+
+@pytest.fixture
+def backend():
+    return Scripted(private_memory())
+
+
+@pytest.fixture
+def fs(backend):
+    return RollingFileSystem(backend=backend, skip_instance_cache=True, header_cache_s=0, commit_timeout_s=1)
+
+
+@pytest.fixture
+def make(fs, request):
+    def make(**options):
+        handler = RollingHandler(PATH, fs=fs, **options)
+        logger = logging.getLogger(f"test.{request.node.name}")
+        logger.setLevel(logging.DEBUG)
+        logger.propagate = False
+        logger.addHandler(handler)
+        request.addfinalizer(handler.close)
+        request.addfinalizer(lambda: logger.removeHandler(handler))
+        return handler, logger
+
+    return make
+
+
+def lines(fs, path=PATH):
+    return fs.cat_file(path).decode().splitlines() if fs.exists(path) else []
+
+
+def test_records_are_there_after_flush_in_order_in_few_commits(fs, make):
+    handler, logger = make(interval="1h")
+    for number in range(500):
+        logger.info("record %d", number)
+    assert lines(fs) == []
+    handler.flush()
+    assert lines(fs) == [f"record {number}" for number in range(500)]
+    assert fs.info(PATH)["version"] <= 3
+    assert handler.lost == 0
+
+
+def test_records_are_there_in_time_though_nobody_flushes(fs, make, backend):
+    committed = threading.Event()
+    fs.create(PATH)
+    backend.plan("replace", HEADER, after=committed.set)
+    _, logger = make(interval=0.02)
+    logger.info("one")
+    assert committed.wait(SOON_S)
+    assert lines(fs) == ["one"]
+
+
+def test_close_writes_what_waits_and_later_records_are_counted(fs, make):
+    handler, logger = make(interval="1h")
+    logger.info("one")
+    handler.close()
+    logger.info("two")
+    assert lines(fs) == ["one"]
+    assert handler.lost == 1
+
+
+def test_a_full_queue_loses_the_newest_records_and_the_log_says_how_many(fs, make):
+    handler, logger = make(interval="1h", queue_bytes=30)
+    for number in range(10):
+        logger.info("record %d", number)  # 9 bytes each
+    assert handler.lost == 7
+    handler.flush()
+    logger.info("after")
+    handler.flush()
+    found = lines(fs)
+    assert found[:3] == ["record 0", "record 1", "record 2"]
+    assert found[3].startswith("7 log records before this line were lost")
+    assert found[4:] == ["after"]
+
+
+def test_a_record_larger_than_the_queue_is_taken_when_the_queue_is_empty(fs, make):
+    handler, logger = make(interval="1h", queue_bytes=10)
+    logger.info("x" * 100)
+    handler.flush()
+    assert lines(fs) == ["x" * 100]
+
+
+def test_emit_waits_for_room_only_as_long_as_told(fs, make, backend):
+    fs.create(PATH)
+    handler, logger = make(interval="1h", queue_bytes=10, block_s=SOON_S)
+    logger.info("12345678")
+    logger.info("90123456")  # waits until the first is committed, which it hurries
+    handler.flush()
+    assert lines(fs) == ["12345678", "90123456"]
+    release = threading.Event()
+    backend.plan("replace", HEADER, before=lambda: release.wait(SOON_S))
+    handler.block_s = 0.05
+    logger.info("12345678")
+    began = time.monotonic()
+    logger.info("lost")
+    assert time.monotonic() - began < SOON_S / 2
+    assert handler.lost == 1
+    release.set()
+
+
+def test_records_survive_an_outage_and_are_written_once(fs, make, backend, monkeypatch):
+    monkeypatch.setattr("rollingfs.logging.RETRY_S_MAX", 0.02)
+    append, failures = fs.append, []
+
+    def broken(path, data):
+        if len(failures) < 3:
+            failures.append(1)
+            raise OSError("no store")
+        return append(path, data)
+
+    fs.append = broken
+    fs.create(PATH)
+    handler, logger = make(interval=0.01)
+    for number in range(20):
+        logger.info("%d", number)
+        time.sleep(0.002)
+    deadline = time.monotonic() + SOON_S
+    while len(lines(fs)) < 20 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert lines(fs) == [str(number) for number in range(20)]
+    assert (handler.lost, len(failures)) == (0, 3)
+
+
+def test_a_commit_of_unknown_outcome_is_not_repeated_and_counted(fs, make, backend, capsys):
+    fs.create(PATH)
+    handler, logger = make(interval="1h", close_s=5)
+    backend.plan(("replace", "read", "read_if_changed"), HEADER, before=fail, times=None)
+    logger.info("one")
+    handler.flush()
+    backend.plans.clear()
+    assert handler.unknown == 1
+    logger.info("two")
+    handler.close()
+    assert lines(fs) == ["two"]
+    assert "unknown whether 1 log records" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_before_the_end_is_told_on_stderr(fs, make, capsys):
+    def broken(path, data):
+        raise OSError("no store")
+
+    fs.append = broken
+    handler, logger = make(interval="1h", close_s=0.1)
+    logger.info("one")
+    handler.close()
+    assert handler.lost + handler.unknown == 1
+    assert "no store" in capsys.readouterr().err
+
+
+def test_the_handlers_own_commits_do_not_log_to_it_for_ever(tmp_path, request):
+    """Debug records of rollingfs itself, on the thread of the handler and on the event loop."""
+    handler = RollingHandler(f"rolling::file://{tmp_path}/log", interval=0.01)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        logging.getLogger("test").info("one")
+        handler.flush()
+        time.sleep(0.2)
+        handler.flush()
+        assert lines(handler.fs, f"{tmp_path}/log") == ["one"]
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
+        handler.close()
+
+
+def test_the_handlers_own_commits_on_s3_do_not_log_to_it_for_ever(moto):
+    require_module("s3fs")
+    bucket = new_bucket(moto)
+    handler = RollingHandler(f"rolling::s3://{bucket}/log", storage_options={"s3": moto}, interval=0.01)
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        logging.getLogger("test").info("one")
+        handler.flush()
+        time.sleep(0.3)
+        handler.flush()
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
+        handler.close()
+    found = lines(handler.fs, f"{bucket}/log")
+    assert "one" in found
+    assert not [line for line in found if "PutObject" in line or "commit" in line]
+
+
+def test_a_record_that_cannot_be_formatted_stops_nothing(fs, make, monkeypatch, capsys):
+    handler, logger = make(interval="1h")
+    logger.info("%d", "no number")
+    logger.info("fine \udcff")
+    handler.flush()
+    assert lines(fs) == ["fine \\udcff"]
+    assert "no number" in capsys.readouterr().err
+
+
+def test_threads_lose_and_double_nothing(fs, make):
+    handler, logger = make(interval=0.001)
+    threads = [
+        threading.Thread(target=lambda name=name: [logger.info("%d.%d", name, number) for number in range(200)])
+        for name in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    handler.flush()
+    found = lines(fs)
+    assert sorted(found) == sorted(f"{name}.{number}" for name in range(8) for number in range(200))
+    for name in range(8):
+        mine = [line for line in found if line.startswith(f"{name}.")]
+        assert mine == [f"{name}.{number}" for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"interval": -1}, {"queue_bytes": 0}, {"block_s": -1}, {"close_s": float("nan")}],
+    ids=str,
+)
+def test_numbers_out_of_range_are_refused(fs, options):
+    with pytest.raises(ValueError, match="it must be at least"):
+        RollingHandler(PATH, fs=fs, **options)
+
+
+def test_a_url_of_another_filesystem_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="rolling::"):
+        RollingHandler(f"file://{tmp_path}/log")
+
+
+PROGRAM = """
+import logging, multiprocessing, os, sys
+from rollingfs.logging import RollingHandler
+
+logging.getLogger().addHandler(RollingHandler(sys.argv[1], interval="1h"))
+logging.getLogger().setLevel(logging.INFO)
+
+def child(number):
+    logging.info("child %d", number)
+
+if __name__ == "__main__":
+    logging.info("parent before")
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    context = multiprocessing.get_context(sys.argv[2])
+    children = [context.Process(target=child, args=(number,)) for number in range(3)]
+    for one in children:
+        one.start()
+    for one in children:
+        one.join()
+    logging.info("parent after")
+"""
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_processes_and_their_children_write_all_they_logged_before_they_end(tmp_path, start):
+    if start == "fork" and not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable, str(program), f"rolling::file://{tmp_path}/log", start]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = lines(RollingFileSystem("file"), f"{tmp_path}/log")
+    assert sorted(found) == ["child 0", "child 1", "child 2", "parent after", "parent before"], ended.stderr
+    assert ended.stderr == ""
+
+
+def test_the_end_of_a_process_writes_what_it_logged_to_s3(moto, tmp_path):
+    require_module("s3fs")
+    bucket = new_bucket(moto)
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import logging, json, sys\n"
+        "from rollingfs.logging import RollingHandler\n"
+        "handler = RollingHandler(sys.argv[1], storage_options={'s3': json.loads(sys.argv[2])}, interval='1h')\n"
+        "logging.getLogger().addHandler(handler)\n"
+        "logging.warning('one'); handler.flush(); logging.warning('two')\n"
+    )
+    url = f"rolling::s3://{bucket}/log"
+    command = [sys.executable, str(program), url, json.dumps(moto)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = lines(RollingFileSystem("s3", moto), f"{bucket}/log")
+    assert found == ["one", "two"], ended.stderr
+
+
+def test_the_handler_can_be_named_in_a_configuration(tmp_path):
+    url = f"rolling::file://{tmp_path}/log"
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {"plain": {"format": "%(levelname)s %(message)s"}},
+            "handlers": {"log": {"class": "rollingfs.logging.RollingHandler", "url": url, "formatter": "plain"}},
+            "loggers": {"test.configured": {"handlers": ["log"], "level": "INFO", "propagate": False}},
+        }
+    )
+    logger = logging.getLogger("test.configured")
+    logger.info("one")
+    logger.handlers[0].close()
+    logger.handlers.clear()
+    assert lines(RollingFileSystem("file"), f"{tmp_path}/log") == ["INFO one"]
