@@ -139,11 +139,16 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 # an installed package has entry points for fsspec; these lines serve a package that is only on the path
 for _scheme, _class in (
-    ("rolling", "RollingFileSystem"),
-    ("rolling+s3", "RollingS3FileSystem"),
-    ("rolling+s3a", "RollingS3FileSystem"),
-    ("rolling+file", "RollingLocalFileSystem"),
-    ("rolling+local", "RollingLocalFileSystem"),
-    ("rolling+memory", "RollingMemoryFileSystem"),
+    ("rolling", "filesystem.RollingFileSystem"),
+    ("rolling+s3", "filesystem.RollingS3FileSystem"),
+    ("rolling+s3a", "filesystem.RollingS3FileSystem"),
+    ("rolling+az", "cloud_schemes.RollingAzureFileSystem"),
+    ("rolling+abfs", "cloud_schemes.RollingAzureFileSystem"),
+    ("rolling+abfss", "cloud_schemes.RollingAzureFileSystem"),
+    ("rolling+gs", "cloud_schemes.RollingGoogleFileSystem"),
+    ("rolling+gcs", "cloud_schemes.RollingGoogleFileSystem"),
+    ("rolling+file", "filesystem.RollingLocalFileSystem"),
+    ("rolling+local", "filesystem.RollingLocalFileSystem"),
+    ("rolling+memory", "filesystem.RollingMemoryFileSystem"),
 ):
-    register_implementation(_scheme, f"rollingfs.fs.filesystem.{_class}", clobber=True)
+    register_implementation(_scheme, f"rollingfs.fs.{_class}", clobber=True)

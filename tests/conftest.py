@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.certificates import make_certificate
+from tests.support.clouds import azurite_server, fake_google_server
 from tests.support.examples import examples
 from tests.support.seaweed import seaweed_binary, seaweed_server
 from tests.support.servers import (
@@ -53,9 +54,9 @@ def _version(name: str) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_outside_credentials() -> Iterator[None]:
-    """Keep the AWS configuration of this machine out of the tests."""
+    """Keep the clouds' configuration of this machine out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("AWS_")]:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
             patch.delenv(name)
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
@@ -144,6 +145,24 @@ def _minio() -> Path:
         missing = "`go` to build it is not either" if shutil.which("go") is None else "ROLLINGFS_REQUIRE is not 'all'"
         require(f"MinIO is not built in the cache and {missing} (python -m tests.support.servers builds it)")
     return binary
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[dict[str, Any]]:
+    """Storage options of the target ``az`` for an azurite."""
+    if _version("obstore") == "(absent)" or _version("azure-storage-blob") == "(absent)":
+        require("obstore or azure-storage-blob is not installed")
+    with azurite_server() as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def fake_google() -> Iterator[dict[str, Any]]:
+    """Storage options of gcsfs for a fake-gcs-server."""
+    if _version("gcsfs") == "(absent)":
+        require("gcsfs is not installed")
+    with fake_google_server() as options:
+        yield options
 
 
 @pytest.fixture(params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])

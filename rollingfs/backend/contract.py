@@ -176,6 +176,8 @@ class Backend(abc.ABC):
     """Two files with one token differ in date if this time lies between them; 0 where tokens never repeat."""
     shows_unflushed: bool = False
     """Whether a reader sees headers that a loss of power would take back. Then `flush` makes them durable."""
+    commit_interval_s: float = 0.0
+    """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
     """Without `is_async`: whether a thread may wait for the end of one upload while another is written."""
 

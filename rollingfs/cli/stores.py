@@ -147,13 +147,12 @@ class Stores:
 
         from rollingfs.fs.filesystem import RollingFileSystem
         from rollingfs.fs.store_options import accepted_by, listed, meant
-        from rollingfs.fs.target import S3_PROTOCOLS, require_s3fs
+        from rollingfs.fs.target import require_client
 
         known = {*known_implementations, *registry}
         if protocol not in known:
             raise WrongUsage(f"there is no filesystem for {protocol}://; fsspec knows file, s3, memory and others")
-        if protocol in S3_PROTOCOLS:
-            require_s3fs()
+        require_client(protocol)
         accepted = accepted_by(protocol)
         own: list[tuple[tuple[str, ...], Given]] = []
         target: list[tuple[tuple[str, ...], Given]] = []

@@ -19,6 +19,7 @@ from rollingfs.commit.fairness import LOOKS_MAX, Slot, Slots, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt, check_time
+from rollingfs.commit.pace import Pace
 from rollingfs.commit.store import Store
 from rollingfs.errors import (
     TELLING,
@@ -57,6 +58,7 @@ class CommitLoop:
         self.store = store
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
+        self.pace = Pace(store.backend.commit_interval_s)
 
     def deadline_s(self) -> float:
         """When an operation that begins now gives up, by the monotonic clock."""
@@ -78,7 +80,13 @@ class CommitLoop:
         if queued_s < change.deadline_s <= time.monotonic():
             others = f"other commits of this client took all of its {self.timeout_s} s"
             raise CommitTimeoutError(f"{change.path}: {others}; nothing was written")
+        await self.wait_for_store(change.path, change.deadline_s)
         return await self.commit_held(slot, change)
+
+    async def wait_for_store(self, path: str, deadline_s: float) -> None:
+        """Wait until the store takes another commit of this client to a segment; the caller holds the slot."""
+        if pause_s := self.pace.pause_s(path, deadline_s):
+            await self.store.runtime.sleep(pause_s)
 
     async def commit_held(self, slot: Slot, change: Change) -> Committed:
         """`commit`, by a caller that holds the slot."""
@@ -138,6 +146,7 @@ class CommitLoop:
             current = await self._try(base, wanted, data, attempt)
             if current is None:
                 self.slots.committed(path, slot, wanted)
+                self.pace.committed(path)
                 # the result is what this commit made: others may have gone on from it before a look
                 return Committed(base.header, wanted)
             attempt.is_open = False
@@ -197,6 +206,7 @@ class CommitLoop:
             await self._loop(slot, change, asking)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
             logger.debug("%s: others could not be asked to wait: %s", attempt.path, error)
+        await self.wait_for_store(attempt.path, attempt.deadline_s)
         check_time(attempt, is_void=True)
         return self.store.headers.seen(attempt.path) or await attempt.load()
 

@@ -11,12 +11,13 @@ from weakref import WeakKeyDictionary
 import fsspec
 from fsspec.core import url_to_fs
 
+from rollingfs.backend.cloud.protocols import goes_straight_to_azure
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.fs.target import S3_PROTOCOLS, adapt, require_s3fs
+from rollingfs.fs.target import ALIASES, adapt, open_azure_target, require_client
 from rollingfs.runtime.bridge import Bridge
 
-_SAME = (S3_PROTOCOLS, frozenset({"file", "local"}))
+_SAME = (*ALIASES, frozenset({"file", "local"}))
 """Protocols that are names of one store."""
 _known: WeakKeyDictionary[fsspec.AbstractFileSystem, dict[bool, Elsewhere]] = WeakKeyDictionary()
 """Exports of thousands of segments share the connections to their target; by whether they come from an async store."""
@@ -40,8 +41,11 @@ def open_export_target(
         protocol = target.partition("://")[0]
     if not is_chain and not options and (protocol is None or _is_same(protocol, own.unstrip("x").partition("://")[0])):
         return own, own.strip(target)
-    if protocol in S3_PROTOCOLS:
-        require_s3fs()
+    if protocol is not None:
+        require_client(protocol)
+        if goes_straight_to_azure(protocol):
+            azure = Elsewhere(open_azure_target(protocol, options or {}), from_async=own.is_async)
+            return azure, azure.strip(target)
     if is_chain:
         fs, _ = url_to_fs(target, **(options or {}))
     else:

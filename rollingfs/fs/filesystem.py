@@ -92,7 +92,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     TypeError
         Neither rolling nor the target has an option, or both have it and it is not clear which is meant.
     ImportError
-        The target is S3 and s3fs is not installed.
+        The client of the target is not installed.
     """
 
     protocol: ClassVar[str | tuple[str, ...]] = "rolling"

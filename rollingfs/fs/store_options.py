@@ -12,6 +12,9 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from rollingfs.backend.cloud.azure_options import OPTIONS as AZURE_OPTIONS
+from rollingfs.backend.cloud.protocols import AZURE_PROTOCOLS, goes_straight_to_azure
+
 FSSPEC_OPTIONS = frozenset(
     {
         "asynchronous",
@@ -78,6 +81,8 @@ class Accepted:
 
 def accepted_by(protocol: str) -> Accepted:
     """The options of the store of a protocol."""
+    if goes_straight_to_azure(protocol):
+        return Accepted(protocol, AZURE_OPTIONS | FSSPEC_OPTIONS, AZURE_PROTOCOLS)
     cls = fsspec.get_filesystem_class(protocol)
     named = {cls.protocol} if isinstance(cls.protocol, str) else set(cls.protocol)
     protocols = frozenset(named | {protocol})

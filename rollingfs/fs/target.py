@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +13,15 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from rollingfs.backend.cloud.protocols import (
+    AZURE_PROTOCOLS,
+    GOOGLE_PROTOCOLS,
+    S3_PROTOCOLS,
+    goes_straight_to_azure,
+    is_of_adlfs,
+    is_of_gcsfs,
+    is_of_obstore,
+)
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
@@ -18,9 +29,12 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.fs.store_options import CHAIN_OPTIONS, FSSPEC_OPTIONS, accepted_by, listed, meant, unknown
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPolicy
 
-S3_PROTOCOLS = frozenset({"s3", "s3a"})
+ALIASES = (S3_PROTOCOLS, AZURE_PROTOCOLS, GOOGLE_PROTOCOLS)
+"""Protocols that are names of one store."""
 ANON = "anon"
 """pandas adds this option, for any store, after a read was refused: an error about it would hide the refusal."""
+
+logger = logging.getLogger("rollingfs")
 
 
 def open_target(
@@ -57,6 +71,8 @@ def open_target(
         return backend
     if protocol is not None:
         options = dict(options)
+        if goes_straight_to_azure(protocol):
+            return open_azure_target(protocol, options, asynchronous, loop, max_concurrency)
         if getattr(fsspec.get_filesystem_class(protocol), "async_impl", False):
             # zarr and others say only to the outermost filesystem on which loop they use it
             if asynchronous:
@@ -66,6 +82,41 @@ def open_target(
         fs = fsspec.filesystem(protocol, **options)
     assert fs is not None
     return adapt(fs, sync=sync, single_writer=single_writer, max_concurrency=max_concurrency)
+
+
+def open_azure_target(
+    protocol: str,
+    options: Mapping[str, Any],
+    asynchronous: bool = False,
+    loop: Any = None,
+    max_concurrency: int | None = None,
+) -> Backend:
+    """The backend for an account of Azure, without adlfs.
+
+    Raises
+    ------
+    ValueError, ImportError
+        As `rollingfs.backend.cloud.adapt.open_azure`.
+    """
+    from rollingfs.backend.cloud.adapt import open_azure
+
+    own = {name: value for name, value in options.items() if name not in FSSPEC_OPTIONS}
+    return open_azure(protocol, own, asynchronous=asynchronous, loop=loop, max_concurrency=max_concurrency)
+
+
+def require_client(protocol: str) -> None:
+    """Refuse a store if its client is missing, and say what to install.
+
+    Raises
+    ------
+    ImportError
+        It is not installed.
+    """
+    if protocol in S3_PROTOCOLS and not is_of_obstore(fsspec.registry.get(protocol, AbstractFileSystem)):
+        require_s3fs()
+    is_of_google = protocol in GOOGLE_PROTOCOLS and fsspec.registry.get(protocol) is None
+    if is_of_google and importlib.util.find_spec("gcsfs") is None:
+        raise ImportError("segments on Google's storage need gcsfs: pip install 'rollingfs[gcs]'")
 
 
 def require_s3fs() -> None:
@@ -103,10 +154,28 @@ def adapt(
         from rollingfs.backend.s3.backend import S3Backend
 
         return S3Backend(fs, max_concurrency)
+    backend = _adapt_cloud(fs, max_concurrency)
+    if backend is not None:
+        return backend
     backend = GenericBackend(fs, single_writer=single_writer)
     if max_concurrency is not None:
         backend.requests_max = max_concurrency
     return backend
+
+
+def _adapt_cloud(fs: AbstractFileSystem, max_concurrency: int | None) -> Backend | None:
+    """The adapter for a filesystem of a cloud; None if it is of none, or has options that the adapter has not."""
+    if not (is_of_obstore(fs) or is_of_gcsfs(fs) or is_of_adlfs(fs)):
+        return None
+    from rollingfs.backend.cloud import adapt as clouds
+
+    try:
+        if is_of_obstore(fs):
+            return clouds.adapt_obstore(fs, max_concurrency)
+        return (clouds.adapt_google if is_of_gcsfs(fs) else clouds.adapt_adlfs)(fs, max_concurrency)
+    except (ImportError, ValueError) as error:
+        logger.info("%s is used as a store without conditional writes: %s", type(fs).__name__, error)
+        return None
 
 
 def make_policy(
@@ -170,8 +239,7 @@ def take_store_options(
     if protocol is None:
         _refuse(options, own)
         return dict(given or {})
-    if protocol in S3_PROTOCOLS:
-        require_s3fs()
+    require_client(protocol)
     accepted = accepted_by(protocol)
     nested = {**(given or {}), **_under_name(protocol, options)}
     accepted.check(nested)
@@ -199,7 +267,8 @@ def take_store_options(
 def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
     """Remove from `options` those that are given under the store's name, or another name of the same store."""
     found: dict[str, Any] = {}
-    for name in (protocol, *sorted(S3_PROTOCOLS - {protocol} if protocol in S3_PROTOCOLS else ())):
+    others = {name for several in ALIASES if protocol in several for name in several}
+    for name in (protocol, *sorted(others - {protocol})):
         found |= options.pop(name, None) or {}
     return found
 

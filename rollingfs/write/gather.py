@@ -170,6 +170,7 @@ class Appender:
         self._recover(path, leader)
         if leader.outcome is not None:
             return
+        await self._loop.wait_for_store(path, leader.deadline_s)
         await self._linger(path, slot)
         group = _Group(path, leader)
         committed: Committed | None = None

@@ -1,4 +1,4 @@
-"""fsspec's own conformance suite, over memory, the local disk and S3."""
+"""fsspec's own conformance suite, over memory, the local disk, S3 and Azure."""
 
 import posixpath
 import uuid
@@ -7,12 +7,18 @@ import pytest
 from fsspec.tests import abstract
 
 from rollingfs import RollingFileSystem
+from tests.support.clouds import new_container
 from tests.support.servers import new_bucket
 
 
 @pytest.fixture(scope="module")
 def seaweed_bucket(seaweed):
     return new_bucket(seaweed)
+
+
+@pytest.fixture(scope="module")
+def azure_container(azurite):
+    return new_container(azurite)
 
 
 class _Fixtures(abstract.AbstractFixtures):
@@ -49,6 +55,20 @@ class S3Fixtures(_Fixtures):
     @pytest.fixture
     def fs_path(self, seaweed_bucket):
         return f"{seaweed_bucket}/{uuid.uuid4().hex}"
+
+    @pytest.fixture
+    def supports_empty_directories(self):
+        return False
+
+
+class AzureFixtures(_Fixtures):
+    @pytest.fixture
+    def fs(self, azurite):
+        return RollingFileSystem("az", azurite)
+
+    @pytest.fixture
+    def fs_path(self, azure_container):
+        return f"{azure_container}/{uuid.uuid4().hex}"
 
     @pytest.fixture
     def supports_empty_directories(self):
@@ -117,4 +137,34 @@ class TestS3Open(abstract.AbstractOpenTests, S3Fixtures):
 
 @pytest.mark.slow
 class TestS3Pipe(abstract.AbstractPipeTests, S3Fixtures):
+    pass
+
+
+@pytest.mark.clouds
+@pytest.mark.slow
+class TestAzureCopy(abstract.AbstractCopyTests, AzureFixtures):
+    pass
+
+
+@pytest.mark.clouds
+@pytest.mark.slow
+class TestAzureGet(abstract.AbstractGetTests, AzureFixtures):
+    pass
+
+
+@pytest.mark.clouds
+@pytest.mark.slow
+class TestAzurePut(abstract.AbstractPutTests, AzureFixtures):
+    pass
+
+
+@pytest.mark.clouds
+@pytest.mark.slow
+class TestAzureOpen(abstract.AbstractOpenTests, AzureFixtures):
+    pass
+
+
+@pytest.mark.clouds
+@pytest.mark.slow
+class TestAzurePipe(abstract.AbstractPipeTests, AzureFixtures):
     pass

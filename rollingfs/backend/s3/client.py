@@ -44,8 +44,8 @@ from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, is_transient, status_of
-from rollingfs.backend.s3.forks import keep_from_children
 from rollingfs.backend.s3.objects import Answer
 from rollingfs.backend.s3.obstore_options import Connection
 from rollingfs.backend.s3.routes import Routes
@@ -239,7 +239,7 @@ def date_of(answer: dict[str, Any]) -> float:
 
 
 def _obstore() -> str:
-    """Obstore's part of the user agent; without an import of obstore, see `rollingfs.backend.s3.forks`."""
+    """Obstore's part of the user agent; without an import of obstore, see `rollingfs.backend.obstores.forks`."""
     try:
         return f" obstore/{importlib.metadata.version('obstore')}"
     except importlib.metadata.PackageNotFoundError:

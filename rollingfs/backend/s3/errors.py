@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import html
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -24,6 +22,8 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from rollingfs.backend.obstores import answers
+from rollingfs.backend.obstores.answers import UntrustedStoreError
 from rollingfs.format import names
 
 TRANSIENT_STATUSES = frozenset({429, 500, 502, 503, 504})
@@ -38,19 +38,8 @@ REFUSED_CODES = frozenset(
 )
 CREDENTIALS_HINT = "give key and secret, a profile, or anon=True where everybody may read"
 TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwargs={'verify': ...} or AWS_CA_BUNDLE"
-_STATUS_OF_OBSTORE = re.compile(r" - Server returned non-2xx status code: (?P<status>\d{3}) (?P<reason>[^:\n]*)")
-_REDIRECT_OF_OBSTORE = "Received redirect without LOCATION"
-_CODE = re.compile(r"<Code>([^<]*)</Code>")
-_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
-_STORE = re.compile(r"Error performing [A-Z]+ (https?://)(?:[^/@\s]*@)?([^/\s]+)")
-_SYSTEMS_MESSAGE = re.compile(r'message: "([^"]+)"')
-_MISTRUST = re.compile(r"InvalidCertificate\(([\w\s(]+)")
 ELSEWHERE_CODES = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
 ELSEWHERE_STATUSES = frozenset({301, 302, 307})
-
-
-class UntrustedStoreError(ConnectionError):
-    """The store's certificate is not one to believe, so nothing was sent."""
 
 
 CONNECTION_ERRORS = (
@@ -100,46 +89,13 @@ def is_elsewhere(error: BaseException) -> bool:
 
 
 def from_obstore(error: Exception, operation: str) -> Exception:
-    """One of `CLIENT_ERRORS` for what obstore raised, which says statuses and codes in its text only.
-
-    Nothing else of that text is kept: it shows all that obstore knows of the request.
-    """
-    said, _, shown = str(error).partition("\n\nDebug source:")
-    answer = _STATUS_OF_OBSTORE.search(said)
-    if answer is not None:
-        body = said[answer.end() :]
-        code, message = _CODE.search(body), _MESSAGE.search(body)
-        refusal = {
-            "Code": code[1] if code else answer["status"],
-            "Message": html.unescape(message[1]) if message else answer["reason"],
-        }
-        return _refusal(refusal, int(answer["status"]), operation)
-    if _REDIRECT_OF_OBSTORE in said:
-        return _refusal({"Code": "PermanentRedirect", "Message": "the bucket lies elsewhere"}, 301, operation)
-    mistrust = _MISTRUST.search(shown)
-    if mistrust is not None:
-        return UntrustedStoreError(f"the store's certificate cannot be trusted: {mistrust[1].split('(')[-1].strip()}")
-    named, system = _STORE.search(said), _SYSTEMS_MESSAGE.search(shown)
-    store = "".join(named.groups()) if named else "the store"
-    if "kind: Timeout" in shown or "TimedOut" in shown:
-        return TimeoutError(f"{store} did not answer in time")
-    did = "could not connect to" if "kind: Connect" in shown else "no whole answer came from"
-    return ConnectionError(f"{did} {store}{f': {system[1]}' if system else ''}")
-
-
-def _refusal(refusal: dict[str, str], status: int, operation: str) -> Exception:
-    error: Exception = ClientError({"Error": refusal, "ResponseMetadata": {"HTTPStatusCode": status}}, operation)
-    return error
-
-
-def is_whole_instead_of_range(error: Exception) -> bool:
-    """Whether obstore was sent a whole object where it had asked for a range."""
-    return "non-partial response" in str(error)
-
-
-def is_without_credentials(error: Exception) -> bool:
-    """Whether obstore sent nothing, because it was given no credentials."""
-    return "credential provider" in str(error).partition("\n")[0]
+    """One of `CLIENT_ERRORS` for an error that obstore raised."""
+    found = answers.from_obstore(error)
+    if not isinstance(found, answers.Refusal):
+        return found
+    refusal = {"Code": found.code, "Message": found.message}
+    said: Exception = ClientError({"Error": refusal, "ResponseMetadata": {"HTTPStatusCode": found.status}}, operation)
+    return said
 
 
 def as_os_error(error: BaseException, verb: str, path: str) -> OSError:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,9 +12,11 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from rollingfs.backend.contract import Buffer, Over
-from rollingfs.backend.s3.ending import is_over, watched
-from rollingfs.backend.s3.errors import from_obstore, is_whole_instead_of_range, is_without_credentials
-from rollingfs.backend.s3.forks import keep_from_children
+from rollingfs.backend.obstores.answers import is_whole_instead_of_range, is_without_credentials
+from rollingfs.backend.obstores.ending import is_over, watched
+from rollingfs.backend.obstores.forks import keep_from_children
+from rollingfs.backend.obstores.requests import Places, body, can_name
+from rollingfs.backend.s3.errors import from_obstore
 from rollingfs.backend.s3.objects import Answer, Objects, token_of
 
 if TYPE_CHECKING:
@@ -29,28 +29,10 @@ QUICK_BYTES_MAX = 1024 * 1024
 """A larger body may take longer to send than the read timeout, which obstore counts from when it begins to send."""
 SEND_S_MAX = 300.0
 """So much longer than the read timeout a larger body may take."""
-_NO_KEY_OF_OBSTORE = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
-"""Empty parts, "." and ".." in a key, and control characters: obstore refuses them, or drops the empty parts."""
 
 
 class RefusedOptionsError(Exception):
     """obstore makes no store with these options."""
-
-
-class Places:
-    """Room for so many requests at once, on whichever event loop asks."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._semaphore = asyncio.Semaphore(count)
-
-    def taken(self) -> asyncio.Semaphore:
-        """What to enter for one request."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._loop, self._semaphore = loop, asyncio.Semaphore(self._count)
-        return self._semaphore
 
 
 class Credentials:
@@ -127,7 +109,7 @@ class ObstoreObjects:
         self, key: str, span: tuple[int, int] | None = None, *, if_match: str = "", unless_match: str = ""
     ) -> Answer:
         """As `Objects.get`."""
-        if is_over() or _NO_KEY_OF_OBSTORE.search(key):
+        if is_over() or not can_name(key):
             return await self._others.get(key, span, if_match=if_match, unless_match=unless_match)
         options: GetOptions = {}
         if span is not None:
@@ -150,7 +132,7 @@ class ObstoreObjects:
 
     async def put(self, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
         """As `Objects.put`."""
-        if is_over() or _NO_KEY_OF_OBSTORE.search(key):
+        if is_over() or not can_name(key):
             return await self._others.put(key, data, over)
         size = sum(memoryview(piece).nbytes for piece in data)
         store = self._quick if size <= QUICK_BYTES_MAX else self._patient
@@ -161,7 +143,7 @@ class ObstoreObjects:
                     obstore.put_async(
                         store,
                         key,
-                        _body(data),
+                        body(data),
                         attributes=self._options.attributes,
                         mode=_mode(over),
                         use_multipart=False,
@@ -182,10 +164,3 @@ def _mode(over: Over | str | None) -> PutMode:
     if isinstance(over, str):
         return {"e_tag": over}
     return "create" if over is Over.NOTHING else "overwrite"
-
-
-def _body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:
-    """Bytes as obstore takes them, not copied together."""
-    if len(data) < 2:
-        return b"".join(data)
-    return [piece if isinstance(piece, bytes) else memoryview(piece).cast("B") for piece in data]

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import s3fs
 from botocore.exceptions import NoCredentialsError
 
+from rollingfs.backend.obstores.forks import obstore_is_lost
+from rollingfs.backend.obstores.requests import Places
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, is_elsewhere, is_untrusted
-from rollingfs.backend.s3.forks import obstore_is_lost
 from rollingfs.backend.s3.objects import Objects
 from rollingfs.backend.s3.obstore_options import Connection, InexpressibleError, obstore_options
 from rollingfs.backend.s3.s3fs_objects import S3fsObjects
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
-
-    from rollingfs.backend.s3.obstore_objects import Places
 
 T = TypeVar("T")
 
@@ -125,7 +124,7 @@ class Routes:
         if type(self._client.fs) is not s3fs.S3FileSystem:
             return self._through_s3fs(bucket, f"{type(self._client.fs).__name__} may do more than s3fs.S3FileSystem")
         try:  # not before it is needed: a process that is forked after this import cannot use it
-            from rollingfs.backend.s3.obstore_objects import Credentials, ObstoreObjects, Places, RefusedOptionsError
+            from rollingfs.backend.s3.obstore_objects import Credentials, ObstoreObjects, RefusedOptionsError
         except ImportError:
             return self._through_s3fs(bucket, "obstore is not installed (pip install 'rollingfs[s3]')")
         fs, client = self._client.fs, await self._client.session(bucket)

@@ -13,6 +13,10 @@ _used_by_parents: list[Any] = []
 _obstore_is_lost = False
 
 
+class ObstoreLostError(ConnectionError):
+    """Nothing was sent, because obstore cannot be used here any more."""
+
+
 def keep_from_children(thing: object) -> None:
     """Never collect a thing in a child, which would close sockets or an epoll that the parent still uses."""
     _used.add(thing)

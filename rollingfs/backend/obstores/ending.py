@@ -3,7 +3,7 @@
 Threads of obstore hand results to event loops. Where one does so while the interpreter is taken down, the process is
 aborted (SIGABRT): seen in one of four programs that end with their request. So, when a process ends, the futures of all
 requests are waited for, and those of requests that take too long are cancelled. A future that is collected is one that
-obstore has let go of. Whatever is asked of the store after that goes through s3fs.
+obstore has let go of. Nothing may be asked of obstore after that (`is_over`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from rollingfs.backend.s3.forks import obstore_is_lost
+from rollingfs.backend.obstores.forks import ObstoreLostError, obstore_is_lost
 
 T = TypeVar("T")
 
@@ -36,6 +36,23 @@ def watched(future: Awaitable[T]) -> Awaitable[T]:
 def is_over() -> bool:
     """Whether nothing more must be asked of obstore."""
     return _is_over
+
+
+def check_usable() -> None:
+    """Refuse to ask obstore where a call would never return, or would abort the process.
+
+    Raises
+    ------
+    ObstoreLostError
+        The process was forked from one that had imported obstore, or it ends.
+    """
+    if obstore_is_lost():
+        raise ObstoreLostError(
+            "this process was forked from one that had imported obstore, whose threads are not here, so nothing was "
+            "sent: start processes by 'spawn' or 'forkserver'"
+        )
+    if _is_over:
+        raise ObstoreLostError("this process ends, so nothing was sent")
 
 
 @atexit.register

@@ -1,0 +1,141 @@
+"""Options of an account of Azure, named as adlfs names them, as options of obstore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+OPTIONS = frozenset(
+    {
+        "account_host",
+        "account_key",
+        "account_name",
+        "anon",
+        "client_id",
+        "client_secret",
+        "connection_string",
+        "credential",
+        "sas_token",
+        "tenant_id",
+    }
+)
+SCOPE = "https://storage.azure.com/.default"
+HOST = "blob.core.windows.net"
+_ENVIRONMENT = {name: f"AZURE_STORAGE_{name.upper()}" for name in OPTIONS - {"anon", "credential", "account_host"}}
+_SERVICE_PRINCIPAL = ("client_id", "client_secret", "tenant_id")
+_PROOFS = frozenset({"account_key", "credential", "sas_token", *_SERVICE_PRINCIPAL})
+_PLACES = frozenset({"account_name", "endpoint", "protocol", "suffix"})
+_OF_CONNECTION_STRING = {
+    "accountname": "account_name",
+    "accountkey": "account_key",
+    "sharedaccesssignature": "sas_token",
+    "blobendpoint": "endpoint",
+    "defaultendpointsprotocol": "protocol",
+    "endpointsuffix": "suffix",
+}
+_OF_OTHER_SERVICES = ("queueendpoint", "tableendpoint", "fileendpoint", "secondaryendpoint")
+
+
+@dataclass(frozen=True)
+class AzureOptions:
+    """What obstore is told."""
+
+    account: str
+    endpoint: str
+    config: dict[str, str] = field(repr=False)
+    credential: Any = field(default=None, repr=False)
+    """An object that gives access tokens, as those of azure-identity do."""
+
+    @property
+    def sas(self) -> str:
+        """The signature that every URL carries; "" if there is none."""
+        return self.config.get("sas_key", "")
+
+    @property
+    def can_sign(self) -> bool:
+        """Whether URLs can be signed without a request."""
+        return "account_key" in self.config
+
+
+def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> AzureOptions:
+    """Options of obstore for those of adlfs; without credentials, anonymous, unless ``anon=False``.
+
+    Everything that obstore would look up in the environment by itself is said, so that it cannot mix accounts.
+
+    Raises
+    ------
+    ValueError
+        An option contradicts another, lacks another, or cannot be expressed. The message has the name, not the value.
+    """
+    options = {name: value for name, value in given.items() if value is not None}
+    found = options | _from_connection_string(options.get("connection_string"))
+    in_environment = {name: environment[key] for name, key in _ENVIRONMENT.items() if environment.get(key)}
+    in_environment |= _from_connection_string(in_environment.get("connection_string"))
+    if not found.keys() & {"account_name", "endpoint", "account_host"}:
+        found = {name: in_environment[name] for name in _PLACES if name in in_environment} | found
+    if not found.keys() & _PROOFS and found.get("anon") is not True:
+        found = {name: in_environment[name] for name in _PROOFS if name in in_environment} | found
+    account = found.get("account_name")
+    endpoint = _endpoint(found)
+    if not account:
+        raise ValueError("Azure needs account_name, or a connection_string that has AccountName=")
+    config = {
+        "account_name": account,
+        "endpoint": endpoint,
+        "use_emulator": "false",
+        "use_fabric_endpoint": "false",
+    }
+    return AzureOptions(account, endpoint, config | _credentials(found), found.get("credential"))
+
+
+def _endpoint(found: Mapping[str, Any]) -> str:
+    if found.get("endpoint"):
+        return str(found["endpoint"]).rstrip("/")
+    if found.get("account_host"):
+        return f"https://{found['account_host']}".rstrip("/")
+    suffix = found.get("suffix")
+    host = f"{found.get('account_name')}.{f'blob.{suffix}' if suffix else HOST}"
+    return f"{found.get('protocol', 'https')}://{host}"
+
+
+def _credentials(found: Mapping[str, Any]) -> dict[str, str]:
+    """Exactly one way to prove who asks, which obstore is told to take."""
+    principal = [name for name in _SERVICE_PRINCIPAL if found.get(name)]
+    given = {name for name in ("account_key", "sas_token", "credential") if found.get(name) is not None}
+    if principal and len(principal) < len(_SERVICE_PRINCIPAL):
+        missing = [name for name in _SERVICE_PRINCIPAL if name not in principal]
+        raise ValueError(f"Azure's {principal[0]} needs {' and '.join(missing)} as well")
+    ways = sorted(given | ({"client_secret"} if principal else set()))
+    if len(ways) > 1:
+        raise ValueError(
+            f"Azure needs one kind of credentials, but {' and '.join(ways)} are given: leave out all but one"
+        )
+    if not ways:
+        if found.get("anon", True):
+            return {"skip_signature": "true"}
+        return {"skip_signature": "false"}  # obstore asks the machine for a managed identity
+    said = {"skip_signature": "false"}
+    if ways == ["account_key"]:
+        return said | {"account_key": str(found["account_key"]), "credential_type": "access_key"}
+    if ways == ["sas_token"]:
+        return said | {"sas_key": str(found["sas_token"]).removeprefix("?"), "credential_type": "sas_token"}
+    if ways == ["credential"]:
+        if not hasattr(found["credential"], "get_token"):
+            raise ValueError("Azure's option credential must be an object with get_token; give a key as account_key")
+        return said
+    return said | {name: str(found[name]) for name in _SERVICE_PRINCIPAL} | {"credential_type": "client_secret"}
+
+
+def _from_connection_string(text: str | None) -> dict[str, str]:
+    if not text:
+        return {}
+    found: dict[str, str] = {}
+    for pair in filter(None, text.strip().split(";")):
+        name, _, value = pair.partition("=")
+        known = _OF_CONNECTION_STRING.get(name.strip().lower())
+        if known is not None:
+            found[known] = value
+        elif not name.strip().lower().endswith(_OF_OTHER_SERVICES):
+            raise ValueError(f"Azure's connection_string has {name.strip()!r}, which cannot be expressed")
+    return found

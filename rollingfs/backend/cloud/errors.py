@@ -1,0 +1,111 @@
+"""What failed requests to a cloud mean: which pass by themselves, which are conflicts, and what to raise."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rollingfs.backend.obstores.answers import Refusal, UntrustedStoreError
+from rollingfs.backend.obstores.forks import ObstoreLostError
+from rollingfs.format import names
+
+T = TypeVar("T")
+
+TRIES_MAX = 5
+RETRY_DELAY_FIRST_S = 0.1
+RETRY_DELAY_MAX_S = 5.0
+RETRY_S_MAX = 60.0
+"""After this time no further try begins."""
+TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+BUSY_STATUSES = frozenset({429, 503})
+REFUSED_STATUSES = frozenset({401, 403})
+CONFLICT_CODES = frozenset(
+    {"BlobAlreadyExists", "ConditionalRequestConflict", "OperationAborted", "PreconditionFailed"}
+)
+"""Azure's and S3's words of a 409 for a condition that does not hold; other 409 say that the account is busy."""
+NO_CONTAINER_CODES = frozenset({"ContainerNotFound", "NoSuchBucket", "noSuchBucket"})
+LEASE_CODE = "Lease"
+"""Azure's words for a file that somebody has leased begin so; their status is that of a failed condition."""
+CLOUD_ERRORS = (Refusal, ConnectionError, TimeoutError)
+"""The errors that a request may raise. Any other error is a bug, and passes unchanged."""
+_LASTING = (UntrustedStoreError, ObstoreLostError)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed in a moment."""
+    if isinstance(error, Refusal):
+        return error.status in TRANSIENT_STATUSES
+    return isinstance(error, ConnectionError | TimeoutError) and not isinstance(error, _LASTING)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether the store says that a condition does not hold."""
+    if not isinstance(error, Refusal) or error.code.startswith(LEASE_CODE):
+        return False
+    return error.status == 412 or (error.status == 409 and error.code in CONFLICT_CODES)
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the store says that there is no such file, in a container that may exist."""
+    return isinstance(error, Refusal) and error.status == 404 and error.code not in NO_CONTAINER_CODES
+
+
+async def retrying(request: Callable[[], Awaitable[T]], *, unanswered: bool = True) -> T:
+    """Send a request; repeat it, with jitter, after a failure that may pass, but not after `RETRY_S_MAX`.
+
+    Without `unanswered`, repeat it only if the store was too busy for it: then it certainly took no effect.
+    """
+    began_s = time.monotonic()
+    for attempt in range(1, TRIES_MAX):
+        try:
+            return await request()
+        except CLOUD_ERRORS as error:
+            is_refused = isinstance(error, Refusal) and error.status in BUSY_STATUSES
+            may_repeat = is_transient(error) if unanswered else is_refused
+            if not may_repeat or time.monotonic() - began_s >= RETRY_S_MAX:
+                raise
+        await asyncio.sleep(random.uniform(0, min(RETRY_DELAY_MAX_S, RETRY_DELAY_FIRST_S * 2**attempt)))
+    return await request()
+
+
+@contextmanager
+def errors_of(verb: str, path: str) -> Iterator[None]:
+    """Raise an `OSError` that says what was done to which file.
+
+    Parameters
+    ----------
+    verb
+        As in "reading".
+    """
+    try:
+        yield
+    except CLOUD_ERRORS as error:
+        raise as_os_error(error, verb, path) from error
+
+
+def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
+    """The error to raise for a failed request."""
+    shown = names.shown(path)
+    if isinstance(error, Refusal) and error.code in NO_CONTAINER_CODES:
+        container = path.partition("/")[0]
+        text = f"the bucket or container {container!r} does not exist, so nothing was read or written: make it first"
+        return FileNotFoundError(errno.ENOENT, text, shown)
+    if is_gone(error):
+        return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
+    return OSError(_errno_of(error), f"{verb} {shown!r}: {error}")  # Python picks the subclass
+
+
+def _errno_of(error: BaseException) -> int:
+    if isinstance(error, TimeoutError):
+        return errno.ETIMEDOUT
+    status = error.status if isinstance(error, Refusal) else 0
+    if status in REFUSED_STATUSES:
+        return errno.EACCES
+    if status in BUSY_STATUSES or status in (409, 412):
+        return errno.EBUSY
+    return errno.EINVAL if status == 400 else errno.EIO

@@ -1,0 +1,220 @@
+"""A bucket of Google's. The token of a file is its generation, which every write changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+from rollingfs.backend.cloud.container import Answer, Found
+from rollingfs.backend.cloud.errors import retrying
+from rollingfs.backend.cloud.google_service import GoogleService, Reply
+from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.obstores.answers import Refusal
+
+DELETES_AT_ONCE_MAX = 32
+BYTES = "application/octet-stream"
+FIELDS = "name,size,updated,generation"
+RESUME = frozenset({308})
+CANCELLED = frozenset({499, 404, 410})
+"""Google's answers to the cancelling of an upload: done, or gone already."""
+
+
+class GoogleBucket:
+    """The files of one bucket."""
+
+    def __init__(self, service: GoogleService, name: str) -> None:
+        self._service = service
+        self._name = name
+        self._base = f"b/{quote(name, safe='')}/o"
+
+    def _file(self, key: str) -> str:
+        return f"{self._base}/{quote(key, safe='')}"
+
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
+    ) -> Answer | None:
+        headers = {} if span is None else {"Range": f"bytes={span[0]}-{span[1] - 1}"}
+        reply = await self._service.send(
+            "GET",
+            self._file(key),
+            headers=headers,
+            accept=frozenset({304}),
+            alt="media",
+            # what is no generation is compared by the caller, who learns first whether there is a file at all
+            ifGenerationMatch=if_token if _is_generation(if_token) else None,
+            ifGenerationNotMatch=unless_token if _is_generation(unless_token) else None,
+        )
+        if reply.status == 304:
+            return None
+        data = memoryview(reply.body)
+        if span is not None and reply.status == 200:  # the whole file
+            data = data[span[0] : span[1]]
+        token = reply.headers.get("X-Goog-Generation")
+        if token is None:
+            raise ConnectionError("the store's answer has no generation, without which nothing can be said")
+        return Answer(data, token, parsedate_to_datetime(reply.headers["Last-Modified"]).timestamp())
+
+    async def put(self, key: str, data: Sequence[Buffer], over: Over | str) -> str:
+        reply = await self._service.send(
+            "POST",
+            f"{self._service.upload_base}{self._base}",
+            data=b"".join(data),
+            kind=BYTES,
+            uploadType="media",
+            name=key,
+            fields=FIELDS,
+            ifGenerationMatch=_condition(over),
+        )
+        return _token(reply.value)
+
+    async def head(self, key: str) -> Found:
+        return _found((await self._service.send("GET", self._file(key), fields=FIELDS)).value)
+
+    async def list(self, prefix: str) -> tuple[Sequence[Found], Sequence[str]]:
+        files: list[Found] = []
+        folders: list[str] = []
+        page: str | None = None
+        while True:
+            found = (await self._page(prefix, pageToken=page, delimiter="/")).value
+            files += map(_found, found.get("items", []))
+            folders += [one.rstrip("/") for one in found.get("prefixes", [])]
+            page = found.get("nextPageToken")
+            if not page:
+                return files, folders
+
+    async def _page(self, prefix: str, **parameters: Any) -> Reply:
+        fields = f"prefixes,nextPageToken,items({FIELDS})"
+        return await self._service.send("GET", self._base, prefix=prefix or None, fields=fields, **parameters)
+
+    async def has_any(self, prefix: str) -> bool:
+        found = (await self._page(prefix, maxResults=1)).value
+        return not prefix or bool(found.get("items"))
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        places = asyncio.Semaphore(DELETES_AT_ONCE_MAX)
+
+        async def one(key: str) -> None:
+            async with places:
+                await retrying(lambda: self._service.send("DELETE", self._file(key), accept=frozenset({404})))
+
+        await asyncio.gather(*map(one, keys))
+
+    async def delete_if(self, key: str, token: str) -> None:
+        await self._service.send("DELETE", self._file(key), ifGenerationMatch=_generation(token))
+
+    async def copy(self, source: str, target: str, token: str | None) -> None:
+        if token is not None and not _is_generation(token):
+            await self.head(source)  # a missing file is another error
+        generation = None if token is None else _generation(token)
+        path = f"{self._file(source)}/rewriteTo/{self._file(target)}"
+        more: str | None = None
+        while True:  # a large copy takes several requests
+            reply = await self._service.send(
+                "POST",
+                path,
+                data=b"{}",
+                kind="application/json",
+                rewriteToken=more,
+                ifSourceGenerationMatch=generation,
+            )
+            if reply.value.get("done"):
+                return
+            more = reply.value["rewriteToken"]
+
+    def parts(self, key: str, over: Over) -> GoogleParts:
+        return GoogleParts(self._service, self._base, key, over)
+
+    async def now(self) -> float:
+        return await self._service.now(self._name)
+
+
+class GoogleParts:
+    """A resumable upload: nobody sees the file before the last part is there."""
+
+    def __init__(self, service: GoogleService, base: str, key: str, over: Over) -> None:
+        self._service = service
+        self._base = base
+        self._key = key
+        self._over = over
+        self._url: str | None = None
+        self._sent = 0
+
+    async def write(self, part: Buffer) -> None:
+        if self._url is None:
+            await retrying(self._begin)
+        await retrying(lambda: self._send(part, "*"))
+        self._sent += len(part)
+
+    async def complete(self, last: Buffer) -> None:
+        assert self._url is not None, "no upload has begun"
+        # with a condition, a refusal after a lost answer could be this request's own doing
+        total = self._sent + len(last)
+        await retrying(lambda: self._send(last, str(total)), unanswered=self._over is not Over.NOTHING)
+        self._url = None
+
+    async def abort(self) -> None:
+        if self._url is not None:
+            url, self._url = self._url, None
+            await retrying(lambda: self._service.send("DELETE", url, accept=CANCELLED))
+
+    async def _begin(self) -> None:
+        reply = await self._service.send(
+            "POST",
+            f"{self._service.upload_base}{self._base}",
+            data=json.dumps({}).encode(),
+            kind="application/json",
+            uploadType="resumable",
+            name=self._key,
+            ifGenerationMatch=_condition(self._over),
+        )
+        self._url = reply.headers["Location"]
+
+    async def _send(self, part: Buffer, total: str) -> None:
+        assert self._url is not None, "no upload has begun"
+        span = f"{self._sent}-{self._sent + len(part) - 1}" if len(part) else "*"
+        reply = await self._service.send(
+            "PUT", self._url, data=bytes(part), headers={"Content-Range": f"bytes {span}/{total}"}, accept=RESUME
+        )
+        if total == "*":
+            kept = int(reply.headers.get("Range", "bytes=0--1").rpartition("-")[2] or -1) + 1
+            if reply.status != 308 or kept != self._sent + len(part):
+                raise ConnectionError("the store did not keep the whole part")
+        elif reply.status == 308:
+            raise ConnectionError("the store has not all parts of the file")
+
+
+def _condition(over: Over | str) -> str | None:
+    if over is Over.ANYTHING:
+        return None
+    return "0" if over is Over.NOTHING else _generation(over)
+
+
+def _generation(token: Over | str) -> str:
+    """A token as Google takes it.
+
+    Raises
+    ------
+    Refusal
+        It is that of no file.
+    """
+    if not isinstance(token, str) or not _is_generation(token):
+        raise Refusal(412, "conditionNotMet", "this is no generation of a file")
+    return token
+
+
+def _is_generation(token: str) -> bool:
+    return token.isascii() and token.isdigit() and int(token) > 0
+
+
+def _token(described: dict[str, Any]) -> str:
+    return str(described["generation"])
+
+
+def _found(described: dict[str, Any]) -> Found:
+    modified = datetime.fromisoformat(described["updated"]).timestamp()
+    return Found(described["name"], int(described["size"]), modified, _token(described))

@@ -1,0 +1,221 @@
+"""Google's storage, with the credentials, the address and the connections of a gcsfs filesystem.
+
+gcsfs' own verbs are not used, because they repeat conditional writes, and because the newest releases first ask what
+kind of bucket it is, for as long as a minute. The requests are those of Google's JSON API, each sent once.
+
+Private names in use: `_set_session` of gcsfs, which opens the connections; there is no public way.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import google.auth.exceptions
+import yarl
+from gcsfs import GCSFileSystem
+
+from rollingfs.backend.cloud.container import Container
+from rollingfs.backend.cloud.protocols import GOOGLE_PROTOCOLS
+from rollingfs.backend.obstores.answers import Refusal
+from rollingfs.backend.obstores.forks import keep_from_children
+
+CONNECT_S_MAX = 5.0
+READ_S_MAX = 15.0
+SEND_S_MAX = 300.0
+QUICK_BYTES_MAX = 1024 * 1024
+"""A larger body gets `SEND_S_MAX` more."""
+COMMIT_INTERVAL_S = 1.0
+"""Google takes one write a second of one object, and answers 429 to more."""
+BUCKETS_MAX = 64
+_NO_BUCKET = "bucket does not exist"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of Google's."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The JSON in it."""
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+
+class GoogleService:
+    """What a gcsfs filesystem may reach.
+
+    Parameters
+    ----------
+    fs
+        Its class and storage options are used, in a private clone.
+    """
+
+    scheme = "gs"
+    schemes = GOOGLE_PROTOCOLS
+    can_delete_if = True
+    date_step_s = 0.0
+    commit_interval_s = COMMIT_INTERVAL_S
+
+    def __init__(self, fs: GCSFileSystem) -> None:
+        self.fs = _clone(fs)
+        self.account = self.fs.base
+        self._buckets: OrderedDict[str, Container] = OrderedDict()
+
+    def container(self, name: str) -> Container:
+        from rollingfs.backend.cloud.google_bucket import GoogleBucket
+
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = self._buckets[name] = GoogleBucket(self, name)
+            if len(self._buckets) > BUCKETS_MAX:
+                self._buckets.popitem(last=False)
+        return bucket
+
+    async def containers(self) -> Sequence[str]:
+        names: list[str] = []
+        page: dict[str, Any] = {}
+        while True:
+            found = (await self.send("GET", "b", project=self.fs.project, pageToken=page.get("nextPageToken"))).value
+            names += [bucket["name"] for bucket in found.get("items", [])]
+            if not found.get("nextPageToken"):
+                return names
+            page = found
+
+    async def make_container(self, name: str) -> None:
+        settings = {"name": name} | ({"location": self.fs.default_location} if self.fs.default_location else {})
+        try:
+            await self.send("GET", f"b/{quote(name, safe='')}", fields="name")
+        except Refusal as error:
+            if error.status != 404:
+                raise
+            await self.send(
+                "POST", "b", data=json.dumps(settings).encode(), kind="application/json", project=self.fs.project
+            )
+
+    async def remove_container(self, name: str) -> None:
+        await self.send("DELETE", f"b/{quote(name, safe='')}")
+
+    def container_name(self, first: str) -> str:
+        return first
+
+    def check_key(self, key: str) -> str:
+        if any(part in ("", ".", "..") for part in key.split("/")):
+            return "a name with empty parts, '.' or '..' is not one that all tools can name"
+        return "Google has no names with line ends" if {"\r", "\n"} & set(key) else ""
+
+    def after_fork(self) -> None:
+        """Take a new clone, with its own connections and loop."""
+        self.fs = _clone(self.fs, forked=True)
+        self._buckets.clear()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        data: bytes = b"",
+        kind: str = "",
+        headers: Mapping[str, str] | None = None,
+        accept: frozenset[int] = frozenset(),
+        **parameters: Any,
+    ) -> Reply:
+        """Send one request, once.
+
+        Parameters
+        ----------
+        path
+            Below the API, or a whole URL. What it names is quoted already.
+        data, kind
+            The body and its content type.
+        accept
+            Statuses other than success that the caller knows what to do with.
+
+        Raises
+        ------
+        Refusal, ConnectionError, TimeoutError
+        """
+        sent = dict(headers or {})
+        if kind:
+            sent["Content-Type"] = kind
+        try:
+            self.fs.credentials.apply(sent)
+        except google.auth.exceptions.GoogleAuthError as error:
+            raise Refusal(401, "NoCredentials", f"Google gave no token for these credentials: {error}") from None
+        is_large = len(data) > QUICK_BYTES_MAX
+        send_s = SEND_S_MAX if is_large else 0.0
+        body = io.BytesIO(data) if is_large else data  # aiohttp sends a large one of bytes in one go, blocking its loop
+        limits = aiohttp.ClientTimeout(sock_connect=CONNECT_S_MAX, sock_read=READ_S_MAX + send_s)
+        if self.fs.requests_timeout is not None:
+            limits = aiohttp.ClientTimeout(total=self.fs.requests_timeout)
+        url = self._url(path, parameters)
+        try:
+            session = await self.fs._set_session()
+            async with session.request(method, url, data=body, headers=sent, timeout=limits) as answer:
+                reply = Reply(answer.status, answer.headers, await answer.read())
+        except TimeoutError as error:
+            raise TimeoutError(f"{url.origin()} did not answer in time") from error
+        except aiohttp.ClientError as error:
+            raise ConnectionError(f"no whole answer came from {url.origin()}: {_reason(error)}") from error
+        if reply.status >= 300 and reply.status not in accept:
+            raise _refusal(reply)
+        return reply
+
+    def _url(self, path: str, parameters: Mapping[str, Any]) -> yarl.URL:
+        base = path if path.startswith("http") else f"{self.fs.base}{path}"
+        given = {name: value for name, value in parameters.items() if value is not None}
+        if self.fs.requester_pays:
+            given["userProject"] = (
+                self.fs.requester_pays if isinstance(self.fs.requester_pays, str) else self.fs.project
+            )
+        mark = "&" if "?" in base else "?"
+        return yarl.URL(f"{base}{mark}{urlencode(given)}" if given else base, encoded=True)
+
+    @property
+    def upload_base(self) -> str:
+        """Where files are sent to."""
+        base: str = self.fs.base
+        return base.replace("/storage/v1/", "/upload/storage/v1/")
+
+    async def now(self, bucket: str) -> float:
+        """The date of any answer; even a refusal has one."""
+        every = frozenset(range(300, 600))
+        reply = await self.send("GET", f"b/{quote(bucket, safe='')}", accept=every, fields="name")
+        if "Date" not in reply.headers:
+            raise ConnectionError("the store's answer has no date, so its clock is not known")
+        return parsedate_to_datetime(reply.headers["Date"]).timestamp()
+
+
+def _clone(fs: GCSFileSystem, forked: bool = False) -> GCSFileSystem:
+    options = dict(fs.storage_options)
+    if forked:
+        options.pop("loop", None)  # the loop runs in the parent only
+    clone = type(fs)(*fs.storage_args, **{**options, "skip_instance_cache": True})
+    keep_from_children(clone)
+    return clone
+
+
+def _refusal(reply: Reply) -> Refusal:
+    try:
+        said = reply.value["error"]
+        code, message = said["errors"][0]["reason"], said["message"]
+    except (ValueError, KeyError, TypeError, IndexError):
+        code, message = str(reply.status), reply.body[:200].decode(errors="replace").strip()
+    if reply.status == 404 and _NO_BUCKET in message:
+        code = "NoSuchBucket"
+    return Refusal(reply.status, code, message)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "os_error", None) or error)

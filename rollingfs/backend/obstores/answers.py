@@ -1,0 +1,89 @@
+"""What obstore says when a request fails: statuses and codes stand in its texts only, and are read here only."""
+
+from __future__ import annotations
+
+import html
+import re
+
+_STATUS = re.compile(r" - Server returned non-2xx status code: (?P<status>\d{3}) (?P<reason>[^:\n]*)")
+_STATUS_OF_BULK_DELETE = re.compile(
+    r"Bulk delete request failed for key .*?: (?P<reason>[^\n]*) \(code: (?P<status>\d{3})\)"
+)
+_NAME = re.compile(r"(?:contained empty path segment|Encountered illegal character sequence)")
+_BEYOND = re.compile(r'Wanted range starting at|CONTENT_RANGE header: "bytes \d+--1/')
+_REDIRECT = "Received redirect without LOCATION"
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_STORE = re.compile(r"Error performing [A-Z]+ (https?://)(?:[^/@\s]*@)?([^/\s]+)")
+_SYSTEMS_MESSAGE = re.compile(r'message: "([^"]+)"')
+_MISTRUST = re.compile(r"InvalidCertificate\(([\w\s(]+)")
+
+
+class Refusal(Exception):
+    """A store's answer that a request was not done.
+
+    Parameters
+    ----------
+    status
+        The HTTP status.
+    code
+        The store's word for it, such as ``"NoSuchKey"``; the status if it gave none.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(status, code, message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"the store answered {self.status} {self.code}: {self.message}"
+
+
+class UntrustedStoreError(ConnectionError):
+    """The store's certificate could not be trusted, so nothing was sent."""
+
+
+def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutError | ConnectionError:
+    """What an error of obstore means.
+
+    Nothing else of its text is kept: it shows all that obstore knows of the request.
+    """
+    said, _, shown = str(error).partition("\n\nDebug source:")
+    answer = _STATUS.search(said)
+    if answer is not None:
+        body = said[answer.end() :]
+        code, message = _CODE.search(body), _MESSAGE.search(body)
+        return Refusal(
+            int(answer["status"]),
+            code[1] if code else answer["status"],
+            html.unescape(message[1]) if message else answer["reason"],
+        )
+    answer = _STATUS_OF_BULK_DELETE.search(said)
+    if answer is not None:
+        return Refusal(int(answer["status"]), answer["status"], answer["reason"])
+    if _BEYOND.search(said):  # an answer of no bytes, as azurite gives right at the end
+        return Refusal(416, "InvalidRange", "the file ends before this range")
+    if _NAME.search(said):
+        return Refusal(400, "InvalidName", "among the files there is a name that obstore cannot read, as with //")
+    if _REDIRECT in said:
+        return Refusal(301, "PermanentRedirect", "the bucket lies elsewhere")
+    mistrust = _MISTRUST.search(shown)
+    if mistrust is not None:
+        return UntrustedStoreError(f"the store's certificate cannot be trusted: {mistrust[1].split('(')[-1].strip()}")
+    named, system = _STORE.search(said), _SYSTEMS_MESSAGE.search(shown)
+    store = "".join(named.groups()) if named else "the store"
+    if "kind: Timeout" in shown or "TimedOut" in shown:
+        return TimeoutError(f"{store} did not answer in time")
+    did = "could not connect to" if "kind: Connect" in shown else "no whole answer came from"
+    return ConnectionError(f"{did} {store}{f': {system[1]}' if system else ''}")
+
+
+def is_whole_instead_of_range(error: Exception) -> bool:
+    """Whether obstore was sent a whole object where it had asked for a range."""
+    return "non-partial response" in str(error)
+
+
+def is_without_credentials(error: Exception) -> bool:
+    """Whether obstore sent nothing, because it was given no credentials."""
+    return "credential provider" in str(error).partition("\n")[0]

@@ -1,0 +1,19 @@
+"""`RollingFileSystem` under schemes of its own over Azure and Google, as `rolling+s3` is over S3."""
+
+from __future__ import annotations
+
+from rollingfs.fs.filesystem import RollingFileSystem
+
+
+class RollingAzureFileSystem(RollingFileSystem):
+    """`RollingFileSystem` by the scheme ``rolling+az://container/x``, for tools that know no chained URLs."""
+
+    protocol = ("rolling+az", "rolling+abfs", "rolling+abfss")
+    target_default = "az"
+
+
+class RollingGoogleFileSystem(RollingFileSystem):
+    """`RollingFileSystem` by the scheme ``rolling+gs://bucket/x``, for tools that know no chained URLs."""
+
+    protocol = ("rolling+gs", "rolling+gcs")
+    target_default = "gs"

@@ -1,0 +1,377 @@
+"""Azure through obstore: refusals, credentials, deletes on a condition, copies, names, and how targets are chosen."""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.asyn import sync
+from fsspec.registry import _registry
+
+from tests.support.servers import require_module
+
+require_module("obstore")
+require_module("azure.storage.blob")
+
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+from fsspec import AbstractFileSystem
+
+from rollingfs.backend.cloud import obstore_container
+from rollingfs.backend.cloud.adapt import adapt_obstore, open_azure
+from rollingfs.backend.cloud.backend import CloudBackend
+from rollingfs.backend.cloud.errors import as_os_error, is_conflict, is_transient
+from rollingfs.backend.obstores.answers import Refusal
+from rollingfs.errors import ConflictError
+from rollingfs.fs.target import adapt
+from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, blob_service, new_container
+from tests.support.servers import free_port
+
+pytestmark = pytest.mark.clouds
+
+SAS_S = 3600
+
+
+def endpoint_of(options: dict[str, Any]) -> str:
+    return str(options["connection_string"].partition("BlobEndpoint=")[2])
+
+
+def with_proof(options: dict[str, Any], **proof: str) -> dict[str, Any]:
+    """Options with other credentials."""
+    given = f"AccountName={ACCOUNT};BlobEndpoint={endpoint_of(options)}"
+    return {"connection_string": given, **proof}
+
+
+def do(backend: CloudBackend, verb: str, *args: Any) -> Any:
+    return sync(backend.loop, getattr(backend, verb), *args)
+
+
+@pytest.fixture
+def container(azurite: dict[str, Any]) -> str:
+    return new_container(azurite)
+
+
+@pytest.fixture
+def backend(azurite: dict[str, Any]) -> CloudBackend:
+    return open_azure("az", azurite)
+
+
+# -- refusals ------------------------------------------------------------------------------------------------
+
+VERBS: dict[str, tuple[Any, ...]] = {
+    "read": (),
+    "read_range": (0, 10),
+    "stat": (),
+    "list": (),
+    "create": (b"x",),
+    "replace": (b"x", '"1"'),
+    "write": ([b"x"],),
+    "delete_if": ('"1"',),
+    "now": (),
+}
+WRITING = {"create", "replace", "write"}
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"now", "delete_if"}))
+def test_wrong_credentials_are_refused_at_once_and_not_shown(
+    azurite: dict[str, Any], container: str, verb: str
+) -> None:
+    backend = open_azure("az", with_proof(azurite, account_key="d3Jvbmc="))
+    with pytest.raises(PermissionError, match="403") as raised:
+        do(backend, verb, f"{container}/file", *VERBS[verb])
+    assert "d3Jvbmc" not in str(raised.value)
+    assert "file" in str(raised.value)
+
+
+@pytest.mark.parametrize("verb", sorted(WRITING | {"read", "list"}))
+def test_a_missing_container_is_named(backend: CloudBackend, verb: str) -> None:
+    with pytest.raises(FileNotFoundError, match="container 'rollingfs-none' does not exist") as raised:
+        do(backend, verb, "rollingfs-none/folder/file", *VERBS[verb])
+    assert raised.value.errno == errno.ENOENT
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_without_a_server_every_verb_says_so(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollingfs.backend.cloud.errors.RETRY_DELAY_MAX_S", 0.0)
+    url = f"http://127.0.0.1:{free_port()}/{ACCOUNT}"
+    given = {"connection_string": f"AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};BlobEndpoint={url}"}
+    with pytest.raises(OSError, match=r"could not connect|no answer") as raised:
+        do(open_azure("az", given), verb, "container/file", *VERBS[verb])
+    assert raised.value.errno == errno.EIO
+
+
+def test_a_key_that_is_none_is_refused_without_being_shown(azurite: dict[str, Any], container: str) -> None:
+    backend = open_azure("az", with_proof(azurite, account_key="not base64!"))
+    with pytest.raises(OSError, match="refuses the options") as raised:
+        do(backend, "read", f"{container}/file")
+    assert "base64" not in str(raised.value)
+
+
+def test_what_azure_says_is_understood() -> None:
+    assert is_conflict(Refusal(412, "ConditionNotMet", ""))
+    assert is_conflict(Refusal(409, "BlobAlreadyExists", ""))
+    for status, code in [(412, "LeaseIdMissing"), (409, "ContainerBeingDeleted"), (404, "BlobNotFound")]:
+        assert not is_conflict(Refusal(status, code, ""))
+    assert as_os_error(Refusal(412, "LeaseIdMissing", "leased"), "writing", "c/k").errno == errno.EBUSY
+    assert as_os_error(Refusal(503, "ServerBusy", ""), "writing", "c/k").errno == errno.EBUSY
+    assert is_transient(Refusal(503, "ServerBusy", ""))
+    assert not is_transient(Refusal(403, "AuthorizationFailure", ""))
+
+
+def test_a_busy_store_is_asked_again_but_a_conditional_write_is_not(
+    backend: CloudBackend, container: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollingfs.backend.cloud.errors.RETRY_DELAY_MAX_S", 0.0)
+    do(backend, "write", f"{container}/file", [b"data"])
+    real, calls = obstore_container.ObstoreContainer._ask, []
+
+    async def busy(self: Any, request: Any) -> Any:
+        calls.append(request)
+        if len(calls) < 3:
+            raise Refusal(503, "ServerBusy", "busy")
+        return await real(self, request)
+
+    monkeypatch.setattr(obstore_container.ObstoreContainer, "_ask", busy)
+    assert do(backend, "read", f"{container}/file").data == b"data"
+    assert len(calls) == 4  # two refusals, the answer and its body
+    calls.clear()
+    with pytest.raises(OSError, match="ServerBusy"):
+        do(backend, "create", f"{container}/other", b"x")
+    assert len(calls) == 1
+
+
+def test_an_append_is_one_request_and_an_unchanged_read_one(
+    azurite: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = fsspec.filesystem("rolling", target_protocol="az", target_options=azurite)
+    fs.create(path)
+    fs.append(path, b"first")
+    real, calls = obstore_container.ObstoreContainer._ask, []
+
+    async def count(self: Any, request: Any) -> Any:
+        calls.append(request)
+        return await real(self, request)
+
+    monkeypatch.setattr(obstore_container.ObstoreContainer, "_ask", count)
+    for _ in range(5):
+        fs.append(path, b"more")
+    assert len(calls) == 5
+    calls.clear()
+    token = do(fs._backend, "stat", f"{path}$header").token
+    assert do(fs._backend, "read_if_changed", f"{path}$header", token) is None
+    assert len(calls) == 2
+
+
+# -- credentials ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sas(azurite: dict[str, Any], container: str) -> CloudBackend:
+    """A backend whose signature is for one container."""
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=SAS_S)
+    may = ContainerSasPermissions(read=True, write=True, delete=True, list=True, create=True, add=True)
+    token = generate_container_sas(ACCOUNT, container, ACCOUNT_KEY, permission=may, expiry=until)
+    return open_azure("az", with_proof(azurite, sas_token=token))
+
+
+def test_a_shared_access_signature_reads_writes_and_deletes_on_a_condition(sas: CloudBackend, container: str) -> None:
+    path = f"{container}/a folder/ü%?#file"
+    old = do(sas, "create", path, b"old")
+    new = do(sas, "replace", path, b"new", old)
+    do(sas, "copy", path, f"{path}-copy", new)
+    assert do(sas, "delete_if", path, old) is False
+    assert do(sas, "read", path).data == b"new"
+    assert do(sas, "delete_if", path, new) is True
+    assert [entry.path for entry in do(sas, "list", f"{container}/a folder").entries] == [f"{path}-copy"]
+
+
+def test_without_credentials_azure_is_asked_anonymously(azurite: dict[str, Any], container: str) -> None:
+    blob_service(**azurite).get_container_client(container).set_container_access_policy({}, public_access="blob")
+    do(open_azure("az", azurite), "write", f"{container}/file", [b"public"])
+    anonymous = open_azure("az", with_proof(azurite))
+    assert do(anonymous, "read", f"{container}/file").data == b"public"
+    assert not anonymous.can_delete_if
+    with pytest.raises(PermissionError):
+        do(anonymous, "create", f"{container}/other", b"x")
+
+
+class NoToken:
+    def get_token(self, *scopes: str) -> Any:
+        raise RuntimeError("the identity service is away")
+
+
+def test_a_credential_that_gives_no_token_says_why(azurite: dict[str, Any], container: str) -> None:
+    backend = open_azure("az", with_proof(azurite) | {"credential": NoToken()})
+    with pytest.raises(PermissionError, match="the identity service is away"):
+        do(backend, "read", f"{container}/file")
+
+
+# -- verbs ---------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_waits_until_it_is_whole(backend: CloudBackend, container: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(obstore_container, "COPY_POLL_S", 0.0)
+    do(backend, "write", f"{container}/source", [b"0123456789"])
+    real, looks = obstore_container.ObstoreContainer.head, []
+
+    async def head(self: Any, key: str) -> Any:
+        found = await real(self, key)
+        if key == "target":
+            looks.append(found.size)
+            if len(looks) < 3:  # as Azure shows a file while it copies
+                return obstore_container.Found(key, 0, found.modified, found.token)
+        return found
+
+    monkeypatch.setattr(obstore_container.ObstoreContainer, "head", head)
+    do(backend, "copy", f"{container}/source", f"{container}/target")
+    assert len(looks) == 3
+
+
+def test_a_copy_that_never_ends_is_removed(
+    backend: CloudBackend, container: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(obstore_container, "COPY_S_MAX", 0.01)
+    monkeypatch.setattr(obstore_container, "COPY_POLL_S", 0.005)
+    monkeypatch.setattr("rollingfs.backend.cloud.errors.RETRY_DELAY_MAX_S", 0.0)
+    do(backend, "write", f"{container}/source", [b"0123456789"])
+    real = obstore_container.ObstoreContainer.head
+
+    async def head(self: Any, key: str) -> Any:
+        found = await real(self, key)
+        return obstore_container.Found(key, 0, found.modified, found.token) if key == "target" else found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(obstore_container.ObstoreContainer, "head", head)
+        with pytest.raises(TimeoutError):
+            do(backend, "copy", f"{container}/source", f"{container}/target")
+    with pytest.raises(FileNotFoundError):
+        do(backend, "stat", f"{container}/target")
+
+
+def test_between_containers_a_file_is_copied_through_this_process(
+    azurite: dict[str, Any], backend: CloudBackend, container: str
+) -> None:
+    other = new_container(azurite)
+    token = do(backend, "create", f"{container}/file", b"bytes")
+    do(backend, "copy", f"{container}/file", f"{other}/file", token)
+    assert do(backend, "read", f"{other}/file").data == b"bytes"
+    with pytest.raises(ConflictError):
+        do(backend, "copy", f"{container}/file", f"{other}/again", '"0x1"')
+
+
+@pytest.mark.parametrize("key", ["a//b", "a/./b", "../a", "a\nb", "a\\b"])
+def test_names_that_the_store_would_change_are_refused(backend: CloudBackend, container: str, key: str) -> None:
+    for verb in ("read", "stat", "create", "write"):
+        with pytest.raises(OSError, match="nothing was read or written") as raised:
+            do(backend, verb, f"{container}/{key}", *VERBS[verb])
+        assert raised.value.errno == errno.EINVAL
+    assert not do(backend, "is_folder", f"{container}/{key}")
+
+
+def test_the_empty_file_by_which_a_tool_marks_a_folder_is_seen_as_that_folder(
+    azurite: dict[str, Any], backend: CloudBackend, container: str
+) -> None:
+    blob_service(**azurite).get_blob_client(container, "made/").upload_blob(b"")
+    assert [(entry.path, entry.is_folder) for entry in do(backend, "list", container).entries] == [
+        (f"{container}/made", True)
+    ]
+    do(backend, "write", f"{container}/made/file", [b"x"])
+    assert [entry.path for entry in do(backend, "list", f"{container}/made").entries] == [f"{container}/made/file"]
+
+
+def test_containers_are_neither_made_nor_removed_nor_listed_and_that_is_said(
+    backend: CloudBackend, container: str
+) -> None:
+    do(backend, "make_folder", container)
+    do(backend, "make_folder", f"{container}/folder")
+    for verb, path in (("make_folder", "rollingfs-none"), ("remove_folder", container), ("list", "")):
+        with pytest.raises(OSError, match="obstore cannot") as raised:
+            do(backend, verb, path)
+        assert raised.value.errno == errno.EINVAL
+
+
+# -- targets -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(container: str) -> str:
+    return f"{container}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """Obstore's own filesystem for ``az``, as a user may register it."""
+    from obstore.fsspec import register
+
+    before = dict(_registry)
+    register("az")
+    yield
+    _registry.clear()
+    _registry.update(before)
+
+
+def test_segments_live_on_azure_by_protocol_and_by_a_scheme_of_their_own(azurite: dict[str, Any], path: str) -> None:
+    fs = fsspec.filesystem("rolling", target_protocol="abfs", target_options=azurite)
+    fs.create(path)
+    fs.append(path, b"one ")
+    container, _, key = path.partition("/")
+    urls = [f"rolling+az://{path}", f"rolling+abfs://{container}@{ACCOUNT}.dfs.core.windows.net/{key}"]
+    for number, url in enumerate(urls):
+        other, found = fsspec.url_to_fs(url, **azurite)
+        other.append(found, b"%d " % number)
+    assert other.cat_file(path) == b"one 0 1 "
+    fs.mv(path, f"{path}-moved")
+    fs.rm(f"{path}-moved")
+    assert not fs.exists(f"{path}-moved")
+    with pytest.raises(ValueError, match="names the account 'another'"):
+        fs.cat_file(f"abfs://{container}@another.dfs.core.windows.net/{key}")
+
+
+def test_an_option_that_azure_has_not_is_named(azurite: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="option 'account_nam'"):
+        fsspec.filesystem("rolling", target_protocol="az", account_nam="x", **azurite)
+
+
+@pytest.mark.usefixtures("registered")
+def test_obstores_own_filesystem_is_a_target(azurite: dict[str, Any], path: str) -> None:
+    options = {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "endpoint": endpoint_of(azurite)}
+    fs, found = fsspec.url_to_fs(f"rolling::az://{path}", az={**options, "client_options": {"allow_http": True}})
+    fs.create(found)
+    fs.append(found, b"data")
+    assert fs.cat_file(found) == b"data"
+    assert isinstance(adapt(fsspec.filesystem("az", **options)), CloudBackend)
+
+
+def test_google_by_obstores_own_filesystem_stays_read_only(caplog: pytest.LogCaptureFixture) -> None:
+    from obstore.fsspec import FsspecStore
+
+    assert adapt_obstore(FsspecStore("gs", skip_signature=True)) is None
+    assert not adapt(FsspecStore("gs", skip_signature=True)).can_write
+
+
+class AzureBlobFileSystem(AbstractFileSystem):
+    """As adlfs names it, with the options that matter here."""
+
+    protocol = ("abfs", "az")
+
+    def __init__(self, account_name: str | None = None, **options: Any) -> None:
+        super().__init__(account_name=account_name, **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "is_ours"), [({"account_key": "a2V5"}, True), ({"location_mode": "secondary"}, False)]
+)
+def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(
+    option: dict[str, str], is_ours: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rollingfs.fs.target.is_of_adlfs", lambda fs: isinstance(fs, AzureBlobFileSystem))
+    with caplog.at_level(logging.INFO):
+        found = adapt(AzureBlobFileSystem("acme", **option))
+    assert isinstance(found, CloudBackend) == is_ours
+    assert found.can_write == is_ours
+    assert ("location_mode" in caplog.text) != is_ours

@@ -1,0 +1,123 @@
+"""Google's storage over gcsfs: refusals, what is sent and how often, and options."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.asyn import sync
+
+from tests.support.servers import require_module
+
+require_module("gcsfs")
+
+from gcsfs import GCSFileSystem
+
+from rollingfs.backend.cloud.adapt import adapt_google
+from rollingfs.backend.cloud.backend import CloudBackend
+from rollingfs.backend.cloud.google_service import COMMIT_INTERVAL_S, GoogleService
+from rollingfs.backend.obstores.answers import Refusal
+from rollingfs.fs.target import adapt
+from tests.support.clouds import PROJECT, new_google_bucket
+from tests.support.servers import free_port
+
+pytestmark = pytest.mark.clouds
+
+
+def do(backend: CloudBackend, verb: str, *args: Any) -> Any:
+    return sync(backend.loop, getattr(backend, verb), *args)
+
+
+@pytest.fixture
+def backend(fake_google: dict[str, Any]) -> CloudBackend:
+    return adapt_google(GCSFileSystem(**fake_google))
+
+
+@pytest.fixture
+def bucket(fake_google: dict[str, Any]) -> str:
+    return new_google_bucket(fake_google)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The requests, by method."""
+    counts: Counter[str] = Counter()
+    real = GoogleService.send
+
+    async def send(self: GoogleService, method: str, *args: Any, **options: Any) -> Any:
+        counts[method] += 1
+        return await real(self, method, *args, **options)
+
+    monkeypatch.setattr(GoogleService, "send", send)
+    return counts
+
+
+def test_google_states_its_interval(backend: CloudBackend) -> None:
+    assert backend.commit_interval_s == COMMIT_INTERVAL_S
+
+
+def test_every_verb_is_as_few_requests_as_it_says(backend: CloudBackend, bucket: str, sent: Counter[str]) -> None:
+    path = f"{bucket}/file"
+    token = do(backend, "create", path, b"old")
+    token = do(backend, "replace", path, b"new", token)
+    assert sent == {"POST": 2}
+    sent.clear()
+    do(backend, "read", path)
+    do(backend, "read_if_changed", path, token)
+    do(backend, "read_range", path, 0, 1)
+    do(backend, "stat", path)
+    do(backend, "now", path)
+    assert sent == {"GET": 5}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_conditional_write_is_sent_once_however_busy_the_store_is(
+    backend: CloudBackend, bucket: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    async def busy(*args: Any, **options: Any) -> Any:
+        calls.append(args)
+        raise Refusal(status, "rateLimitExceeded", "too many writes of one object")
+
+    monkeypatch.setattr(GoogleService, "send", busy)
+    with pytest.raises(OSError, match="too many writes") as raised:
+        do(backend, "create", f"{bucket}/file", b"x")
+    assert raised.value.errno == errno.EBUSY
+    assert len(calls) == 1
+
+
+def test_a_missing_bucket_is_an_error_of_every_write(backend: CloudBackend) -> None:
+    for verb, data in (("create", b"x"), ("write", [b"x"]), ("read", None), ("list", None)):
+        with pytest.raises(FileNotFoundError):
+            do(backend, verb, "rollingfs-none/folder/file", *([] if data is None else [data]))
+
+
+def test_without_a_server_every_verb_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollingfs.backend.cloud.errors.RETRY_DELAY_MAX_S", 0.0)
+    url = f"http://127.0.0.1:{free_port()}"
+    backend = adapt_google(GCSFileSystem(endpoint_url=url, token="anon", project=PROJECT))
+    for verb, args in (("read", ()), ("create", (b"x",)), ("list", ()), ("now", ())):
+        with pytest.raises(OSError, match="no whole answer came from http://127") as raised:
+            do(backend, verb, "bucket/file", *args)
+        assert raised.value.errno == errno.EIO
+
+
+def test_a_filesystem_of_gcsfs_is_taken_over_unless_it_checks_what_it_wrote(fake_google: dict[str, Any]) -> None:
+    assert isinstance(adapt(GCSFileSystem(**fake_google)), CloudBackend)
+    assert not adapt(GCSFileSystem(**fake_google, consistency="md5")).can_write
+
+
+def test_segments_live_on_google_by_url(fake_google: dict[str, Any], bucket: str) -> None:
+    fs, path = fsspec.url_to_fs(f"rolling::gs://{bucket}/folder/segment", gs=fake_google)
+    fs.create(path)
+    fs.append(path, b"data")
+    other, path = fsspec.url_to_fs(f"rolling+gs://{bucket}/folder/segment", **fake_google)
+    assert other.cat_file(path) == b"data"
+    other.mkdir(f"{bucket}-made")
+    assert other.isdir(f"{bucket}-made")
+    other.rmdir(f"{bucket}-made")
+    assert not other.isdir(f"{bucket}-made")

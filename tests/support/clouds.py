@@ -1,0 +1,144 @@
+"""Stand-ins for Azure and Google to test against, on loopback: azurite, and fake-gcs-server."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support.servers import _server, cache_dir, require, required
+
+AZURITE_VERSION = "3.37.0"
+AZURITE_BUILD_S_MAX = 600
+ACCOUNT = "devstoreaccount1"
+ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""Azurite's own, known to everybody."""
+FAKE_GOOGLE_MODULE = "github.com/fsouza/fake-gcs-server"
+FAKE_GOOGLE_VERSION = "v1.56.1"
+FAKE_GOOGLE_BUILD_S_MAX = 1500
+PROJECT = "rollingfs"
+
+
+def azurite_program(cache: Path, build: bool) -> Path | None:
+    """The script that starts azurite's blob service, installed at first use; None if it is missing and cannot be."""
+    home = cache / f"azurite-{AZURITE_VERSION}"
+    script = home / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+    if script.exists():
+        return script
+    npm = shutil.which("npm")
+    if not build or npm is None or shutil.which("node") is None:
+        return None
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        command = [npm, "install", "--no-audit", "--no-fund", "--loglevel=error", f"azurite@{AZURITE_VERSION}"]
+        subprocess.run(command, check=True, timeout=AZURITE_BUILD_S_MAX, cwd=folder)
+        # a rename over a folder that another process made meanwhile fails; its content is the same
+        with contextlib.suppress(OSError):
+            os.rename(folder, home)
+        Path(folder).mkdir(exist_ok=True)
+    return script
+
+
+def fake_google_program(cache: Path, build: bool) -> Path | None:
+    """The fake-gcs-server in `cache`, built at first use; None if it is missing and cannot be built."""
+    binary = cache / f"fake-gcs-server-{FAKE_GOOGLE_VERSION}"
+    if binary.exists():
+        return binary
+    go = shutil.which("go")
+    if not build or go is None:
+        return None
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        command = [go, "install", "-ldflags=-s -w", f"{FAKE_GOOGLE_MODULE}@{FAKE_GOOGLE_VERSION}"]
+        environment = {**os.environ, "GOBIN": folder}
+        subprocess.run(command, env=environment, check=True, timeout=FAKE_GOOGLE_BUILD_S_MAX, cwd=folder)
+        os.replace(Path(folder) / "fake-gcs-server", binary)
+    return binary
+
+
+def installed(name: str, program: Callable[[Path, bool], Path | None], tool: str) -> Path:
+    """A server's program; without it, the test is skipped or fails."""
+    found = program(cache_dir(), required())
+    if found is None:
+        missing = (
+            f"`{tool}` to build it is not either" if shutil.which(tool) is None else "ROLLINGFS_REQUIRE is not 'all'"
+        )
+        require(f"{name} is not built in the cache and {missing} (python -m tests.support.servers builds it)")
+    return found
+
+
+@contextlib.contextmanager
+def azurite_server() -> Iterator[dict[str, Any]]:
+    """An azurite with an empty folder; gives the storage options of the target ``az`` for it."""
+    script = installed("azurite", azurite_program, "node")
+    node = shutil.which("node") or "node"
+    with tempfile.TemporaryDirectory(prefix="rollingfs-azurite-") as data:
+
+        def command(port: int) -> list[str]:
+            listen = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", data]
+            # it knows no API version that is newer than itself
+            return [node, str(script), *listen, "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+
+        with _server("azurite", command, f"/{ACCOUNT}", os.environ.copy()) as url:
+            given = {"AccountName": ACCOUNT, "AccountKey": ACCOUNT_KEY, "BlobEndpoint": f"{url}/{ACCOUNT}"}
+            yield {"connection_string": ";".join(f"{name}={value}" for name, value in given.items())}
+
+
+@functools.cache
+def blob_service(**options: str) -> Any:
+    """Microsoft's own client of an azurite, which reads and writes around the backend."""
+    from azure.storage.blob import BlobServiceClient
+
+    return BlobServiceClient.from_connection_string(options["connection_string"])
+
+
+def new_container(options: dict[str, Any]) -> str:
+    """Make a container with a new name."""
+    name = f"rollingfs-{uuid.uuid4().hex[:12]}"
+    blob_service(**options).create_container(name)
+    return name
+
+
+@contextlib.contextmanager
+def fake_google_server() -> Iterator[dict[str, Any]]:
+    """A fake-gcs-server with nothing in it; gives the storage options of gcsfs for it."""
+    binary = installed("fake-gcs-server", fake_google_program, "go")
+
+    def command(port: int) -> list[str]:
+        listen = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
+        return [str(binary), *listen, "-backend", "memory", "-log-level", "error"]
+
+    with _server("fake-gcs-server", command, "/storage/v1/b?project=p", os.environ.copy()) as url:
+        yield {"endpoint_url": url, "token": "anon", "project": PROJECT}
+
+
+def new_google_bucket(options: dict[str, Any]) -> str:
+    """Make a bucket with a new name."""
+    name = f"rollingfs-{uuid.uuid4().hex[:12]}"
+    url = f"{options['endpoint_url']}/storage/v1/b?project={PROJECT}"
+    request = urllib.request.Request(url, json.dumps({"name": name}).encode(), method="POST")
+    with urllib.request.urlopen(request):
+        return name
+
+
+def raw_google(options: dict[str, Any], method: str, path: str, data: bytes | None = None) -> bytes:
+    """Read (GET) or write (POST) a file around the backend."""
+    bucket, _, key = path.partition("/")
+    name = urllib.parse.quote(key, safe="")
+    place = f"upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}"
+    if method == "GET":
+        place = f"storage/v1/b/{bucket}/o/{name}?alt=media"
+    request = urllib.request.Request(f"{options['endpoint_url']}/{place}", data, method=method)
+    with urllib.request.urlopen(request) as answer:
+        found: bytes = answer.read()
+        return found
