@@ -13,7 +13,7 @@ from typing import Any
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob
-from rollingfs.backend.race import BrokenPromise, race
+from rollingfs.backend.race import BrokenPromise, let_rest, race
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime, backoff_s
@@ -157,8 +157,10 @@ async def _try(backend: Backend, path: str) -> bool:
     """Try what must fail; returns whether a conditional delete leaves a file with another token alone."""
     with _implemented("create"):
         old = await _try_create(backend, path)
+    await let_rest(backend)
     with _implemented("replace"):
         newest = await _try_replace(backend, path, old.token)
+    await let_rest(backend)
     return backend.can_delete_if and await _try_delete_if(backend, path, old.token, newest)
 
 
@@ -201,6 +203,7 @@ async def _try_create(backend: Backend, path: str) -> Blob:
     # the name is new: if a file exists, an answer was lost, and the repeated request met the file of the first
     with contextlib.suppress(FileExistsError):
         await backend.create(path, first)
+    await let_rest(backend)
     again = backend.create(path, b"probe: create over a file\n")
     return await _must_leave(backend, path, first, again, FileExistsError, "create", "over an existing file")
 
@@ -214,6 +217,7 @@ async def _try_replace(backend: Backend, path: str, old_token: str) -> bytes:
         # as with create: if the file is the probe's, the answer to its first request was lost
         if (await backend.read(path)).data != second:
             raise BrokenPromise("replace", "with the right token was refused") from None
+    await let_rest(backend)
     wrong = backend.replace(path, b"probe: replace with a wrong token\n", old_token)
     return (await _must_leave(backend, path, second, wrong, ConflictError, "replace", "with a wrong token")).data
 

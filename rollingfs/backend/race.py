@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import errno
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -58,7 +59,16 @@ async def race(backend: Backend, path: str, racers: int = RACERS) -> None:
         The store failed, or too few racers got an answer (``errno.EBUSY``).
     """
     created = await _round(backend, path, racers, "create", backend.create, FileExistsError)
+    await let_rest(backend)
     await _round(backend, path, racers, "replace", partial(_replace, backend, created.token), ConflictError)
+
+
+async def let_rest(backend: Backend) -> None:
+    """Wait until the store takes another write of the file that was just written."""
+    if backend.is_async:
+        await asyncio.sleep(backend.commit_interval_s)
+    else:
+        time.sleep(backend.commit_interval_s)
 
 
 async def _replace(backend: Backend, token: str, path: str, data: bytes) -> str:
@@ -79,7 +89,9 @@ async def _round(
         found = await backend.read(path)
     except FileNotFoundError:
         found = None
-    return judge(path, verb, refusal, bodies, outcomes, found)
+    # a store that limits the rate of writes refuses losers for their number: one winner is all that it can show
+    answered_min = 0.0 if backend.commit_interval_s else ANSWERED_MIN
+    return judge(path, verb, refusal, bodies, outcomes, found, answered_min)
 
 
 async def _one(write: Callable[[str, bytes], Awaitable[str]], path: str, body: bytes) -> str:
@@ -93,6 +105,7 @@ def judge(
     bodies: Sequence[bytes],
     outcomes: Sequence[Outcome],
     found: Blob | None,
+    answered_min: float = ANSWERED_MIN,
 ) -> Blob:
     """What a race shows; returns the winner's file.
 
@@ -104,6 +117,8 @@ def judge(
         What each racer sent, and what became of it.
     found
         The file after the race.
+    answered_min
+        The share of the racers that must have an answer.
 
     Raises
     ------
@@ -125,7 +140,7 @@ def judge(
             raise BrokenPromise(verb, f"let one of {len(outcomes)} concurrent writers win, and the file is not its own")
         if found.token != outcomes[winner]:
             raise BrokenPromise(verb, f"gave the token {outcomes[winner]} for a file whose token is {found.token}")
-        if len(outcomes) - len(failures) >= ANSWERED_MIN * len(outcomes):
+        if len(outcomes) - len(failures) >= answered_min * len(outcomes):
             return found
     raise _inconclusive(path, verb, outcomes, failures)
 

@@ -286,5 +286,49 @@ def test_the_probe_of_s3_costs_what_the_page_says(s3_options: dict[str, Any], bu
     with count_requests(backend) as counts:
         found = run(backend, probe(backend, f"{bucket}/x$chunks"))
     assert counts.pop("GetObject") == (37 if found.delete_if else 36)
+    counts.pop("HeadObject", None)  # after the 412 of a refused conditional delete, where there is one
     assert counts == {"PutObject": 100, "DeleteObject": 1, "DeleteObjects": 1}
     assert backend.fs.find(bucket, refresh=True) == []
+
+
+# -- a store that takes only so many writes of one file in a second ----------------------------------------------
+
+
+class OneAWhile(Counting):
+    """Refuses a write of a file that was written a moment ago, as Google does (429)."""
+
+    def __init__(self, inner: Backend) -> None:
+        super().__init__(inner, suspends=True, must_race=True, commit_interval_s=0.05)
+        self._written_s: dict[str, float] = {}
+        self.refused = 0
+
+    def _check(self, path: str) -> None:
+        if time.monotonic() < self._written_s.get(path, 0.0) + 0.04:
+            self.refused += 1
+            raise OSError(errno.EBUSY, "slow down", path)
+        self._written_s[path] = time.monotonic()
+
+    async def create(self, path: str, data: Any) -> str:
+        self._check(path)
+        return await super().create(path, data)
+
+    async def replace(self, path: str, data: Any, token: str) -> str:
+        self._check(path)
+        return await super().replace(path, data, token)
+
+
+def test_a_store_that_refuses_losers_for_their_number_is_found_safe_at_its_pace() -> None:
+    backend = OneAWhile(private_memory())
+    assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
+    assert backend.refused > 0, "the racers came too late to be refused"
+
+
+@pytest.mark.parametrize("left_out", ["the pauses", "the smaller share of answers"])
+def test_it_would_not_be_judged_without(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = OneAWhile(private_memory())
+    if left_out == "the pauses":
+        backend.commit_interval_s = 0.0001
+    else:
+        monkeypatch.setattr(race_module, "judge", lambda *arguments: judge(*arguments[:-1]))
+    with pytest.raises(OSError, match=r"slow down|is not known"):
+        run(backend, probe(backend, FOLDER))

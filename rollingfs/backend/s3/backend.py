@@ -22,6 +22,7 @@ from rollingfs.backend.s3.deletes import delete_objects
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 from rollingfs.backend.s3.folders import S3Folders
 from rollingfs.backend.s3.objects import Answer
+from rollingfs.backend.s3.s3fs_objects import S3fsObjects
 from rollingfs.backend.s3.server_copy import copy_object, join_ranges
 from rollingfs.backend.s3.upload import (
     CONFLICT_STATUSES,
@@ -352,8 +353,8 @@ class S3Backend(Backend):
         """The endpoint that botocore found, the bucket, and the way of its objects: obstore or s3fs."""
         bucket = self._split(path)[0]
         client = await self._client.session(bucket or None)
-        way = type(await self._client.routes.to(bucket)).__name__
-        return f"{client.meta.endpoint_url}/{bucket} {way}"
+        way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
+        return f"{client.meta.endpoint_url}/{bucket}{way}"
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str
