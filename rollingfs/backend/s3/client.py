@@ -39,6 +39,7 @@ from typing import Any, TypeVar
 
 import botocore
 import s3fs
+from aiobotocore.session import AioSession
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
@@ -48,6 +49,7 @@ from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, is_transie
 from rollingfs.backend.s3.forks import keep_from_children
 from rollingfs.backend.s3.objects import Answer
 from rollingfs.backend.s3.obstore_options import Connection
+from rollingfs.backend.s3.resolved import Resolved, is_plain, of_client, without_client
 from rollingfs.backend.s3.routes import Routes
 from rollingfs.backend.s3.s3fs_objects import send_once
 from rollingfs.errors import UnsafeBackendError
@@ -97,13 +99,15 @@ class S3Client:
                 "give at least as many connections, or leave max_pool_connections out"
             )
         self.requests_max = requests_max or max(1, min(REQUESTS_MAX, pool))
-        self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
+        self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._session: AioSession | None = None
         self.routes = Routes(self, use_obstore)
 
     def after_fork(self) -> None:
         """Go on in a child process with a new clone."""
         self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked=True)
-        self._connections = weakref.WeakKeyDictionary()
+        self._hooked = weakref.WeakSet()
+        self._session = None
         self.routes.forget()
 
     async def close(self) -> None:
@@ -117,17 +121,29 @@ class S3Client:
         """The botocore client for a bucket, connected and with the hooks of this module."""
         await self.fs.set_session()
         client = await self.fs.get_s3(bucket)
-        if client not in self._connections:
+        if client not in self._hooked:
             events = client.meta.events
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
-            self._connections[client] = _connection(self.fs, client)
+            self._hooked.add(client)
         return client
 
-    def connection(self, client: Any) -> Connection:
-        """How a client that `session` gave reaches the store."""
-        return self._connections[client]
+    async def resolved(self, bucket: str) -> tuple[Resolved, Connection]:
+        """What all settings come to, for a bucket; with a botocore client only where that cannot be said without one."""
+        found = self._resolved_without_client()
+        if found is None:
+            found = of_client(await self.session(bucket))
+        return found, _connection(self.fs, found.endpoint_url)
+
+    def _resolved_without_client(self) -> Resolved | None:
+        if not is_plain(self.fs, os.environ):
+            return None
+        if self.fs.session is None:  # as s3fs makes it; s3fs takes it for its client
+            self.fs.session = self._session = AioSession(**self.fs.kwargs)
+        if self._session is None or self.fs.session is not self._session:
+            return None  # the user's, with whatever is set in it
+        return without_client(self.fs, self._session, os.environ)
 
     async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send one request, once, with the user's additional arguments.
@@ -189,7 +205,7 @@ class S3Client:
         return await request()
 
 
-def _connection(fs: S3FileSystem, client: Any) -> Connection:
+def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:
     """Certificates and proxies, from where botocore takes them and when it does, in its order."""
     verify: bool | str | None = fs.client_kwargs.get("verify")
     if verify is None:
@@ -198,7 +214,7 @@ def _connection(fs: S3FileSystem, client: Any) -> Connection:
         verify = os.environ.get("REQUESTS_CA_BUNDLE", True)
     proxies = fs.config_kwargs.get("proxies")
     if proxies is None:
-        proxies = get_environ_proxies(client.meta.endpoint_url)
+        proxies = get_environ_proxies(endpoint_url)
     return Connection(verify, proxies, get_cert_path(True))
 
 
