@@ -24,7 +24,6 @@ ELSEWHERE = {
     "backend/s3/forks": "backend/test_s3_objects",
     "backend/s3/obstore_objects": "backend/test_s3_objects",
     "backend/s3/obstore_options": "backend/test_s3_options",
-    "backend/s3/resolved": "backend/test_s3_resolved",
     "backend/s3/routes": "backend/test_s3_objects",
     "backend/s3/s3fs_objects": "backend/test_s3_objects",
     "backend/s3/server_copy": "backend/test_s3",

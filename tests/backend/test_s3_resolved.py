@@ -29,26 +29,10 @@ from rollingfs.backend.s3.resolved import of_client, without_client
 
 LOADER = AioSession().get_component("data_loader")
 """Shared, because each new one reads botocore's models again."""
-REGIONS = [
-    None,
-    "us-east-1",
-    "eu-west-1",
-    "us-gov-west-1",
-    "cn-north-1",
-    "aws-global",
-    "fips-us-west-2",
-    "auto",
-    "x_y",
-    "",
-]
-URLS = [
-    None,
-    "http://127.0.0.1:9000",
-    "https://store.example/below/",
-    "https://s3.us-west-2.amazonaws.com",
-    "no url",
-    "",
-]
+OTHER_REGIONS = ["us-gov-west-1", "cn-north-1", "aws-global", "fips-us-west-2", "x_y", ""]
+REGIONS = [None, "us-east-1", "eu-west-1", "auto", *OTHER_REGIONS]
+PLAIN_URLS = [None, "http://127.0.0.1:9000", "https://store.example/below/", "https://s3.us-west-2.amazonaws.com"]
+URLS = [*PLAIN_URLS, "no url", ""]
 STYLES = ["auto", "path", "virtual", "other"]
 
 
@@ -60,9 +44,9 @@ def one_of(*values: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from(values)
 
 
-PLAIN_REGIONS = one_of(None, "us-east-1", "eu-west-1", "auto")
+PLAIN_REGIONS = st.sampled_from(REGIONS[:4])
 PLAIN_OPTIONS = maybe(
-    endpoint_url=st.sampled_from(URLS[:4]),
+    endpoint_url=st.sampled_from(PLAIN_URLS),
     anon=st.booleans(),
     use_ssl=st.booleans(),
     requester_pays=st.booleans(),

@@ -99,20 +99,21 @@ class S3Client:
                 "give at least as many connections, or leave max_pool_connections out"
             )
         self.requests_max = requests_max or max(1, min(REQUESTS_MAX, pool))
-        self._hooked: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._session: AioSession | None = None
+        self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
+        self._without_client: tuple[Resolved, Connection] | None = None
         self.routes = Routes(self, use_obstore)
 
     def after_fork(self) -> None:
         """Go on in a child process with a new clone."""
         self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked=True)
-        self._hooked = weakref.WeakSet()
-        self._session = None
+        self._connections = weakref.WeakKeyDictionary()
+        self._without_client = None
         self.routes.forget()
 
     async def close(self) -> None:
         """Close the connections; the next request opens new ones."""
         self.routes.forget()
+        self._without_client = None
         if self.fs._s3 is not None:
             await self.fs._s3creator.__aexit__(None, None, None)
             self.fs._s3 = None
@@ -121,29 +122,35 @@ class S3Client:
         """The botocore client for a bucket, connected and with the hooks of this module."""
         await self.fs.set_session()
         client = await self.fs.get_s3(bucket)
-        if client not in self._hooked:
+        if client not in self._connections:
             events = client.meta.events
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
-            self._hooked.add(client)
+            self._connections[client] = _connection(self.fs, client.meta.endpoint_url)
         return client
 
     async def resolved(self, bucket: str) -> tuple[Resolved, Connection]:
-        """What all settings come to, for a bucket; with a botocore client only where that cannot be said without one."""
-        found = self._resolved_without_client()
-        if found is None:
-            found = of_client(await self.session(bucket))
-        return found, _connection(self.fs, found.endpoint_url)
+        """What all settings come to for a bucket, and how the store is reached.
 
-    def _resolved_without_client(self) -> Resolved | None:
-        if not is_plain(self.fs, os.environ):
+        A botocore client is made for that only where there is no other way to know.
+        """
+        if not self._connections:  # else a client is there, and was made of the settings of its time
+            self._without_client = self._without_client or self._resolved_without_client()
+        if self._without_client is not None:
+            return self._without_client
+        client = await self.session(bucket)
+        return of_client(client), self._connections[client]
+
+    def _resolved_without_client(self) -> tuple[Resolved, Connection] | None:
+        if self.fs.session is not None or not is_plain(self.fs, os.environ):
+            return None  # a session that the user gives may have anything set in it
+        session = AioSession(**self.fs.kwargs)
+        found = without_client(self.fs, session, os.environ)
+        if found is None:
             return None
-        if self.fs.session is None:  # as s3fs makes it; s3fs takes it for its client
-            self.fs.session = self._session = AioSession(**self.fs.kwargs)
-        if self._session is None or self.fs.session is not self._session:
-            return None  # the user's, with whatever is set in it
-        return without_client(self.fs, self._session, os.environ)
+        self.fs.session = session  # s3fs would make the same; it takes this one for its client
+        return found, _connection(self.fs, found.endpoint_url)
 
     async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send one request, once, with the user's additional arguments.
