@@ -36,6 +36,28 @@ def _entries_text(entries: tuple[Entry, ...]) -> str:
     return text
 
 
+PLAIN_LINES_BYTES_MAX = 2048
+"""All lines of a header that come once, without the words that users choose."""
+PLAIN_LINE_BYTES_MAX = 128
+"""A line of an attribute or a commit, without such words."""
+QUOTED_BYTES_MAX = 8
+"""What one character takes at most: ``%10ffff``, or four bytes."""
+
+
+def is_surely_short(header: Header, room: int) -> bool:
+    """Whether the header's text leaves so much room below its limit; False also where only the text itself could tell."""
+    if header.merge or header.merges or header.aborts or header.drops or header.unknown:
+        return False
+    entries = _entries_text(header.entries)
+    words = [header.owner or "", header.turn or "", header.merged or "", *header.attrs, *header.attrs.values()]
+    words += [commit.writer for commit in header.commits]
+    if header.adopted is not None:
+        words.append(header.adopted.token)
+    lines = PLAIN_LINE_BYTES_MAX * (len(header.attrs) + len(header.commits)) + PLAIN_LINES_BYTES_MAX
+    size = len(entries) + QUOTED_BYTES_MAX * sum(map(len, words)) + lines
+    return entries.isascii() and size + room <= TEXT_BYTES_MAX
+
+
 def _lines(header: Header) -> Iterable[str]:
     yield FORMAT
     yield f"segment {header.segment}"

@@ -16,7 +16,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
-from rollingfs.format.codec import format_text
+from rollingfs.format.codec import format_text, is_surely_short
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
@@ -73,7 +73,9 @@ STAMP_BYTES_MAX = 256
 
 def must_fold(header: Header) -> bool:
     """Whether entries must move into index pages before the header is written."""
-    return plan_fold(header.entries) is not None or excess_bytes(header) > 0
+    if plan_fold(header.entries) is not None:
+        return True
+    return not is_surely_short(header, STAMP_BYTES_MAX) and excess_bytes(header) > 0
 
 
 def excess_bytes(header: Header) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import tokens
-from rollingfs.format.codec import format_header, format_text, parse_header
+from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header
 from rollingfs.format.header import OFFSET_MAX, TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Commit, Drop, Header, Mark
 from rollingfs.format.tokens import seal_text
 from tests.support.examples import examples
@@ -353,3 +353,18 @@ def test_text_beyond_64_kib_is_neither_written_nor_read_and_at_64_kib_both():
 def test_what_could_not_be_read_again_is_not_written(header):
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
         format_header(header)
+
+
+@given(headers(), st.lists(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3))
+@settings(max_examples=examples(200))
+def test_a_text_is_called_short_only_where_it_has_the_room(header, letters):
+    words = {"".join(letters) * number: "".join(letters) * 99 for number in range(1, 5)}
+    for one in (header, dataclasses.replace(header, drops=(), unknown=(), merges=(), aborts=(), attrs=words)):
+        left = TEXT_BYTES_MAX - len(format_text(one))
+        assert not is_surely_short(one, left + 1)
+
+
+def test_the_text_of_a_segment_of_small_appends_is_called_short():
+    chunks = tuple(Chunk(start, 1, f"{start:020d}-{0:012x}", 0, 0) for start in range(128))
+    commits = tuple(Commit(uuid.UUID(int=number).hex, 1, 100 + number) for number in range(16))
+    assert is_surely_short(Header(str(uuid.UUID(int=0)), 200, entries=chunks, tail=b"x", commits=commits), 256)
