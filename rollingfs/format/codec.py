@@ -45,7 +45,7 @@ QUOTED_BYTES_MAX = 8
 
 
 def is_surely_short(header: Header, room: int) -> bool:
-    """Whether the header's text leaves so much room below its limit; False also where only the text itself could tell."""
+    """Whether the header's text leaves so much room below its limit; False if only the text itself tells."""
     if header.merge or header.merges or header.aborts or header.drops or header.unknown:
         return False
     entries = _entries_text(header.entries)
