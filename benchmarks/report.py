@@ -81,14 +81,15 @@ def _judged(goal: Goal, medians: dict[str, dict[str, float]]) -> dict[str, Any]:
     return {"goal": goal.text, "bound": goal.bound, "found": found, "met": goal.is_met(found), "margin": margin}
 
 
+IN_KIB = frozenset({"header_bytes", "sent_unit_bytes"})
 _UNITS = {"_bytes": (2**20, "MiB"), "_per_s": (1, "/s"), "_s": (1e-3, "ms")}
 
 
 def _title(figure: str) -> str:
     if figure == "bytes_per_s":
         return "MB/s"
-    if figure == "header_bytes":
-        return "header KiB"
+    if figure in IN_KIB:
+        return f"{figure.partition('_')[0]} KiB"
     for ending, (_, unit) in _UNITS.items():
         if figure.endswith(ending):
             return f"{figure.removesuffix(ending).replace('_', ' ')} {unit}"
@@ -100,7 +101,7 @@ def _format(figure: str, value: float | None) -> str:
         return "-"
     if figure == "bytes_per_s":
         return f"{value / 1e6:,.0f}" if value else "-"
-    if figure == "header_bytes":
+    if figure in IN_KIB:
         return f"{value / 1024:.1f}"
     scale = next((scale for ending, (scale, _) in _UNITS.items() if figure.endswith(ending)), 1)
     return f"{value / scale:,.0f}" if value / scale >= 100 else f"{value / scale:.2f}"

@@ -29,6 +29,18 @@ READY_S_MAX = 30
 _COUNT = re.compile(r'minio_api_requests_total\{name="(\w+)".*type="s3"\} (\d+)')
 
 
+_BYTES = re.compile(r'minio_api_requests_traffic_received_bytes\{[^}]*type="s3"\} (\S+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a server has received."""
+
+    requests: Counter[str]
+    """By operation."""
+    byte_count: int
+
+
 @dataclass(frozen=True, slots=True)
 class Servers:
     """The addresses of the servers, for the processes that measure."""
@@ -49,11 +61,12 @@ class Servers:
             "client_kwargs": {"region_name": "us-east-1"},
         }
 
-    def requests(self) -> Counter[str]:
-        """The number of requests that MinIO has received since it started, by operation."""
+    def received(self) -> Received:
+        """What MinIO has received since it started."""
         with urllib.request.urlopen(f"{self.direct_url}/minio/metrics/v3/api/requests", timeout=60) as answer:
             text = answer.read().decode()
-        return Counter({name: int(count) for name, count in _COUNT.findall(text)})
+        counts = Counter({name: int(count) for name, count in _COUNT.findall(text)})
+        return Received(counts, sum(int(float(count)) for count in _BYTES.findall(text)))
 
 
 @contextlib.contextmanager
