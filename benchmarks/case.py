@@ -33,7 +33,7 @@ class Sample:
     requests: dict[str, int] = field(default_factory=dict)
     """By operation."""
     sent_bytes: int = 0
-    """What the server has received, heads of requests included."""
+    """The bodies that the server has received."""
     count: int = 1
     """How many times the unit of work was done."""
     byte_count: int = 0

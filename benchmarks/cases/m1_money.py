@@ -1,4 +1,4 @@
-"""M1: what one append sends, one by one and 100 a second, in requests and bytes; `benchmarks.cost` makes money of it."""
+"""M1: what one append sends, one by one and 100 a second; `benchmarks.cost` makes money of it."""
 
 from __future__ import annotations
 
