@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from benchmarks.cost import Way
 from benchmarks.servers import Servers
 
 CLEAR_REFS = "/proc/self/clear_refs"
@@ -31,6 +32,8 @@ class Sample:
     """Peak of the resident memory, less what was resident when the clock started."""
     requests: dict[str, int] = field(default_factory=dict)
     """By operation."""
+    sent_bytes: int = 0
+    """The bodies that the server has received."""
     count: int = 1
     """How many times the unit of work was done."""
     byte_count: int = 0
@@ -46,6 +49,9 @@ class Sample:
             "wall_s": self.wall_s,
             "cpu_s": self.cpu_s,
             "memory_bytes": float(self.memory_bytes),
+            "paid_writes": Way.counted(self.requests, 0, self.count).writes,
+            "paid_reads": Way.counted(self.requests, 0, self.count).reads,
+            "sent_unit_bytes": self.sent_bytes / self.count,
             "requests": float(sum(self.requests.values())) / self.count,
             "unit_s": statistics.median(self.latencies_s) if self.latencies_s else self.wall_s / self.count,
             "cpu_unit_s": self.cpu_s / self.count,
@@ -86,7 +92,7 @@ class Job:
     @contextlib.contextmanager
     def measured(self, count: int = 1) -> Iterator[Sample]:
         """Measure what the block of this context does."""
-        before = self.servers.requests() if self.servers.direct_url else None
+        before = self.servers.received() if self.servers.direct_url else None
         memory = reset_peak()
         cpu, began = _cpu_s(), time.perf_counter()
         yield self.sample
@@ -95,7 +101,9 @@ class Job:
         self.sample.memory_bytes = max(0, _peak_bytes() - memory)
         self.sample.count = count
         if before is not None:
-            self.sample.requests = dict(self.servers.requests() - before)
+            after = self.servers.received()
+            self.sample.requests = dict(after.requests - before.requests)
+            self.sample.sent_bytes = after.byte_count - before.byte_count
 
     def each(self, call: Callable[[int], object], count: int) -> None:
         """Measure `count` calls one by one."""

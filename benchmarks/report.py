@@ -81,14 +81,15 @@ def _judged(goal: Goal, medians: dict[str, dict[str, float]]) -> dict[str, Any]:
     return {"goal": goal.text, "bound": goal.bound, "found": found, "met": goal.is_met(found), "margin": margin}
 
 
+IN_KIB = frozenset({"header_bytes", "sent_unit_bytes"})
 _UNITS = {"_bytes": (2**20, "MiB"), "_per_s": (1, "/s"), "_s": (1e-3, "ms")}
 
 
 def _title(figure: str) -> str:
     if figure == "bytes_per_s":
         return "MB/s"
-    if figure == "header_bytes":
-        return "header KiB"
+    if figure in IN_KIB:
+        return f"{figure.partition('_')[0]} KiB"
     for ending, (_, unit) in _UNITS.items():
         if figure.endswith(ending):
             return f"{figure.removesuffix(ending).replace('_', ' ')} {unit}"
@@ -100,7 +101,7 @@ def _format(figure: str, value: float | None) -> str:
         return "-"
     if figure == "bytes_per_s":
         return f"{value / 1e6:,.0f}" if value else "-"
-    if figure == "header_bytes":
+    if figure in IN_KIB:
         return f"{value / 1024:.1f}"
     scale = next((scale for ending, (scale, _) in _UNITS.items() if figure.endswith(ending)), 1)
     return f"{value / scale:,.0f}" if value / scale >= 100 else f"{value / scale:.2f}"
@@ -109,7 +110,7 @@ def _format(figure: str, value: float | None) -> str:
 # -- files ---------------------------------------------------------------------------------------------------
 
 
-def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool) -> dict[str, Any]:
+def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool, latency_ms: int) -> dict[str, Any]:
     """Everything, for JSON, with the time and the commit of each case.
 
     The cases have the key "works", as in the results that are stored already.
@@ -119,7 +120,7 @@ def as_fields(outcomes: Sequence[Outcome], rounds: int, quick: bool) -> dict[str
         "quick": quick,
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
         "packages": {name: _version(name) for name in PACKAGES},
-        "latency_ms": LATENCY_MS,
+        "latency_ms": latency_ms,
         "bandwidth_kb_s": BANDWIDTH_KB_S,
         "works": {
             outcome.case.id: {
@@ -151,22 +152,27 @@ def _version(package: str) -> str | None:
         return None
 
 
-def save(outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path) -> list[Path]:
+def save(
+    outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path, latency_ms: int = LATENCY_MS
+) -> list[Path]:
     """Write JSON, the tables of `docs/performance.md` and, with matplotlib, the picture; returns the files.
 
-    Cases that were not run keep the results of an earlier run in the same folder.
+    Results at another latency than the usual one have files of their own, and no picture. Cases that were not run keep
+    the results of an earlier run in the same folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     stem = "quick" if quick else "latest"
+    is_usual = latency_ms == LATENCY_MS
+    stem = stem if is_usual else f"{stem}-{latency_ms}ms"
     data = folder / f"{stem}.json"
-    fields = as_fields(outcomes, rounds, quick)
+    fields = as_fields(outcomes, rounds, quick, latency_ms)
     if data.exists():
         before = json.loads(data.read_text(encoding="utf-8"))["works"]
         fields["works"] = {name: fields["works"].get(name, case) for name, case in before.items()} | fields["works"]
     data.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     table = folder / f"{stem}.md"
     table.write_text(markdown(fields), encoding="utf-8")
-    picture = draw(fields, folder / f"{stem}.svg")
+    picture = draw(fields, folder / f"{stem}.svg") if is_usual else None
     return [data, table, picture] if picture else [data, table]
 
 

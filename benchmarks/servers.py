@@ -21,12 +21,24 @@ TOXIPROXY_MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
 TOXIPROXY_VERSION = "v2.12.0"
 BUILD_S_MAX = 600
 LATENCY_MS = 12
-"""Of every request: S3 answers a small one in some 12 to 15 ms."""
+"""Of every request, unless another is asked for: S3 Express and the quickest answers of S3 Standard take as long."""
 BANDWIDTH_KB_S = 85_000
 """Of every connection, downstream: what one connection to S3 gives."""
 READY_S_MAX = 30
 
 _COUNT = re.compile(r'minio_api_requests_total\{name="(\w+)".*type="s3"\} (\d+)')
+
+
+_BYTES = re.compile(r'minio_api_requests_traffic_received_bytes\{[^}]*type="s3"\} (\S+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a server has received."""
+
+    requests: Counter[str]
+    """By operation."""
+    byte_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +61,22 @@ class Servers:
             "client_kwargs": {"region_name": "us-east-1"},
         }
 
-    def requests(self) -> Counter[str]:
-        """The number of requests that MinIO has received since it started, by operation."""
+    def received(self) -> Received:
+        """What MinIO has received since it started."""
         with urllib.request.urlopen(f"{self.direct_url}/minio/metrics/v3/api/requests", timeout=60) as answer:
             text = answer.read().decode()
-        return Counter({name: int(count) for name, count in _COUNT.findall(text)})
+        counts = Counter({name: int(count) for name, count in _COUNT.findall(text)})
+        return Received(counts, sum(int(float(count)) for count in _BYTES.findall(text)))
 
 
 @contextlib.contextmanager
-def open_servers() -> Iterator[Servers]:
+def open_servers(latency_ms: int = LATENCY_MS) -> Iterator[Servers]:
     """Start MinIO and toxiproxy, after building into the cache folder what is missing there.
+
+    Parameters
+    ----------
+    latency_ms
+        What the proxy adds to each request.
 
     Raises
     ------
@@ -71,7 +89,10 @@ def open_servers() -> Iterator[Servers]:
     if minio is None:
         raise RuntimeError("MinIO is not built, and there is no `go` to build it with")
     os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # lets everybody read its counters
-    with servers.minio_server(minio) as options, _toxiproxy(servers.cache_dir(), options["endpoint_url"]) as url:
+    with (
+        servers.minio_server(minio) as options,
+        _toxiproxy(servers.cache_dir(), options["endpoint_url"], latency_ms) as url,
+    ):
         yield Servers(options["endpoint_url"], url, options["key"], options["secret"])
 
 
@@ -92,7 +113,7 @@ def toxiproxy_binary(cache: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _toxiproxy(cache: Path, upstream_url: str) -> Iterator[str]:
+def _toxiproxy(cache: Path, upstream_url: str, latency_ms: int) -> Iterator[str]:
     from tests.support import servers
 
     control, port = servers.free_port(), servers.free_port()
@@ -106,7 +127,7 @@ def _toxiproxy(cache: Path, upstream_url: str) -> Iterator[str]:
         upstream = upstream_url.removeprefix("http://")
         _post(f"{url}/proxies", {"name": "s3", "listen": f"127.0.0.1:{port}", "upstream": upstream})
         toxics = f"{url}/proxies/s3/toxics"
-        _post(toxics, {"type": "latency", "stream": "upstream", "attributes": {"latency": LATENCY_MS}})
+        _post(toxics, {"type": "latency", "stream": "upstream", "attributes": {"latency": latency_ms}})
         _post(toxics, {"type": "bandwidth", "stream": "downstream", "attributes": {"rate": BANDWIDTH_KB_S}})
         yield f"http://127.0.0.1:{port}"
     finally:

@@ -57,14 +57,14 @@ def at_count(nth: int, job: Job) -> None:
     extra["header_bytes"] = job.given["header_bytes"][count]
 
     def timed(name: str, calls: list[Callable[[], object]]) -> list[float]:
-        before, cpu, walls = job.servers.requests(), time.process_time(), []
+        before, cpu, walls = job.servers.received().requests, time.process_time(), []
         for call in calls:
             began = time.perf_counter()
             call()
             walls.append(time.perf_counter() - began)
         extra[f"{name}_s"] = statistics.median(walls)
         extra[f"{name}_cpu_s"] = (time.process_time() - cpu) / len(calls)
-        extra[f"{name}_requests"] = sum((job.servers.requests() - before).values()) / len(calls)
+        extra[f"{name}_requests"] = sum((job.servers.received().requests - before).values()) / len(calls)
         return walls
 
     def read(file: Any, chunk: int, nth: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from benchmarks.case import Case, Goal, Job, figure, ratio
 from benchmarks.clients import BUCKET, rolling, s3
@@ -25,6 +27,7 @@ def _first_byte(job: Job, fs: object, path: str, pause_s: float = 0, warm: int =
         with fs.open(path, "rb") as file:  # type: ignore[attr-defined]
             assert check(file.read(1), 0) == 1
 
+    content(0, 1)  # its making is no part of the case
     for _ in range(warm):
         once(0)
     time.sleep(pause_s)
@@ -33,6 +36,24 @@ def _first_byte(job: Job, fs: object, path: str, pause_s: float = 0, warm: int =
 
 def ours_first(job: Job) -> None:
     _first_byte(job, rolling(job), job.given["segment"])
+
+
+def _from_cold(job: Job, make: Callable[..., Any], path: str) -> None:
+    def once(_: int) -> None:
+        with make(job, warm=False).open(path, "rb") as file:
+            assert check(file.read(1), 0) == 1
+
+    content(0, 1)
+    job.each(once, 1)
+
+
+def ours_cold(job: Job) -> None:
+    """With the making of the filesystem and its first connection; obstore is imported, too."""
+    _from_cold(job, rolling, job.given["segment"])
+
+
+def s3fs_cold(job: Job) -> None:
+    _from_cold(job, s3, job.given["plain"])
 
 
 def ours_again(job: Job) -> None:
@@ -56,9 +77,17 @@ CASES = (
             "rollingfs, again": ours_again,
             "rollingfs, after the cache time": ours_later,
             "s3fs": s3fs_first,
+            "rollingfs, not yet connected": ours_cold,
+            "s3fs, not yet connected": s3fs_cold,
         },
         (
             Goal("requests, new", figure("requests", "rollingfs, new filesystem"), at_most=2),
+            Goal("s3fs / new", ratio("wall_s", "s3fs", "rollingfs, new filesystem"), at_least=2),
+            Goal(
+                "s3fs / ours, not yet connected",
+                ratio("wall_s", "s3fs, not yet connected", "rollingfs, not yet connected"),
+                at_least=2,
+            ),
             Goal("requests, again", figure("requests", "rollingfs, again"), at_most=1),
             Goal("requests, later", figure("requests", "rollingfs, after the cache time"), at_most=2),
             Goal(

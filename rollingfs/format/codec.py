@@ -17,12 +17,6 @@ FORMAT = "rollingfs 1"
 
 
 TEXTS_KEPT_MAX = 32
-CHARACTER_BYTES_MAX = 4
-"""Of a character in a word, as UTF-8 or escaped."""
-LINES_BYTES_MAX = 1024
-"""Of all lines that every header has, and of the end, without the words of users."""
-LINE_BYTES_MAX = 64
-"""Of an ``attr`` or ``commit`` line, without its words."""
 
 _texts: dict[int, tuple[tuple[Entry, ...], str]] = {}
 """The text of entries, by identity: many commits in a row write the same tuple, often of hundreds of entries."""
@@ -40,6 +34,28 @@ def _entries_text(entries: tuple[Entry, ...]) -> str:
         _texts.clear()
     _texts[id(entries)] = entries, text
     return text
+
+
+PLAIN_LINES_BYTES_MAX = 2048
+"""All lines of a header that come once, without the words that users choose."""
+PLAIN_LINE_BYTES_MAX = 128
+"""A line of an attribute or a commit, without such words."""
+QUOTED_BYTES_MAX = 8
+"""What one character takes at most: ``%10ffff``, or four bytes."""
+
+
+def is_surely_short(header: Header, room: int) -> bool:
+    """Whether the header's text leaves so much room below its limit; False if only the text itself tells."""
+    if header.merge or header.merges or header.aborts or header.drops or header.unknown:
+        return False
+    entries = _entries_text(header.entries)
+    words = [header.owner or "", header.turn or "", header.merged or "", *header.attrs, *header.attrs.values()]
+    words += [commit.writer for commit in header.commits]
+    if header.adopted is not None:
+        words.append(header.adopted.token)
+    lines = PLAIN_LINE_BYTES_MAX * (len(header.attrs) + len(header.commits)) + PLAIN_LINES_BYTES_MAX
+    size = len(entries) + QUOTED_BYTES_MAX * sum(map(len, words)) + lines
+    return entries.isascii() and size + room <= TEXT_BYTES_MAX
 
 
 def _lines(header: Header) -> Iterable[str]:
@@ -74,22 +90,6 @@ def _lines(header: Header) -> Iterable[str]:
     if header.origin is not None:
         yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
     yield from header.unknown
-
-
-def text_bytes_at_most(header: Header) -> int | None:
-    """A bound for the length of `format_text`, much cheaper than the text; None for a header with rare lines."""
-    marks = header.merge, header.merges, header.aborts
-    if any(marks) or header.drops or header.unknown or header.adopted or header.origin:
-        return None
-    words = [
-        header.owner or "",
-        header.turn or "",
-        *header.attrs,
-        *header.attrs.values(),
-        *(line.writer for line in header.commits),
-    ]
-    lines = LINES_BYTES_MAX + (len(header.attrs) + len(header.commits)) * LINE_BYTES_MAX
-    return lines + CHARACTER_BYTES_MAX * (sum(map(len, words)) + len(_entries_text(header.entries)))
 
 
 def format_text(header: Header) -> bytes:

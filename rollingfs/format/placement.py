@@ -134,6 +134,8 @@ def plan_fold(entries: Sequence[Entry], *, loose_max: int = LOOSE_CHUNKS_MAX) ->
     1. If more than `loose_max` chunks are loose, 128 of the longest run (4,096 of a run that long), oldest first.
     2. Otherwise 32 neighbouring small pages, which become one page of up to 4,096 chunks.
     """
+    if len(entries) < PAGES_JOINED and len(entries) <= loose_max:
+        return None  # too few for either
     loose = sum(isinstance(entry, Chunk) for entry in entries)
     if loose > loose_max:
         return _loose_run(entries)

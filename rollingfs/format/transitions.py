@@ -16,7 +16,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
-from rollingfs.format.codec import format_text, text_bytes_at_most
+from rollingfs.format.codec import format_text, is_surely_short
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
@@ -75,8 +75,7 @@ def must_fold(header: Header) -> bool:
     """Whether entries must move into index pages before the header is written."""
     if plan_fold(header.entries) is not None:
         return True
-    at_most = text_bytes_at_most(header)
-    return (at_most is None or at_most > TEXT_BYTES_MAX - STAMP_BYTES_MAX) and excess_bytes(header) > 0
+    return not is_surely_short(header, STAMP_BYTES_MAX) and excess_bytes(header) > 0
 
 
 def excess_bytes(header: Header) -> int:

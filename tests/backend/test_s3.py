@@ -601,3 +601,15 @@ def test_names_are_those_of_s3fs() -> None:
     assert list(map(backend.strip, urls)) == ["bucket/a/b", "bucket/a", "bucket/a"]
     assert backend.unstrip("bucket/a") == "s3://bucket/a"
     assert backend.root("bucket/a/b") == "bucket"
+
+
+POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/point"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "bucket", "bucket/", "bucket/key", "bucket//key/", "/key", "b:c/d", "arn", "arn/key", POINT, f"{POINT}/a/b"],
+)
+def test_bucket_and_key_are_those_of_s3fs(path: str) -> None:
+    fs = S3FileSystem(anon=True)
+    assert S3Backend(fs)._split(path) == tuple(fs._find_bucket_key(path))

@@ -19,6 +19,7 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.obstore_options import Connection, InexpressibleError, Options, obstore_options
+from rollingfs.backend.s3.resolved import of_client
 
 KEYS = {"key": "id", "secret": "secret"}
 SESSION = AioSession()
@@ -46,7 +47,7 @@ def connected(**given: Any) -> S3Client:
 def told(client: S3Client, bucket: str = "bucket", region: str | None = None, environment: Any = None) -> Options:
     connection = Connection(default_certificates=__file__)
     session = sync(client.fs.loop, client.session)
-    return obstore_options(bucket, client.fs, session, connection, environment or {}, region)
+    return obstore_options(bucket, client.fs, of_client(session), connection, environment or {}, region)
 
 
 def made(bucket: str = "bucket", region: str | None = None, environment: Any = None, **given: Any) -> Options:
@@ -200,7 +201,7 @@ def test_certificates_and_proxies(tmp_path: Any) -> None:
     def of(connection: Connection, environment: dict[str, str], endpoint_url: str = "https://store.example") -> Any:
         client = connected(endpoint_url=endpoint_url)
         session = sync(client.fs.loop, client.session)
-        return obstore_options("bucket", client.fs, session, connection, environment).client
+        return obstore_options("bucket", client.fs, of_client(session), connection, environment).client
 
     (tmp_path / "default.pem").write_bytes(b"default")
     default = str(tmp_path / "default.pem")

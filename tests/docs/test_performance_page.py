@@ -121,3 +121,49 @@ def test_cases_that_are_not_run_again_keep_their_results(tmp_path: Path) -> None
     assert [*cases] == [first.case.id, second.case.id]
     assert [case["rounds_run"] for case in cases.values()] == [5, 3]
     assert cases[first.case.id]["failed"] == {}
+
+
+def test_the_table_at_60_ms_is_that_of_the_stored_results() -> None:
+    from benchmarks.report import markdown
+
+    tables = re.search(r"<!-- table at 60 ms -->\n(.*?)<!-- end at 60 ms -->", TEXT, re.DOTALL)
+    assert tables is not None
+    fields = json.loads((RESULTS.parent / "latest-60ms.json").read_text(encoding="utf-8"))
+    assert fields["latency_ms"] == 60
+    assert tables[1] == markdown(fields)
+
+
+def test_the_price_of_a_log_is_that_of_the_stored_requests() -> None:
+    from benchmarks.cost import stored, table
+
+    found = re.search(r"<!-- money -->\n(.*?)<!-- end of money -->", TEXT, re.DOTALL)
+    assert found is not None
+    assert found[1] == table(stored(RESULTS.parent))
+
+
+def test_the_prices_named_are_those_that_were_reckoned_with() -> None:
+    from benchmarks import cost
+
+    section = TEXT.partition("## What a log costs in a month")[2].partition("\n## ")[0]
+    for prices in (cost.S3_STANDARD, cost.S3_EXPRESS):
+        named = [prices.storage_gb_month, prices.write_1000, prices.read_1000, prices.upload_gb or prices.write_1000]
+        assert all(f"${price:g}" in section or f"${price:.5f}" in section for price in named), prices.name
+    assert f"${cost.BROKER_H:g}" in section
+    assert f"${cost.BROKER_GB_MONTH:.2f}" in section
+    assert cost.PRICES_AT in section
+
+
+def test_a_price_is_made_of_requests_of_bytes_and_of_what_is_kept() -> None:
+    from benchmarks import cost
+
+    month = cost.Load(rate_per_s=1, record_bytes=2**20, kept_days=15)
+    store = cost.Prices("any", storage_gb_month=1.0, write_1000=10.0, read_1000=1.0, upload_gb=1024.0)
+    counted = {"PutObject": 3, "ListObjectsV2": 1, "GetObject": 1, "HeadObject": 1, "DeleteObject": 9}
+    way = cost.Way.counted(counted, sent_bytes=2 * 2**20, count=2)
+    assert (way.writes, way.reads, way.sent_bytes) == (2, 1, 2**20)
+    assert month.appends == 30 * 86400
+    assert cost.appends_cost(way, 1000, store) == pytest.approx(2 * 10 + 1 * 1 + 1000 * 1.0)
+    assert cost.storage_cost(2**20, month, store) == pytest.approx(15 * 86400 / 1024)
+    in_three_copies = 3 * 15 * 86400 / 1024 * cost.BROKER_GB_MONTH
+    assert cost.brokers_cost(month) == pytest.approx(3 * cost.BROKER_H * 720 + in_three_copies)
+    assert cost.appends_cost(cost.Way(1, 0, 0), cost.MILLION, cost.S3_STANDARD) == pytest.approx(5.0)

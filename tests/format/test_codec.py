@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import tokens
-from rollingfs.format.codec import format_header, format_text, parse_header, text_bytes_at_most
+from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header
 from rollingfs.format.header import OFFSET_MAX, TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Commit, Drop, Header, Mark
 from rollingfs.format.tokens import seal_text
 from tests.support.examples import examples
@@ -47,20 +47,12 @@ def parsed_or_none(data):
 # -- round trip ----------------------------------------------------------------------------------------------
 
 
-@given(headers())
-def test_the_bound_for_a_text_is_none_or_no_less_than_the_text(header):
-    at_most = text_bytes_at_most(header)
-    assert at_most is None or at_most >= len(format_text(header))
-
-
-def test_the_bound_for_a_text_of_long_words_and_numbers_holds():
+def test_a_text_of_long_words_and_numbers_is_not_called_short():
     word = "\N{SNOWMAN}\N{CRAB}% \n" * 20
     commits = tuple(Commit(word + str(n), OFFSET_MAX, OFFSET_MAX - n) for n in range(64))
     header = Header(str(uuid.uuid4()), OFFSET_MAX, epoch=OFFSET_MAX, owner=word, start=OFFSET_MAX, evicted=OFFSET_MAX)
     header = dataclasses.replace(header, attrs={word + str(n): word for n in range(64)}, commits=commits, turn=word)
-    at_most = text_bytes_at_most(header)
-    assert at_most is not None
-    assert at_most >= len(format_text(header))
+    assert not is_surely_short(header, TEXT_BYTES_MAX - len(format_text(header)) + 1)
 
 
 @given(headers())
@@ -369,3 +361,18 @@ def test_text_beyond_64_kib_is_neither_written_nor_read_and_at_64_kib_both():
 def test_what_could_not_be_read_again_is_not_written(header):
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
         format_header(header)
+
+
+@given(headers(), st.lists(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3))
+@settings(max_examples=examples(200))
+def test_a_text_is_called_short_only_where_it_has_the_room(header, letters):
+    words = {"".join(letters) * number: "".join(letters) * 99 for number in range(1, 5)}
+    for one in (header, dataclasses.replace(header, drops=(), unknown=(), merges=(), aborts=(), attrs=words)):
+        left = TEXT_BYTES_MAX - len(format_text(one))
+        assert not is_surely_short(one, left + 1)
+
+
+def test_the_text_of_a_segment_of_small_appends_is_called_short():
+    chunks = tuple(Chunk(start, 1, f"{start:020d}-{0:012x}", 0, 0) for start in range(128))
+    commits = tuple(Commit(uuid.UUID(int=number).hex, 1, 100 + number) for number in range(16))
+    assert is_surely_short(Header(str(uuid.UUID(int=0)), 200, entries=chunks, tail=b"x", commits=commits), 256)

@@ -40,6 +40,8 @@ from rollingfs.errors import ConflictError
 
 PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
 """The largest new file that one PutObject writes."""
+ARN = "arn:"
+"""With this begin the names of access points."""
 
 
 class S3Backend(Backend):
@@ -359,6 +361,9 @@ class S3Backend(Backend):
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str
         key: str
+        if not path.startswith(ARN):  # s3fs looks for every kind of access point, which takes its time
+            bucket, _, key = path.partition("/")
+            return bucket, key
         bucket, key = self.fs._find_bucket_key(path)
         return bucket, key
 

@@ -39,6 +39,7 @@ from typing import Any, TypeVar
 
 import botocore
 import s3fs
+from aiobotocore.session import AioSession
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
@@ -48,6 +49,7 @@ from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, is_transient, status_of
 from rollingfs.backend.s3.objects import Answer
 from rollingfs.backend.s3.obstore_options import Connection
+from rollingfs.backend.s3.resolved import Resolved, is_plain, of_client, without_client
 from rollingfs.backend.s3.routes import Routes
 from rollingfs.backend.s3.s3fs_objects import send_once
 from rollingfs.errors import UnsafeBackendError
@@ -101,17 +103,20 @@ class S3Client:
         self.requests_max = requests_max or max(1, min(REQUESTS_MAX, pool))
         self.small_requests_max = requests_max or max(1, min(SMALL_REQUESTS_MAX, pool))
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
+        self._without_client: tuple[Resolved, Connection] | None = None
         self.routes = Routes(self, use_obstore)
 
     def after_fork(self) -> None:
         """Go on in a child process with a new clone."""
         self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked=True)
         self._connections = weakref.WeakKeyDictionary()
+        self._without_client = None
         self.routes.forget()
 
     async def close(self) -> None:
         """Close the connections; the next request opens new ones."""
         self.routes.forget()
+        self._without_client = None
         if self.fs._s3 is not None:
             await self.fs._s3creator.__aexit__(None, None, None)
             self.fs._s3 = None
@@ -125,12 +130,30 @@ class S3Client:
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
-            self._connections[client] = _connection(self.fs, client)
+            self._connections[client] = _connection(self.fs, client.meta.endpoint_url)
         return client
 
-    def connection(self, client: Any) -> Connection:
-        """How a client that `session` gave reaches the store."""
-        return self._connections[client]
+    async def resolved(self, bucket: str) -> tuple[Resolved, Connection]:
+        """What all settings come to for a bucket, and how the store is reached.
+
+        A botocore client is made for that only where there is no other way to know.
+        """
+        if not self._connections:  # else a client is there, and was made of the settings of its time
+            self._without_client = self._without_client or self._resolved_without_client()
+        if self._without_client is not None:
+            return self._without_client
+        client = await self.session(bucket)
+        return of_client(client), self._connections[client]
+
+    def _resolved_without_client(self) -> tuple[Resolved, Connection] | None:
+        if self.fs.session is not None or not is_plain(self.fs, os.environ):
+            return None  # a session that the user gives may have anything set in it
+        session = AioSession(**self.fs.kwargs)
+        found = without_client(self.fs, session, os.environ)
+        if found is None:
+            return None
+        self.fs.session = session  # s3fs would make the same; it takes this one for its client
+        return found, _connection(self.fs, found.endpoint_url)
 
     async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send one request, once, with the user's additional arguments.
@@ -192,7 +215,7 @@ class S3Client:
         return await request()
 
 
-def _connection(fs: S3FileSystem, client: Any) -> Connection:
+def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:
     """Certificates and proxies, from where botocore takes them and when it does, in its order."""
     verify: bool | str | None = fs.client_kwargs.get("verify")
     if verify is None:
@@ -201,7 +224,7 @@ def _connection(fs: S3FileSystem, client: Any) -> Connection:
         verify = os.environ.get("REQUESTS_CA_BUNDLE", True)
     proxies = fs.config_kwargs.get("proxies")
     if proxies is None:
-        proxies = get_environ_proxies(client.meta.endpoint_url)
+        proxies = get_environ_proxies(endpoint_url)
     return Connection(verify, proxies, get_cert_path(True))
 
 

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 from botocore import UNSIGNED
 
+from rollingfs.backend.s3.resolved import Resolved
+
 CONFIG_KNOWN = frozenset(
     {
         "connect_timeout",
@@ -81,7 +83,7 @@ IDLE_S_MAX = 10
 """Connections idle for longer are not used again: the store is about to close them."""
 NO_PROXY_URL = "http://127.0.0.1:9"
 """Stands for none: obstore takes the environment's unless it is given one, from which the store is excluded."""
-GLOBAL_REGIONS = (None, "aws-global")
+GLOBAL_REGION = "aws-global"
 _AWS_HOST = re.compile(
     r"s3(?P<kind>-fips|\.dualstack|-fips\.dualstack)?(?:\.[a-z0-9-]+)?(?P<domain>\.amazonaws\.com(?:\.cn)?)"
 )
@@ -121,7 +123,7 @@ class Options:
 def obstore_options(
     bucket: str,
     fs: Any,
-    client: Any,
+    resolved: Resolved,
     connection: Connection,
     environment: Mapping[str, str],
     region: str | None = None,
@@ -132,8 +134,8 @@ def obstore_options(
     ----------
     fs : s3fs.S3FileSystem
         Says what the user asked for.
-    client
-        The botocore client of the bucket: says what came of it.
+    resolved
+        What came of it.
     connection, environment
         What neither says.
     region
@@ -144,39 +146,39 @@ def obstore_options(
     InexpressibleError
         obstore cannot do what is asked for.
     """
-    meta = client.meta
-    _check(fs, meta, environment)
-    style = (meta.config.s3 or {}).get("addressing_style")
-    region = region or ("us-east-1" if meta.region_name in GLOBAL_REGIONS else meta.region_name)
-    config = _address(bucket, meta.endpoint_url, style, region)
+    _check(fs, resolved, environment)
+    style = resolved.s3.get("addressing_style")
+    region = region or resolved.region_name
+    region = "us-east-1" if region is None or region == GLOBAL_REGION else region
+    config = _address(bucket, resolved.endpoint_url, style, region)
     asked = dict(fs.s3_additional_kwargs)
     if fs.requester_pays:
         asked.setdefault("RequestPayer", "requester")
-    encryption, attributes = _asked(asked, meta.service_model)
-    is_signed = meta.config.signature_version is not UNSIGNED
+    encryption, attributes = _asked(asked, resolved.arguments)
+    is_signed = resolved.signature_version is not UNSIGNED
     config |= {
         "region": region,
         "skip_signature": not is_signed,
-        "unsigned_payload": (meta.config.s3 or {}).get("payload_signing_enabled") is False,
+        "unsigned_payload": resolved.s3.get("payload_signing_enabled") is False,
         "conditional_put": "etag",
         **encryption,
     }
-    timeouts = meta.config.connect_timeout, meta.config.read_timeout
+    timeouts = resolved.connect_timeout, resolved.read_timeout
     if not all(isinstance(seconds, int | float) and seconds > 0 for seconds in timeouts):
         raise InexpressibleError("timeouts that are no number of seconds")
     options = {
         "connect_timeout": timedelta(seconds=timeouts[0]),
-        "user_agent": fs.config_kwargs.get("user_agent") or meta.config.user_agent,
+        "user_agent": fs.config_kwargs.get("user_agent") or resolved.user_agent,
         "pool_idle_timeout": timedelta(seconds=IDLE_S_MAX),
-        "pool_max_idle_per_host": str(meta.config.max_pool_connections),
+        "pool_max_idle_per_host": str(resolved.max_pool_connections),
         **_transport(config["endpoint"], connection, environment),
     }
     return Options(bucket, config, options, attributes, timedelta(seconds=timeouts[1]), is_signed)
 
 
-def _check(fs: Any, meta: Any, environment: Mapping[str, str]) -> None:
+def _check(fs: Any, resolved: Resolved, environment: Mapping[str, str]) -> None:
     """Refuse what is not known here, and what is known to have no counterpart."""
-    s3 = {name for name, value in (meta.config.s3 or {}).items() if value}
+    s3 = {name for name, value in resolved.s3.items() if value}
     for given, known, where in (
         (fs.config_kwargs.keys(), CONFIG_KNOWN, "config_kwargs"),
         (fs.client_kwargs.keys(), CLIENT_KNOWN, "client_kwargs"),
@@ -184,9 +186,9 @@ def _check(fs: Any, meta: Any, environment: Mapping[str, str]) -> None:
     ):
         if unknown := sorted(given - known):
             raise InexpressibleError(f"{', '.join(unknown)} in {where}")
-    if meta.config.signature_version not in ("s3v4", UNSIGNED):
-        raise InexpressibleError(f"the signature version {meta.config.signature_version}")
-    if meta.config.request_checksum_calculation != "when_required":
+    if resolved.signature_version not in ("s3v4", UNSIGNED):
+        raise InexpressibleError(f"the signature version {resolved.signature_version}")
+    if resolved.request_checksum_calculation != "when_required":
         raise InexpressibleError("request_checksum_calculation other than when_required")
     if fs.config_kwargs.get("response_checksum_validation", "when_required") != "when_required":
         raise InexpressibleError("response_checksum_validation other than when_required")
@@ -220,11 +222,8 @@ def _address(bucket: str, endpoint_url: str, style: str | None, region: str) -> 
     }
 
 
-def _asked(asked: Mapping[str, Any], model: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def _asked(asked: Mapping[str, Any], members: frozenset[str]) -> tuple[dict[str, Any], dict[str, str]]:
     """What the user asked for with every request: as options of the store, and as attributes of new objects."""
-    members: set[str] = set()
-    for operation in ("GetObject", "PutObject"):
-        members |= model.operation_model(operation).input_shape.members.keys()
     # s3fs leaves out what an operation does not know
     asked = {name: value for name, value in asked.items() if name in members and value is not None}
     options: dict[str, Any] = {"request_payer": asked.pop("RequestPayer", None) == "requester"}

@@ -17,6 +17,7 @@ from rollingfs.backend.obstores.requests import Places
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, is_elsewhere, is_untrusted
 from rollingfs.backend.s3.objects import Objects
 from rollingfs.backend.s3.obstore_options import Connection, InexpressibleError, obstore_options
+from rollingfs.backend.s3.resolved import Resolved
 from rollingfs.backend.s3.s3fs_objects import S3fsObjects
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ class Below(Protocol):
 
     @property
     def fs(self) -> Any: ...
-    async def session(self, bucket: str | None = None) -> Any: ...
-    def connection(self, client: Any) -> Connection: ...
+    async def resolved(self, bucket: str) -> tuple[Resolved, Connection]: ...
     async def call(self, verb: str, **arguments: Any) -> dict[str, Any]: ...
     async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]: ...
 
@@ -127,12 +127,13 @@ class Routes:
             from rollingfs.backend.s3.obstore_objects import Credentials, ObstoreObjects, RefusedOptionsError
         except ImportError:
             return self._through_s3fs(bucket, "obstore is not installed (pip install 'rollingfs[s3]')")
-        fs, client = self._client.fs, await self._client.session(bucket)
+        fs = self._client.fs
+        resolved, connection = await self._client.resolved(bucket)
         if self._places is None:
             self._places = Places(fs.config_kwargs["max_pool_connections"])
         region = self._regions.get(bucket)
         try:
-            options = obstore_options(bucket, fs, client, self._client.connection(client), os.environ, region)
+            options = obstore_options(bucket, fs, resolved, connection, os.environ, region)
             credentials = Credentials(self._credentials) if options.is_signed else None
             return ObstoreObjects(options, credentials, self._places, S3fsObjects(self._client.call, bucket))
         except InexpressibleError as error:
