@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Buffer, frozen
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
 from rollingfs.errors import ConflictError
@@ -78,9 +79,17 @@ class Fetcher:
         CorruptChunkError
             A chunk that the header names is missing, too short, or fails its checksum.
         """
-        [result] = await self.read_many(
-            [(snapshot, start, end)], limit, range_bytes=range_bytes, checks=checks, verify=verify
+        return frozen(
+            await self.read_view(
+                snapshot, start, end, limit=limit, range_bytes=range_bytes, checks=checks, verify=verify
+            )
         )
+
+    async def read_view(
+        self, snapshot: Snapshot, start: int, end: int, *, limit: int | None = None, **how: Any
+    ) -> Buffer:
+        """As `read`, without a copy of what the backend gave in one piece. The caller lets go of it soon."""
+        [result] = await self._results([(snapshot, start, end)], limit, **how)
         if isinstance(result, Exception):
             raise result
         return result
@@ -90,7 +99,6 @@ class Fetcher:
         requests: Sequence[Request],
         limit: int | None = None,
         *,
-        range_bytes: int | None = None,
         checks: PieceChecks | None = None,
         verify: bool = False,
     ) -> list[bytes | Exception]:
@@ -101,6 +109,18 @@ class Fetcher:
         limit
             Maximum number of reads of the backend at once; by default the backend's own.
         """
+        results = await self._results(requests, limit, checks=checks, verify=verify)
+        return [result if isinstance(result, Exception) else frozen(result) for result in results]
+
+    async def _results(
+        self,
+        requests: Sequence[Request],
+        limit: int | None,
+        *,
+        range_bytes: int | None = None,
+        checks: PieceChecks | None = None,
+        verify: bool = False,
+    ) -> list[Buffer | Exception]:
         limit = limit or self.backend.requests_max
         jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
         todo = [job for job in jobs if job.error is None]

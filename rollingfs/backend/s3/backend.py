@@ -110,9 +110,9 @@ class S3Backend(Backend):
                     return None
                 raise
 
-    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
         """One GetObject with Range, and If-Match with a token."""
-        return bytes(await self._range(path, start, end, token))
+        return await self._range(path, start, end, token)
 
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
         """One GetObject with Range, and If-Match with a token."""
