@@ -27,10 +27,12 @@ PRELOADED = (
     "pyarrow.dataset",
     "pyarrow.fs",
     "pyarrow.parquet",
-    "obstore",
     "deltalake",
 )
-"""Modules that are imported before anything is measured, if they are installed."""
+"""Modules that are imported before anything is measured, if they are installed.
+
+Not obstore: contestants are forked, and ours goes through s3fs in a child of a process that has imported it.
+"""
 NO_SERVERS = Servers("", "", "", "")
 Ask = Callable[[Any, Job], tuple[str, Any]]
 """Runs a contestant in some process; returns "done" and its sample, or "skipped" or "failed" and the reason."""

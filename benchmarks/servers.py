@@ -57,8 +57,13 @@ class Servers:
 
 
 @contextlib.contextmanager
-def open_servers() -> Iterator[Servers]:
+def open_servers(latency_ms: int = LATENCY_MS) -> Iterator[Servers]:
     """Start MinIO and toxiproxy, after building into the cache folder what is missing there.
+
+    Parameters
+    ----------
+    latency_ms
+        Added to every request.
 
     Raises
     ------
@@ -71,7 +76,10 @@ def open_servers() -> Iterator[Servers]:
     if minio is None:
         raise RuntimeError("MinIO is not built, and there is no `go` to build it with")
     os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # lets everybody read its counters
-    with servers.minio_server(minio) as options, _toxiproxy(servers.cache_dir(), options["endpoint_url"]) as url:
+    with (
+        servers.minio_server(minio) as options,
+        _toxiproxy(servers.cache_dir(), options["endpoint_url"], latency_ms) as url,
+    ):
         yield Servers(options["endpoint_url"], url, options["key"], options["secret"])
 
 
@@ -92,7 +100,7 @@ def toxiproxy_binary(cache: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _toxiproxy(cache: Path, upstream_url: str) -> Iterator[str]:
+def _toxiproxy(cache: Path, upstream_url: str, latency_ms: int) -> Iterator[str]:
     from tests.support import servers
 
     control, port = servers.free_port(), servers.free_port()
@@ -106,7 +114,7 @@ def _toxiproxy(cache: Path, upstream_url: str) -> Iterator[str]:
         upstream = upstream_url.removeprefix("http://")
         _post(f"{url}/proxies", {"name": "s3", "listen": f"127.0.0.1:{port}", "upstream": upstream})
         toxics = f"{url}/proxies/s3/toxics"
-        _post(toxics, {"type": "latency", "stream": "upstream", "attributes": {"latency": LATENCY_MS}})
+        _post(toxics, {"type": "latency", "stream": "upstream", "attributes": {"latency": latency_ms}})
         _post(toxics, {"type": "bandwidth", "stream": "downstream", "attributes": {"rate": BANDWIDTH_KB_S}})
         yield f"http://127.0.0.1:{port}"
     finally:

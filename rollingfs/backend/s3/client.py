@@ -54,9 +54,9 @@ from rollingfs.errors import UnsafeBackendError
 
 T = TypeVar("T")
 
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 128
 """The connection pool, unless the user's `config_kwargs` set it: two reads of `REQUESTS_MAX` ranges at once."""
-REQUESTS_MAX = 32
+REQUESTS_MAX = 64
 TRIES_MAX = 5
 RETRY_DELAY_MAX_S = 5.0
 RETRY_DELAY_FIRST_S = 0.1
