@@ -95,6 +95,11 @@ CASES = (
                 ratio("bytes_per_s", "rollingfs, 1 file, 8 threads", "s3fs cat_ranges"),
                 at_least=0.95,
             ),
+            Goal(
+                "cat_ranges / obstore",
+                ratio("bytes_per_s", "rollingfs cat_ranges", "obstore get_ranges"),
+                at_least=1.15,
+            ),
         ),
         prepare,
     ),

@@ -198,7 +198,7 @@ class Backend(abc.ABC):
         """Like `read`, but None if the file still has `token`: a conditional request without a body."""
 
     @abc.abstractmethod
-    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
         """Bytes ``[start, end)`` of a file; fewer (or none) only where the file ends before `end`.
 
         The caller sees to ``0 <= start < end``. With `token`, only of the file with that token, for a file that other

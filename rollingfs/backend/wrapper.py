@@ -59,8 +59,8 @@ class BackendWrapper(Backend):
         blob: Blob | None = await self.call("read_if_changed", path, token)
         return blob
 
-    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
-        data: bytes = await self.call("read_range", path, start, end, *_given(token))
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
+        data: Buffer = await self.call("read_range", path, start, end, *_given(token))
         return data
 
     def hold(self, path: str, token: str) -> object | None:

@@ -78,7 +78,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         The wall clock, seconds since 1970.
     max_concurrency
         How many requests for data one read, one `cat_ranges` or one open file makes at once. None lets the store
-        choose: 32 on S3, where the pool gets at least twice as many connections.
+        choose: 64 on S3, where the pool gets at least twice as many connections.
     prefetch
         Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory

@@ -6,6 +6,7 @@ import concurrent.futures
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rollingfs.backend.contract import Buffer
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
@@ -222,7 +223,8 @@ class ReadBuffer:
             return None
         snapshot, fetcher, bridge, checks = self.snapshot, self._fetcher, self._bridge, self._checks
 
-        def begin(first: int, last: int) -> concurrent.futures.Future[bytes]:
-            return bridge.start(fetcher.read(snapshot, first, last, range_bytes=PREFETCH_RANGE_BYTES, checks=checks))
+        def begin(first: int, last: int) -> concurrent.futures.Future[Buffer]:
+            read = fetcher.read_view(snapshot, first, last, range_bytes=PREFETCH_RANGE_BYTES, checks=checks)
+            return bridge.start(read)
 
-        return Prefetch(begin, snapshot.length, self._limit, self._tuning.memory_bytes)
+        return Prefetch(begin, snapshot.start, snapshot.length, self._limit, self._tuning.memory_bytes)

@@ -6,6 +6,7 @@ import concurrent.futures
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rollingfs.backend.contract import Buffer, frozen
 from rollingfs.runtime.bridge import wait
 
 PREFETCH_RANGE_BYTES = 8 * 1024 * 1024
@@ -29,7 +30,7 @@ class _Range:
 
     start: int
     end: int
-    data: concurrent.futures.Future[bytes]
+    data: concurrent.futures.Future[Buffer]
     left: int
     """The number of these bytes that no read has taken."""
 
@@ -37,22 +38,24 @@ class _Range:
 class Prefetch:
     """The ranges that are fetched ahead of the reader of one file.
 
-    Fetching ahead begins when a read starts where the read before it ended. The more is read in a row, the more is
+    Fetching ahead begins when a read starts where the read before it ended, or with the first read, if that is at the
+    file's beginning and as large as those of programs that read all of a file. The more is read in a row, the more is
     fetched ahead. Readers with several threads (pyarrow) come slightly out of order: skipped ranges wait for a while.
 
     Parameters
     ----------
     begin
         Starts to fetch a range.
-    end
-        Where the file ends.
+    start, end
+        Where the file begins and ends.
     ranges_max, memory_bytes
         Maximum number of ranges, and of bytes, that are on their way or wait to be taken.
     """
 
     def __init__(
         self,
-        begin: Callable[[int, int], concurrent.futures.Future[bytes]],
+        begin: Callable[[int, int], concurrent.futures.Future[Buffer]],
+        start: int,
         end: int,
         ranges_max: int,
         memory_bytes: int,
@@ -65,7 +68,7 @@ class Prefetch:
         self._next = 0
         """Where the next range begins."""
         self._ahead_bytes = 0
-        self._row_start, self._row_end = 0, -1
+        self._row_start = self._row_end = start
         """The bytes of the last reads that each began where the read before it ended."""
 
     def take(self, start: int, end: int) -> tuple[int, bytes] | None:
@@ -79,6 +82,9 @@ class Prefetch:
                 self.close()
             if not follows or end - start >= self._memory_bytes:
                 return None  # a read that would fill the memory is not fetched ahead
+            if self._row_start == self._row_end:
+                self._begin_beside(start, end)
+                return None
             self._next = start
         try:
             self.read(start, end)
@@ -90,6 +96,13 @@ class Prefetch:
         self.read(*_span(found))
         self._fill(start, end)
         return found
+
+    def _begin_beside(self, start: int, end: int) -> None:
+        """Fetch ahead of the first read if it is one of many, by its place and size; the caller fetches its bytes."""
+        if READ_BYTES_MIN <= end - start <= PREFETCH_RANGE_BYTES:
+            self._next = end
+            self.read(start, end)
+            self._fill(start, end)
 
     def read(self, start: int, end: int) -> None:
         """Note that bytes were read."""
@@ -144,7 +157,7 @@ class Prefetch:
         if len(run) == 1:
             data = wait(run[0].data)
             self._ranges.remove(run[0])
-            return run[0].start, data
+            return run[0].start, frozen(data)  # copied here, in the reader's thread, where one copy lives at a time
         parts = []
         for each in run:
             data = wait(each.data)

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Buffer, frozen
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
 from rollingfs.errors import ConflictError
@@ -22,6 +23,10 @@ from rollingfs.runtime.concurrency import Runtime
 RANGE_BYTES_MIN = 2 * 1024 * 1024
 """A larger read is split into ranges that are read at once."""
 RANGE_BYTES_MAX = 8 * 1024 * 1024
+RANGES_WANTED = 32
+"""A read is split into so many ranges, where that leaves their size between the two limits."""
+UNDER_WAY_BYTES_MAX = 256 * 1024 * 1024
+"""Of the ranges of one call: so much may be on its way beside the answer."""
 SYNC_RANGE_BYTES_MAX = 64 * 1024 * 1024
 """Over a sync backend ranges are read one by one; this bounds the memory that is needed beside the answer."""
 
@@ -78,9 +83,17 @@ class Fetcher:
         CorruptChunkError
             A chunk that the header names is missing, too short, or fails its checksum.
         """
-        [result] = await self.read_many(
-            [(snapshot, start, end)], limit, range_bytes=range_bytes, checks=checks, verify=verify
+        return frozen(
+            await self.read_view(
+                snapshot, start, end, limit=limit, range_bytes=range_bytes, checks=checks, verify=verify
+            )
         )
+
+    async def read_view(
+        self, snapshot: Snapshot, start: int, end: int, *, limit: int | None = None, **how: Any
+    ) -> Buffer:
+        """As `read`, without a copy of what the backend gave in one piece. The caller lets go of it soon."""
+        [result] = await self._results([(snapshot, start, end)], limit, **how)
         if isinstance(result, Exception):
             raise result
         return result
@@ -101,6 +114,18 @@ class Fetcher:
         limit
             Maximum number of reads of the backend at once; by default the backend's own.
         """
+        results = await self._results(requests, limit, range_bytes=range_bytes, checks=checks, verify=verify)
+        return [result if isinstance(result, Exception) else frozen(result) for result in results]
+
+    async def _results(
+        self,
+        requests: Sequence[Request],
+        limit: int | None,
+        *,
+        range_bytes: int | None = None,
+        checks: PieceChecks | None = None,
+        verify: bool = False,
+    ) -> list[Buffer | Exception]:
         limit = limit or self.backend.requests_max
         jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
         todo = [job for job in jobs if job.error is None]
@@ -172,7 +197,8 @@ class Fetcher:
         held = self._held(plain)
         calls = [partial(self._read_piece, job, piece, checks, wanted) for job in jobs for piece in job.pieces]
         if calls:
-            await self.runtime.gather(calls, limit)
+            largest = max(piece.size for job in jobs for piece in job.pieces)
+            await self.runtime.gather(calls, min(limit, max(1, UNDER_WAY_BYTES_MAX // largest)))
         del held
         if verify:
             failed = await self._complete(checks, limit)
@@ -213,7 +239,7 @@ class Fetcher:
     def _range_bytes(self, size: int) -> int:
         if not self.backend.is_async:
             return SYNC_RANGE_BYTES_MAX
-        return max(RANGE_BYTES_MIN, min(RANGE_BYTES_MAX, size // self.backend.requests_max))
+        return max(RANGE_BYTES_MIN, min(RANGE_BYTES_MAX, size // min(RANGES_WANTED, self.backend.requests_max)))
 
     async def _load_pages(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[Chunk] | Exception]:
         """The index pages that some jobs need, by path."""

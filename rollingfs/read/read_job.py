@@ -8,6 +8,7 @@ import io
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rollingfs.backend.contract import Buffer
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
@@ -50,7 +51,7 @@ class Job:
         """A file that this round did not find."""
         self._missing: set[str] = set()
         """The files that earlier rounds did not find."""
-        self._answer: bytes = b""
+        self._answer: Buffer = b""
         self._buffer: io.BytesIO | None = None
         self.error: Exception | None = self._out_of_range()
 
@@ -58,7 +59,8 @@ class Job:
     def failed(self) -> bool:
         return self.error is not None or self.gone is not None
 
-    def result(self) -> bytes | Exception:
+    def result(self) -> Buffer | Exception:
+        """The bytes, as the backend gave them if it gave them in one piece; or the error."""
         if self.error is not None:
             return self.error
         return self._answer if self._buffer is None else self._buffer.getvalue()
@@ -89,8 +91,7 @@ class Job:
         self.pieces, self._buffer, self._answer = [], None, b""
         header = self.snapshot.header
         if header is None:
-            for first in range(self.start, self.end, range_bytes):
-                last = min(first + range_bytes, self.end)
+            for first, last in even(self.start, self.end, range_bytes):
                 self.pieces.append(
                     Piece(self.snapshot.path, first, last, first - self.start, None, self.snapshot.token)
                 )
@@ -141,8 +142,7 @@ class Job:
 
     def _cut(self, path: str, shift: int, start: int, end: int, chunk: Chunk, range_bytes: int) -> None:
         """Add the segment's bytes ``[start, end)``, which lie in a file at their offset minus `shift`."""
-        for first in range(start, end, range_bytes):
-            last = min(first + range_bytes, end)
+        for first, last in even(start, end, range_bytes):
             self.pieces.append(Piece(path, first - shift, last - shift, first - self.start, chunk))
 
     def _tail(self, header: Header) -> bytes:
@@ -173,7 +173,7 @@ class Job:
         else:
             self.error = too_short(piece.path, piece.chunk, piece.start + count)
 
-    def put(self, piece: Piece, data: bytes) -> None:
+    def put(self, piece: Piece, data: Buffer) -> None:
         """Put the bytes of a piece into their place."""
         if self._buffer is None:
             self._answer = data
@@ -191,7 +191,7 @@ class Job:
         """The first of some files that this job reads of; None if there is none."""
         return next((piece.path for piece in self.pieces if piece.path in paths), None)
 
-    def _fill(self, at: int, data: bytes) -> None:
+    def _fill(self, at: int, data: Buffer) -> None:
         assert self._buffer is not None
         with self._buffer.getbuffer() as target:
             target[at : at + len(data)] = data
@@ -218,6 +218,16 @@ class Job:
             return header.segment == self.snapshot.header.segment
         # a plain file that was adopted since; the header of an overwrite names it too, so `is_copy` checks each chunk
         return header.adopted is not None and header.adopted.token == self.snapshot.token
+
+
+def even(start: int, end: int, range_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut a range into as few parts of at most `range_bytes` as possible, all of nearly the same size.
+
+    They come back at the same time then; a short last part would cost as much of a round trip and save none.
+    """
+    count = -(-(end - start) // range_bytes)
+    for number in range(count):
+        yield start + (end - start) * number // count, start + (end - start) * (number + 1) // count
 
 
 def is_copy(chunk: Chunk, plain: Snapshot) -> bool:

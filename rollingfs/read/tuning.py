@@ -9,8 +9,8 @@ from rollingfs.policy import parse_bytes
 
 CONCURRENCY_MAX = 1024
 MEMORY_BYTES_MIN = 1024 * 1024
-MEMORY_BYTES_DEFAULT = 128 * 1024 * 1024
-"""Enough for sixteen ranges of 8 MiB."""
+MEMORY_BYTES_DEFAULT = 64 * 1024 * 1024
+"""Enough for eight ranges of 8 MiB; with what obstore and the reader hold, a process grows by less than 128 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,12 @@ class Tuning:
     ----------
     max_concurrency
         Maximum number of requests for data at once, for one read, `cat_ranges` or open file (1 to 1024); None for
-        what suits the store: 32 on S3.
+        what suits the store: 64 on S3.
     prefetch
         Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
         Maximum number of bytes (or text like ``"64MiB"``; at least 1 MiB) that an open file has fetched ahead, on
-        their way or waiting to be read; 128 MiB by default.
+        their way or waiting to be read; 64 MiB by default.
 
     Raises
     ------

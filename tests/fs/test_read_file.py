@@ -29,7 +29,8 @@ from rollingfs.format import names
 from rollingfs.format.header import Page
 from rollingfs.fs import read_buffer
 from rollingfs.fs.read_file import ReadFile
-from rollingfs.read import prefetch
+from rollingfs.read import prefetch, ranges
+from rollingfs.read.read_job import even
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 from tests.support.backends import Scripted, raises
@@ -452,6 +453,35 @@ def test_a_large_read_is_split_into_ranges_that_are_read_at_once(over_async):
         assert file.read(8 * MIB) == data[100 : 100 + 8 * MIB]
     assert [last - first for first, last in world.ranges()] == [2 * MIB] * 4
     assert world.backend.at_once_max["read_range"] == 4
+
+
+@given(start=st.integers(0, 100), size=st.integers(0, 10_000), range_bytes=st.integers(1, 3000))
+def test_a_read_is_cut_into_as_few_ranges_as_possible_of_nearly_one_size(start, size, range_bytes):
+    parts = list(even(start, start + size, range_bytes))
+    assert len(parts) == -(-size // range_bytes)
+    assert [byte for first, last in parts for byte in range(first, last)] == list(range(start, start + size))
+    sizes = {last - first for first, last in parts}
+    assert not sizes or (max(sizes) <= range_bytes and max(sizes) - min(sizes) <= 1 and min(sizes) > 0)
+
+
+def test_of_one_call_no_more_is_under_way_than_it_may(over_async, monkeypatch):
+    monkeypatch.setattr(ranges, "UNDER_WAY_BYTES_MAX", 5 * MIB)
+    world, data = over_async, os.urandom(16 * MIB)
+    world.put(world.path, data)
+    with world.open(tuning=Tuning(prefetch=False)) as file:
+        assert file.read() == data
+    assert world.backend.at_once_max["read_range"] == 2
+
+
+def test_a_large_first_read_is_fetched_as_before_and_the_next_ranges_beside_it(over_async):
+    world, data = over_async, os.urandom(24 * MIB)
+    world.put(world.path, data)
+    with world.open() as file:
+        assert file.read(4 * MIB) == data[: 4 * MIB]
+        assert file.read() == data[4 * MIB :]
+    found = sorted(world.ranges())
+    assert found[:2] == [(0, 2 * MIB), (2 * MIB, 4 * MIB)]
+    assert sum(last - first for first, last in found) == len(data)
 
 
 def test_a_large_read_holds_little_beside_its_answer():

@@ -24,7 +24,7 @@ class File:
         self.own: list[tuple[int, int]] = []
         self.futures: list[concurrent.futures.Future[bytes]] = []
         self.buffer = 0, b""
-        self.prefetch = Prefetch(self.begin, len(DATA), ranges_max, memory_bytes)
+        self.prefetch = Prefetch(self.begin, 0, len(DATA), ranges_max, memory_bytes)
 
     def begin(self, start: int, end: int) -> concurrent.futures.Future[bytes]:
         self.ahead.append((start, end))
@@ -131,6 +131,15 @@ def test_little_is_fetched_ahead_of_who_has_read_little():
     assert file.held >= 8 * 500 - 500  # as many ranges as may be, but the one that is read
 
 
+@pytest.mark.parametrize(("start", "size", "ahead"), [(0, 99, 0), (0, 100, 4), (0, 500, 4), (0, 501, 0), (50, 500, 0)])
+def test_a_first_read_is_followed_if_it_begins_the_file_and_is_as_large_as_those_of_who_reads_all(start, size, ahead):
+    file = File(memory_bytes=10_000)
+    file.read(start, start + size)
+    assert file.own == [(start, start + size)]
+    assert len(file.ahead) == ahead
+    assert file.fetched - size <= max(prefetch.AHEAD_BYTES_MIN, prefetch.AHEAD_FACTOR * size)
+
+
 def test_what_was_skipped_does_not_keep_its_place_for_ever():
     file = File(memory_bytes=4000)
     for start in range(0, 2000, 500):
@@ -159,10 +168,6 @@ def test_closing_cancels_what_is_on_its_way():
     file = File()
     file.prefetch._begin = lambda start, end: file.futures.append(concurrent.futures.Future()) or file.futures[-1]
     file.read(0, 500)
-    with pytest.raises(IndexError):  # nothing was begun before the second read
-        file.futures[0]
-    file.prefetch._next = 500
-    file.prefetch._fill(500, 1000)
     file.prefetch.close()
     assert file.futures
     assert all(future.cancelled() for future in file.futures)

@@ -53,7 +53,7 @@ class S3Backend(Backend):
         A private clone uses its class and storage options (credentials, endpoint, encryption, ACL, requester pays,
         ...). The instance itself is never changed. The first verb makes the first connection.
     max_concurrency : int, optional
-        How many requests may be under way at once for one purpose; by default 32 for data and 128 for headers, or as
+        How many requests may be under way at once for one purpose; by default 64 for data and 128 for headers, or as
         many as there are connections.
     use_obstore : bool, optional
         False to read and write objects through s3fs, which is slower, whatever the options.
@@ -115,9 +115,9 @@ class S3Backend(Backend):
                     return None
                 raise
 
-    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
         """One GetObject with Range, and If-Match with a token."""
-        return bytes(await self._range(path, start, end, token))
+        return await self._range(path, start, end, token)
 
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
         """One GetObject with Range, and If-Match with a token."""

@@ -57,8 +57,8 @@ from rollingfs.errors import UnsafeBackendError
 T = TypeVar("T")
 
 CONNECTIONS_MAX = 128
-"""The connection pool, unless the user's `config_kwargs` set it: for four reads of `REQUESTS_MAX` ranges at once."""
-REQUESTS_MAX = 32
+"""The connection pool, unless the user's `config_kwargs` set it: two reads of `REQUESTS_MAX` ranges at once."""
+REQUESTS_MAX = 64
 SMALL_REQUESTS_MAX = 128
 """For the headers and pins of a concat: as many as one commit takes sources."""
 TRIES_MAX = 5
