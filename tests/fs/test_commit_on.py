@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 
 import fsspec
 import pytest
@@ -205,12 +206,11 @@ def test_after_an_exception_only_what_was_committed_before_is_there(fs):
     assert seen(fs) == b"one"
 
 
-def test_an_exception_within_fsspec_open_commits_nothing_by_the_flush_of_its_wrapper(tmp_path):
+def test_an_exception_within_fsspec_open_commits_nothing_by_the_flush_of_its_wrapper(tmp_path, monkeypatch):
     url = f"rolling::file://{tmp_path}/log"
     opened = fsspec.open(url, "a")
-    opened.fs.open = lambda path, mode="rb", **options: RollingFileSystem.open(
-        opened.fs, path, mode, commit_on="flush", **options
-    )
+    with_flush = partial(RollingFileSystem.open, opened.fs, commit_on="flush")
+    monkeypatch.setattr(opened.fs, "open", with_flush)  # fsspec has no way to give options of `open`
 
     def write():
         with opened as file:

@@ -734,15 +734,23 @@ def test_on_s3_a_file_that_another_tool_puts_between_the_check_and_the_end_is_no
     fs.create(path, policy=RollingPolicy(max_bytes=chunk, inline_bytes=0))
     fs.append(path, content)
     requests = fs._backend._client  # type: ignore[attr-defined]
-    call = requests.call
+    call, put = requests.call, requests.put
 
-    async def hooked(name: str, **arguments: Any) -> Any:
-        if name in ("complete_multipart_upload", "put_object") and arguments["Key"] == "file":
-            requests.call = call
-            await call("put_object", Bucket=bucket, Key="file", Body=FOREIGN)
+    async def another_puts(key: str) -> None:
+        if key == "file":
+            requests.call, requests.put = call, put
+            await put(bucket, key, [FOREIGN])
+
+    async def hooked_call(name: str, **arguments: Any) -> Any:
+        if name == "complete_multipart_upload":
+            await another_puts(arguments["Key"])
         return await call(name, **arguments)
 
-    requests.call = hooked
+    async def hooked_put(where: str, key: str, *arguments: Any, **options: Any) -> Any:
+        await another_puts(key)
+        return await put(where, key, *arguments, **options)
+
+    requests.call, requests.put = hooked_call, hooked_put
     with pytest.raises(FileExistsError, match="made no new file"):
         fs.export(path, target)
     assert s3.cat_file(target) == FOREIGN
@@ -775,17 +783,17 @@ def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket: str, 
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     fs.pipe_file(f"{bucket}/log", b"data")
     requests = fs._backend._client  # type: ignore[attr-defined]
-    call, is_there = requests.call, False
+    put, is_there = requests.put, False
 
-    async def hooked(name: str, **arguments: Any) -> Any:
-        if "IfNoneMatch" in arguments and arguments["Key"].startswith("file"):
+    async def hooked(where: str, key: str, data: Any, over: Any = None) -> Any:
+        if over is Over.NOTHING and key.startswith("file"):
             if is_there:
-                await call("put_object", Bucket=bucket, Key=arguments["Key"], Body=FOREIGN)
+                await put(where, key, [FOREIGN])
             answer = {"Error": {"Code": "NotImplemented"}, "ResponseMetadata": {"HTTPStatusCode": 501}}
-            raise ClientError(answer, name)
-        return await call(name, **arguments)
+            raise ClientError(answer, "PutObject")
+        return await put(where, key, data, over)
 
-    requests.call = hooked
+    requests.put = hooked
     fs.export(f"{bucket}/log", f"{bucket}/file1")
     assert fs.cat_file(f"{bucket}/file1") == b"data"
     is_there = True

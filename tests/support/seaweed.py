@@ -98,7 +98,7 @@ def seaweed_server(binary: Path) -> Iterator[dict[str, Any]]:
             sockets.callback(_remove_sockets, ports)
             names = [f"{part}.port{kind}" for kind in (".grpc", "") for part in PARTS]
             listen = [f"-{name}={number}" for name, number in zip(names, ports, strict=True)]
-            return [str(binary), "server", "-s3", f"-dir={data}", *access, *listen, *FLAGS]
+            return [str(binary), f"-logdir={data}", "server", "-s3", f"-dir={data}", *access, *listen, *FLAGS]
 
         with _server("SeaweedFS", command, "/healthz", os.environ | SETTINGS, stop=_kill) as url:
             yield _options(url)

@@ -48,7 +48,9 @@ class Volatile:
             self.count += 1
             if self.count - 1 in self.fails:
                 raise OSError(errno.EIO, "injected: the flush failed")
-            self.keep(os.readlink(f"/proc/self/fd/{descriptor}"))
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if Path(path).is_relative_to(self.top):  # the folders above are not this disk's
+                self.keep(path)
 
     def keep(self, path):
         inode = self._held(path)
