@@ -1,4 +1,4 @@
-"""What obstore says when a request fails: statuses and codes stand in its texts only, and are read here only."""
+"""What obstore's errors mean. Their statuses and codes stand only in their texts; only this module reads these."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class UntrustedStoreError(ConnectionError):
 def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutError | ConnectionError:
     """What an error of obstore means.
 
-    Nothing else of its text is kept: it shows all that obstore knows of the request.
+    The result has nothing else of the text, which shows all that obstore knows of the request.
     """
     said, _, shown = str(error).partition("\n\nDebug source:")
     answer = _STATUS.search(said)

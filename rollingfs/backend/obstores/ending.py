@@ -1,9 +1,9 @@
-"""The end of a process that uses obstore: by then, obstore must have let go of all that is Python's.
+"""The end of a process that uses obstore: obstore must have let go of all Python objects before.
 
-Threads of obstore hand results to event loops. Where one does so while the interpreter is taken down, the process is
-aborted (SIGABRT): seen in one of four programs that end with their request. So, when a process ends, the futures of all
-requests are waited for, and those of requests that take too long are cancelled. A future that is collected is one that
-obstore has let go of. Nothing may be asked of obstore after that (`is_over`).
+Threads of obstore hand results to event loops. If one does so while the interpreter is taken down, it aborts the process
+(SIGABRT); this happened in one of four programs that ended with their request. So the end of a process waits for the
+futures of all requests, and cancels those that take too long. obstore has let go of a future that is collected. After
+that, nobody may ask obstore for anything (`is_over`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rollingfs.backend.obstores.forks import ObstoreLostError, obstore_is_lost
 T = TypeVar("T")
 
 WAIT_S_MAX = 1.0
-"""How long the requests under way may take to end by themselves; and once they are cancelled."""
+"""The end of the process waits so long for requests under way, and as long again after it has cancelled them."""
 WAIT_STEP_S = 0.001
 
 _held: set[weakref.ref[Awaitable[object]]] = set()
@@ -34,12 +34,12 @@ def watched(future: Awaitable[T]) -> Awaitable[T]:
 
 
 def is_over() -> bool:
-    """Whether nothing more must be asked of obstore."""
+    """Whether the process ends, so that nobody may ask obstore for anything more."""
     return _is_over
 
 
 def check_usable() -> None:
-    """Refuse to ask obstore where a call would never return, or would abort the process.
+    """Refuse a call of obstore that would never return, or would abort the process.
 
     Raises
     ------

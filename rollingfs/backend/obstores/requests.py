@@ -1,4 +1,4 @@
-"""What obstore takes for a request: keys that it can name, bytes in pieces, so many requests at once."""
+"""What obstore takes: keys that it can name, bytes in pieces, a limited number of requests at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:
 
 
 class Places:
-    """Room for so many requests at once, on whichever event loop asks."""
+    """A limit for the number of requests at once, on any event loop."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -33,7 +33,7 @@ class Places:
         self._semaphore = asyncio.Semaphore(count)
 
     def taken(self) -> asyncio.Semaphore:
-        """What to enter for one request."""
+        """The semaphore that a request must enter."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._semaphore = loop, asyncio.Semaphore(self._count)

@@ -1,4 +1,4 @@
-"""The data path to one bucket: objects read whole, in part or if they changed, and written, on a condition or not."""
+"""The data path to one bucket: reads of whole objects, ranges and changed objects, and writes, with or without a condition."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def token_of(e_tag: str | None, needed: bool = True) -> str:
 class Objects(Protocol):
     """The objects of one bucket. Each call is one request, sent once.
 
-    Whatever fails is one of `rollingfs.backend.s3.errors.CLIENT_ERRORS`: a `ClientError` with the status and the code
-    of an answer, another error where no answer came.
+    Every error is one of `rollingfs.backend.s3.errors.CLIENT_ERRORS`: a `ClientError` with the status and the code of
+    an answer, or another error if no answer came.
     """
 
     async def get(
         self, key: str, span: tuple[int, int] | None = None, *, if_match: str = "", unless_match: str = ""
     ) -> Answer:
-        """GetObject of an object, or of its bytes ``[start, end)``, if its token is the one or is not the other."""
+        """GetObject of an object, or of its bytes ``[start, end)``, if its token equals `if_match`, and differs from `unless_match`."""
 
     async def put(self, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
         """PutObject; returns the token.

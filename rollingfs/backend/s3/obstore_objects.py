@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from rollingfs.backend.s3.obstore_options import Options
 
 QUICK_BYTES_MAX = 1024 * 1024
-"""A larger body may take longer to send than the read timeout, which obstore counts from when it begins to send."""
+"""Sending a larger body may take longer than the read timeout, which obstore counts from the start of the sending."""
 SEND_S_MAX = 300.0
-"""So much longer than the read timeout a larger body may take."""
+"""The time for a larger body, in addition to the read timeout."""
 
 
 class RefusedOptionsError(Exception):
-    """obstore makes no store with these options."""
+    """obstore refuses to make a store with these options."""
 
 
 class Credentials:
-    """What obstore asks for credentials, and why it was given none.
+    """The credential provider that obstore asks. It keeps the reason if it has no credentials.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ class ObstoreObjects:
     options
         For obstore, as `rollingfs.backend.s3.obstore_options` makes them.
     credentials
-        Asked before a request when those known are too old; None to sign nothing.
+        obstore asks it before a request if the known credentials are too old; None to sign nothing.
     places
         Shared by all buckets of a client.
     others
-        For keys that obstore cannot name, for a store that answers a range with the whole object, and at the end.
+        Takes keys that obstore cannot name, stores that answer a range with the whole object, and the end of the process.
     """
 
     def __init__(self, options: Options, credentials: Credentials | None, places: Places, others: Objects) -> None:
@@ -82,12 +82,12 @@ class ObstoreObjects:
 
     @functools.cached_property
     def _patient(self) -> S3Store:
-        """For large bodies: all of a request within one time."""
+        """The store for large bodies, with one limit for the time of the whole request."""
         return self._store(timedelta(seconds=SEND_S_MAX) + self._options.read_timeout, None)
 
     @property
     def stores(self) -> list[S3Store]:
-        """What the requests go through."""
+        """The stores that send the requests."""
         return [self._quick, self._patient]
 
     def _store(self, whole: timedelta, each_read: timedelta | None) -> S3Store:
@@ -154,7 +154,7 @@ class ObstoreObjects:
         return token_of(answer["e_tag"])
 
     def _refused(self, error: Exception, operation: str) -> Exception:
-        """What to raise; without obstore's own text, which shows all that it knows of the request."""
+        """The error to raise, without obstore's own text, which shows all that obstore knows of the request."""
         if self._credentials is not None and self._credentials.refusal is not None and is_without_credentials(error):
             return self._credentials.refusal
         return from_obstore(error, operation)

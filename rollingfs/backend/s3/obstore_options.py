@@ -1,6 +1,6 @@
-"""What obstore is told of one bucket, from what s3fs was told and botocore made of it; pure.
+"""The options of obstore for one bucket, from those of s3fs and from what botocore made of them; pure.
 
-Whatever obstore cannot express is refused here, so that it goes through s3fs and no option is ever dropped.
+This module refuses what obstore cannot express. Such a bucket goes through s3fs, so that no option is ever dropped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CONFIG_KNOWN = frozenset(
         "user_agent_extra",
     }
 )
-"""Options of botocore's `Config` that are obeyed here, or that concern botocore only."""
+"""Options of botocore's `Config` that this module obeys, or that concern only botocore."""
 CLIENT_KNOWN = frozenset(
     {
         "aws_access_key_id",
@@ -63,7 +63,7 @@ OBSTORE_VARIABLES = frozenset(
         "AWS_SSE_KMS_KEY_ID",
     }
 )
-"""Environment variables that mean something to obstore and nothing to botocore, and cannot be overruled."""
+"""Environment variables that obstore obeys, that botocore does not know, and that no option overrules."""
 ENCRYPTION = {
     "ServerSideEncryption": "server_side_encryption",
     "SSEKMSKeyId": "sse_kms_key_id",
@@ -80,9 +80,9 @@ ATTRIBUTES = {
     "StorageClass": "Storage-Class",
 }
 IDLE_S_MAX = 10
-"""Connections idle for longer are not used again: the store is about to close them."""
+"""obstore uses no connection again that was idle for longer: the store is about to close it."""
 NO_PROXY_URL = "http://127.0.0.1:9"
-"""Stands for none: obstore takes the environment's unless it is given one, from which the store is excluded."""
+"""Stands for no proxy: obstore takes that of the environment unless it gets one. The store is excluded from this one."""
 GLOBAL_REGION = "aws-global"
 _AWS_HOST = re.compile(
     r"s3(?P<kind>-fips|\.dualstack|-fips\.dualstack)?(?:\.[a-z0-9-]+)?(?P<domain>\.amazonaws\.com(?:\.cn)?)"
@@ -92,24 +92,24 @@ _EXPRESS_BUCKET = re.compile(r".+--(?P<zone>[a-z0-9-]+)--x-s3")
 
 
 class InexpressibleError(Exception):
-    """obstore has no counterpart of an option; the text says of which."""
+    """obstore has no counterpart of an option, which the text names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How botocore reaches the store, beyond what its client tells of itself."""
+    """How botocore reaches the store, beyond what its client says."""
 
     verify: bool | str = True
     """Whether the store's certificate is checked, or the file of the certificates to trust."""
     proxies: Mapping[str, str] = field(default_factory=dict)
-    """Those that botocore goes through, by the scheme of the store's URL."""
+    """The proxies that botocore uses, by the scheme of the store's URL."""
     default_certificates: str = ""
     """The file that `True` means."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What obstore is told."""
+    """The options of obstore for one bucket."""
 
     bucket: str
     config: dict[str, Any]
@@ -128,7 +128,7 @@ def obstore_options(
     environment: Mapping[str, str],
     region: str | None = None,
 ) -> Options:
-    """What obstore is told of a bucket.
+    """The options of obstore for a bucket.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def obstore_options(
 
 
 def _check(fs: Any, resolved: Resolved, environment: Mapping[str, str]) -> None:
-    """Refuse what is not known here, and what is known to have no counterpart."""
+    """Refuse options that this module does not know, and options without a counterpart."""
     s3 = {name for name, value in resolved.s3.items() if value}
     for given, known, where in (
         (fs.config_kwargs.keys(), CONFIG_KNOWN, "config_kwargs"),
@@ -197,7 +197,7 @@ def _check(fs: Any, resolved: Resolved, environment: Mapping[str, str]) -> None:
 
 
 def _address(bucket: str, endpoint_url: str, style: str | None, region: str) -> dict[str, Any]:
-    """Where the bucket is, as botocore's rules for endpoints say it."""
+    """The address of the bucket by botocore's rules for endpoints."""
     if ":" in bucket:
         raise InexpressibleError("access points")
     url = urlsplit(endpoint_url)
@@ -223,7 +223,7 @@ def _address(bucket: str, endpoint_url: str, style: str | None, region: str) -> 
 
 
 def _asked(asked: Mapping[str, Any], members: frozenset[str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the user asked for with every request: as options of the store, and as attributes of new objects."""
+    """The user's arguments for every request, as options of the store and as attributes of new objects."""
     # s3fs leaves out what an operation does not know
     asked = {name: value for name, value in asked.items() if name in members and value is not None}
     options: dict[str, Any] = {"request_payer": asked.pop("RequestPayer", None) == "requester"}

@@ -1,8 +1,8 @@
-"""What botocore makes of the options of s3fs, of the environment and of the configuration file.
+"""The settings that botocore makes of the options of s3fs, the environment and the configuration file.
 
-`of_client` asks a botocore client. To make a client takes some 0.1 s of CPU, for models of all operations of S3.
-`without_client` finds the same for common settings, with botocore's session alone. Where it meets anything that it does
-not know (each list here is a white list), it finds nothing, and the client must be made.
+`of_client` asks a botocore client. Making a client takes some 0.1 s of CPU, for models of all operations of S3.
+`without_client` finds the same for common settings with botocore's session alone. If it meets anything that it does not
+know (each list here is a white list), it returns None, and the caller must make the client.
 """
 
 from __future__ import annotations
@@ -112,13 +112,13 @@ _CONCERNS_BOTOCORE = re.compile(r"AWS_(?!LAMBDA_)|BOTO", re.IGNORECASE)
 _CHECKSUMS = ("request_checksum_calculation", "response_checksum_validation")
 _WHEN_REQUIRED = "when_required"
 _AWS_REGION = re.compile(r"(?:af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-\d+")
-"""Of AWS's main partition, where the host of each region is named in the same way."""
+"""A region of AWS's main partition, where the hosts of all regions have names of one form."""
 _US_EAST_1 = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What came of all settings."""
+    """The settings for one bucket."""
 
     endpoint_url: str
     region_name: str | None
@@ -134,7 +134,7 @@ class Resolved:
 
 
 def of_client(client: Any) -> Resolved:
-    """What a botocore client says."""
+    """The settings of a botocore client."""
     meta = client.meta
     config = meta.config
     arguments: set[str] = set()

@@ -1,4 +1,4 @@
-"""Which way the objects of each bucket go: through obstore, or through s3fs where obstore cannot do it."""
+"""The way of each bucket's objects: through obstore, or through s3fs if obstore cannot do what is asked for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 BUCKETS_MAX = 64
 """Buckets whose way, and whose idle connections, are kept."""
 CREDENTIALS_S = 360.0
-"""How long credentials that botocore may renew are said to last. obstore asks again 300 s before: after a minute."""
+"""The lifetime that obstore is given for credentials that botocore may renew. obstore asks again 300 s earlier: after a minute."""
 
 logger = logging.getLogger("rollingfs")
 
@@ -49,9 +49,9 @@ class Routes:
     Parameters
     ----------
     client
-        The one to which they belong.
+        The client to which the ways belong.
     use_obstore
-        Whether any may go through obstore.
+        Whether a bucket may go through obstore.
     """
 
     def __init__(self, client: Below, use_obstore: bool) -> None:
@@ -68,7 +68,7 @@ class Routes:
 
     @property
     def open(self) -> list[Objects]:
-        """Those in use."""
+        """The objects in use."""
         return list(self._objects.values())
 
     async def to(self, bucket: str) -> Objects:
@@ -83,10 +83,10 @@ class Routes:
         return objects
 
     async def following(self, bucket: str, request: Callable[[], Awaitable[T]]) -> T:
-        """Do a request to a bucket; once more another way, where it was refused, and so not done, because of the way.
+        """Send a request to a bucket. If it was refused because of the way, and so took no effect, send it another way.
 
-        That is: where the bucket lies in another region, or where obstore does not trust the store's certificate.
-        s3fs may trust it (as one that is its own CA), or says why not.
+        The way is wrong if the bucket lies in another region, or if obstore does not trust the store's certificate.
+        s3fs may trust it (a certificate that is its own CA), or says why not.
         """
         try:
             return await request()
