@@ -1,8 +1,8 @@
 """The end of a process that uses obstore: obstore must have let go of all Python objects before.
 
-Threads of obstore hand results to event loops. If one does so while the interpreter is taken down, it aborts the process
-(SIGABRT); this happened in one of four programs that ended with their request. So the end of a process waits for the
-futures of all requests, and cancels those that take too long. obstore has let go of a future that is collected. After
+Threads of obstore hand results to event loops. A thread that does so while the interpreter is taken down aborts the
+process (SIGABRT); this happened in one of four programs that ended with their request. So the end of a process waits
+for the futures of all requests, and cancels those that take too long. obstore has let go of a future that is collected. After
 that, nobody may ask obstore for anything (`is_over`).
 """
 

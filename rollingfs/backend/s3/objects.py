@@ -1,4 +1,4 @@
-"""The data path to one bucket: reads of whole objects, ranges and changed objects, and writes, with or without a condition."""
+"""The data path to one bucket: reads of whole objects, of ranges, of what changed; writes, with or without a condition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Objects(Protocol):
     async def get(
         self, key: str, span: tuple[int, int] | None = None, *, if_match: str = "", unless_match: str = ""
     ) -> Answer:
-        """GetObject of an object, or of its bytes ``[start, end)``, if its token equals `if_match`, and differs from `unless_match`."""
+        """GetObject, whole or ``[start, end)``, if the token equals `if_match`, and differs from `unless_match`."""
 
     async def put(self, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
         """PutObject; returns the token.

@@ -69,7 +69,7 @@ class ObstoreObjects:
     places
         Shared by all buckets of a client.
     others
-        Takes keys that obstore cannot name, stores that answer a range with the whole object, and the end of the process.
+        Takes keys that obstore cannot name, stores that ignore ranges, and the requests at the end of the process.
     """
 
     def __init__(self, options: Options, credentials: Credentials | None, places: Places, others: Objects) -> None:

@@ -82,7 +82,7 @@ ATTRIBUTES = {
 IDLE_S_MAX = 10
 """obstore uses no connection again that was idle for longer: the store is about to close it."""
 NO_PROXY_URL = "http://127.0.0.1:9"
-"""Stands for no proxy: obstore takes that of the environment unless it gets one. The store is excluded from this one."""
+"""Stands for no proxy: obstore takes that of the environment unless it gets one. This one excludes the store."""
 GLOBAL_REGION = "aws-global"
 _AWS_HOST = re.compile(
     r"s3(?P<kind>-fips|\.dualstack|-fips\.dualstack)?(?:\.[a-z0-9-]+)?(?P<domain>\.amazonaws\.com(?:\.cn)?)"

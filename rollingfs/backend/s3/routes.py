@@ -28,7 +28,7 @@ T = TypeVar("T")
 BUCKETS_MAX = 64
 """Buckets whose way, and whose idle connections, are kept."""
 CREDENTIALS_S = 360.0
-"""The lifetime that obstore is given for credentials that botocore may renew. obstore asks again 300 s earlier: after a minute."""
+"""How long credentials that botocore may renew last for obstore, which asks again 300 s earlier: after a minute."""
 
 logger = logging.getLogger("rollingfs")
 
