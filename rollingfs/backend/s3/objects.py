@@ -1,4 +1,4 @@
-"""The data path to one bucket: reads of whole objects, of ranges, of what changed; writes, with or without a condition."""
+"""The data path to one bucket: reads of whole objects, ranges and changed objects; writes, conditional or not."""
 
 from __future__ import annotations
 
