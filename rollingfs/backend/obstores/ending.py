@@ -2,8 +2,8 @@
 
 Threads of obstore hand results to event loops. A thread that does so while the interpreter is taken down aborts the
 process (SIGABRT); this happened in one of four programs that ended with their request. So the end of a process waits
-for the futures of all requests, and cancels those that take too long. A future that is collected is one that obstore has
-let go of. After that, nobody may ask obstore for anything (`is_over`).
+for the futures of all requests, and cancels those that take too long. A future that is collected is one that obstore
+has let go of. After that, nobody may ask obstore for anything (`is_over`).
 """
 
 from __future__ import annotations
