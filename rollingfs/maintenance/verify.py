@@ -8,6 +8,7 @@ from functools import partial
 
 import google_crc32c
 
+from rollingfs.backend.contract import frozen
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Entry, Header
@@ -118,7 +119,7 @@ class Verifier:
             while size <= chunk.size:
                 end = min(size + READ_BYTES_MAX, chunk.size + 1)
                 data = await self.fetcher.backend.read_range(file, size, end)
-                crc = google_crc32c.extend(crc, data)
+                crc = google_crc32c.extend(crc, frozen(data))
                 size += len(data)
                 steps.add(len(data))
                 if size < end:
