@@ -42,6 +42,8 @@ PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
 """The largest new file that one PutObject writes."""
 ARN = "arn:"
 """With this begin the names of access points."""
+EXPRESS_SUFFIX = "--x-s3"
+"""With this end the names of directory buckets (S3 Express), which another kind of server keeps."""
 
 
 class S3Backend(Backend):
@@ -352,11 +354,12 @@ class S3Backend(Backend):
         return self._split(path)[0]
 
     async def store_name(self, path: str) -> str:
-        """The endpoint that botocore found, the bucket, and the way of its objects: obstore or s3fs."""
+        """The endpoint that botocore found, and the way of the objects; the bucket, if it has a host of its own."""
         bucket = self._split(path)[0]
         client = await self._client.session(bucket or None)
         way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
-        return f"{client.meta.endpoint_url}/{bucket}{way}"
+        own = f"/{bucket}" if bucket.startswith(ARN) or bucket.endswith(EXPRESS_SUFFIX) else ""
+        return f"{client.meta.endpoint_url}{own}{way}"
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str
