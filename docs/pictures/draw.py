@@ -5,6 +5,7 @@ Each picture has a paper of its own, light or dark as the reader's system prefer
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
@@ -253,22 +254,23 @@ def drawn(name: str) -> str:
 
 
 def draw_map(file: Path) -> None:
-    """Let rollingfs draw a segment of six days, as `rollingfs map` does: truncated, and with chunks of many sizes."""
+    """Let `rollingfs map` draw a segment of six days: truncated, and with chunks of many sizes and ages."""
     from rollingfs import RollingFileSystem
-    from rollingfs.cli.map_picture import CELLS, draw
-    from rollingfs.fs.segment_map import outline
+    from rollingfs.cli.app import app
 
-    seconds = [DAY_S]
-    fs = RollingFileSystem("memory", clock=lambda: seconds[0], max_bytes="64KiB", inline_bytes="4KiB")
+    now = time.time()
+    seconds = [now - 6 * DAY_S]
     path = "/events/clicks"
+    fs = RollingFileSystem("memory", clock=lambda: seconds[0], max_bytes="64KiB", inline_bytes="4KiB")
     fs.create(path)
-    for number in range(72):
+    for number in range(71):
         seconds[0] += DAY_S / 12
         fs.append(path, bytes(3_000 + 5_900 * (number * 7 % 11)))
+    seconds[0] = now
+    fs.append(path, bytes(30_000))
     fs.append(path, bytes(3_000))
     fs.truncate(path, 400_000)
-    draw(outline(fs.segment(path), now_s=seconds[0], width=CELLS), file)
-    fs.rm(path)
+    app(["map", f"memory:/{path}", "--output", str(file)])
 
 
 if __name__ == "__main__":
