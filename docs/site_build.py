@@ -5,20 +5,24 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import griffe
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 BESIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-"""Pages that lie beside `docs/`, where hosts of repositories look for them. The site has them under lower-case names."""
+"""Pages beside `docs/`, where hosts of repositories look for them. The site has them under lower-case names."""
 CALLBACK = "DEFAULT_CALLBACK"
 
 _FENCE = re.compile(r"^(\s*```\w+) .*$", re.MULTILINE)
 _SEVERAL = re.compile(r"^ *\w+Error(, \w+)+$", re.MULTILINE)
+_NAME = re.compile(r"\b(?:\w+\.)?([A-Z]\w+)\b(?![\[\w])")
+_MODULE = re.compile(r"\b(?:collections\.abc|typing|os|rollingfs(?:\.\w+)*)\.")
 _TO_DOCS = re.compile(r"(?<=\]\()docs/")
 
 
@@ -37,6 +41,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 class Mended(griffe.Extension):
     """Mends what the import of a module tells griffe wrongly, or not at all."""
+
+    def on_function_instance(self, *, node: Any, func: griffe.Function, **_: Any) -> None:
+        """Show a type by what it is, where a module has a name of its own for it."""
+        scope = getattr(inspect.unwrap(getattr(node, "obj", None) or _untuple), "__globals__", {})
+        for parameter in func.parameters:
+            parameter.annotation = _written_out(parameter.annotation, scope)
+        func.returns = _written_out(func.returns, scope)
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Show the defaults that are objects as text: the templates ask them for attributes, and a callback has all."""
@@ -63,6 +74,18 @@ class Mended(griffe.Extension):
         for name in written.keys() - cls.members.keys():
             cls.set_member(name, griffe.Attribute(name))
             _describe(cls.members[name], *written[name])
+
+
+def _written_out(annotation: Any, scope: Mapping[str, Any]) -> Any:
+    """An annotation without the aliases of a module, and without what only the filesystem itself passes."""
+
+    def meant(match: re.Match[str]) -> str:
+        value = scope.get(match[1])
+        return match[0] if value is not Any and get_origin(value) is None else _MODULE.sub("", str(value))
+
+    text = str(annotation)
+    plain = _NAME.sub(meant, text.replace(" | Intake", ""))
+    return annotation if plain == text else plain
 
 
 def _describe(attribute: Any, annotation: str, docstring: str) -> None:
@@ -95,8 +118,11 @@ def _fields(cls: type) -> dict[str, tuple[str, str]]:
     found = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == cls.__name__]
     body = found[0].body if found else []
     fields = {}
-    for node, after in zip(body, body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(after, ast.Expr):
-            if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
-                fields[node.target.id] = (ast.unparse(node.annotation), inspect.cleandoc(after.value.value))
+    for node, after in itertools.pairwise(body):
+        match node, after:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), annotation=annotation),
+                ast.Expr(value=ast.Constant(value=str(docstring))),
+            ):
+                fields[name] = (ast.unparse(annotation), inspect.cleandoc(docstring))
     return {name: field for name, field in fields.items() if not name.startswith("_")}

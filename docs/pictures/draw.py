@@ -57,7 +57,7 @@ def text(x: float, y: float, words: str, kind: str = "ink", anchor: str = "start
     px = SMALL_PX if "small" in kind or "code" in kind else TEXT_PX
     width = len(words) * px * (CODE_SHARE if "code" in kind else CHAR_SHARE)
     left = x - {"start": 0, "middle": width / 2, "end": width}[anchor]
-    assert left >= 0 and left + width <= WIDTH, f"{words!r} leaves the paper by {left + width - WIDTH:.0f}"
+    assert 0 <= left <= WIDTH - width, f"{words!r} leaves the paper"
     kind = kind if "muted" in kind else f"ink {kind}"
     return f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
 
@@ -76,6 +76,11 @@ def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
 def rule(x1: float, y1: float, x2: float, y2: float, kind: str = "line") -> str:
     """A line."""
     return f'<path d="M{x1:g} {y1:g} L{x2:g} {y2:g}" class="{kind}"/>'
+
+
+def foot(y: float, words: str) -> str:
+    """A sentence below a picture."""
+    return text(MARGIN, y, words, "small muted")
 
 
 def lines(x: float, y: float, *words: str) -> Iterator[str]:
@@ -150,7 +155,12 @@ def commit() -> Iterator[str]:
     yield arrow(634, 284, 390, 284)
     yield text(515, 276, "replace, if still 42", "small", "middle")
     yield box(340, 294, 80, 28, "new", "43: A, B")
-    yield text(24, 356, "There is no server. A writer that dies leaves the header as it was, or as its commit made it.", "small muted")
+    yield text(
+        24,
+        356,
+        "There is no server. A writer that dies leaves the header as it was, or as its commit made it.",
+        "small muted",
+    )
 
 
 def truncate() -> Iterator[str]:
@@ -168,7 +178,12 @@ def truncate() -> Iterator[str]:
     yield box(664, 150, 72, 40, "tail", "tail")
     yield rule(264, 92, 264, 200, "strong")
     yield text(264, 220, "start = 150", "small", "middle")
-    yield text(24, 248, "The byte at offset 250 stays at offset 250. The chunk that the start cuts stays whole on the store.", "small muted")
+    yield text(
+        24,
+        248,
+        "The byte at offset 250 stays at offset 250. The chunk that the start cuts stays whole on the store.",
+        "small muted",
+    )
 
 
 def concat() -> Iterator[str]:
@@ -189,7 +204,12 @@ def concat() -> Iterator[str]:
     yield box(440, 234, 130, 36, "chunk", "mon")
     yield box(570, 234, 130, 36, "other", "tue")
     yield text(570, 290, "what a reader of week sees", "small muted", "middle")
-    yield text(24, 322, "No byte moves. The sources are gone; their chunk folders stay until nobody refers to them.", "small muted")
+    yield text(
+        24,
+        322,
+        "No byte moves. The sources are gone; their chunk folders stay until nobody refers to them.",
+        "small muted",
+    )
 
 
 def stream() -> Iterator[str]:
@@ -207,7 +227,12 @@ def stream() -> Iterator[str]:
     yield rule(400, 96, 300, 100, "strong")
     yield rule(300, 150, 350, 154, "strong")
     yield text(400, 38, "a cut", "small", "middle")
-    yield text(24, 238, "trim(cut) truncates every segment to its offset. Retention chooses the cut by size or by time.", "small muted")
+    yield text(
+        24,
+        238,
+        "trim(cut) truncates every segment to its offset. Retention chooses the cut by size or by time.",
+        "small muted",
+    )
 
 
 def collect() -> Iterator[str]:

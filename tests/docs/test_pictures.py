@@ -17,7 +17,8 @@ CONTRAST_MIN = 4.5
 
 def load() -> ModuleType:
     spec = importlib.util.spec_from_file_location("draw", PICTURES / "draw.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -42,7 +43,8 @@ def test_a_picture_is_as_drawn_and_says_what_it_shows(name: str) -> None:
     text = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
     assert text == draw.drawn(name), "draw it anew: python docs/pictures/draw.py"
     title = ElementTree.fromstring(text).find("{http://www.w3.org/2000/svg}title")
-    assert title is not None and title.text
+    assert title is not None
+    assert title.text
 
 
 def test_no_words_leave_the_paper() -> None:

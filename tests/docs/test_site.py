@@ -21,7 +21,7 @@ VERBS = ("append", "cat_ranges", "collect", "concat", "create", "export", "open"
 
 
 WRONG = ("str(object=", "bool(x) -&gt;", "int([x])", "method()", "&lt;member", "<code>(")
-"""What the reference shows if griffe takes a docstring from a type, a default from a callback, or a list for a tuple."""
+"""What the reference shows if griffe takes a docstring from a type, a default from a callback, names for a tuple."""
 
 
 @pytest.fixture(scope="module")
