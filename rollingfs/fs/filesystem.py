@@ -314,18 +314,31 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         ----------
         mode
             ``"rb"``, ``"wb"``, ``"xb"`` (nothing may be there), ``"ab"`` (creates what is missing), or these for text.
+        compression
+            The name of a codec, or ``"infer"`` to tell it by the path.
+
+        Other Parameters
+        ----------------
         absolute : bool
             For reading: positions are segment offsets, rather than counted from the first retained byte.
-        owner : str
-            For ``"ab"``: hold the segment exclusively until the file is closed.
-        commit_on : str or int or iterable of these
-            For writing: the file commits by itself, at ``"flush"``, after bytes (``65536``, ``"64KiB"``), lines
-            (``"line"``, ``"100 lines"``) or a time (``"5s"``); of several, whichever comes first.
-        max_concurrency, prefetch, max_memory
-            For reading: as for the filesystem, for this file; `max_concurrency` is at most the filesystem's.
+        follow : bool
+            For reading: the file goes on as the segment grows, and ends when the segment is sealed.
         verify : bool
             For reading: the file reads each chunk whole, and verifies it before it returns any of its bytes. Otherwise
             it verifies a chunk when it has read the last of its bytes.
+        max_concurrency : int
+            For reading: as for the filesystem, for this file, and at most the filesystem's.
+        prefetch : bool
+            For reading: as for the filesystem, for this file.
+        max_memory : int | str
+            For reading: as for the filesystem, for this file.
+        attrs : dict[str, str | None]
+            For writing: attributes that the first commit sets.
+        owner : str
+            For ``"ab"``: hold the segment exclusively until the file is closed.
+        commit_on : str | int | Iterable[str | int]
+            For writing: the file commits by itself, at ``"flush"``, after bytes (``65536``, ``"64KiB"``), lines
+            (``"line"``, ``"100 lines"``) or a time (``"5s"``); of several, whichever comes first.
 
         Raises
         ------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import rollingfs
+from rollingfs.fs.opening import OPTIONS
 from tests.support.servers import require_module
 
 require_module("mkdocs")
@@ -17,13 +20,51 @@ ROOT = Path(__file__).parents[2]
 VERBS = ("append", "cat_ranges", "collect", "concat", "create", "export", "open", "seal", "truncate")
 
 
-@pytest.mark.slow
-def test_the_site_is_built_without_a_warning_and_names_every_public_name_and_verb(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+WRONG = ("str(object=", "bool(x) -&gt;", "int([x])", "method()", "&lt;member", "<code>(")
+"""What the reference shows if griffe takes a docstring from a type, a default from a callback, names for a tuple."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     built = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False)
     assert built.returncode == 0, built.stderr
-    reference = (tmp_path / "reference" / "index.html").read_text()
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_names_every_public_name_and_verb(site: Path) -> None:
+    reference = (site / "reference" / "index.html").read_text()
     for verb in VERBS:
         assert f'id="rollingfs.RollingFileSystem.{verb}"' in reference
     for name in rollingfs.__all__:
         assert f'id="rollingfs.{name}"' in reference or f'id="rollingfs.errors.{name}"' in reference, name
+    for beside in ("changelog", "contributing", "security"):
+        assert (site / beside / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_every_public_method_shows_its_signature_and_its_docstring(site: Path) -> None:
+    reference = (site / "reference" / "index.html").read_text()
+    for owner in (rollingfs.RollingFileSystem, rollingfs.Segment, rollingfs.Stream):
+        public = {name for name, value in vars(owner).items() if inspect.isfunction(value) and name[0] != "_"}
+        for name in public:
+            assert f'id="rollingfs.{owner.__name__}.{name}"' in reference, name
+    methods = re.split(r'<div class="doc doc-object doc-(\w+)">', reference)[1:]
+    shown = [text for kind, text in zip(methods[::2], methods[1::2], strict=True) if kind == "function"]
+    assert len(shown) > 100
+    for text in shown:
+        name = re.search(r'id="([\w.]+)"', text)
+        assert name is not None
+        assert "doc-signature" in text, name[1]
+        assert re.search(r'doc-contents ">\s*<p>\S', text), name[1]
+
+
+@pytest.mark.slow
+def test_the_reference_shows_nothing_that_was_misread(site: Path) -> None:
+    reference = (site / "reference" / "index.html").read_text()
+    assert [text for text in WRONG if text in reference] == []
+    opening = reference.partition('id="rollingfs.RollingFileSystem.open"')[2].partition('id="rollingfs.')[0]
+    for option in OPTIONS - {"autocommit", "block_size", "cache_options", "cache_type"}:
+        assert f"<code>{option}</code>" in opening, f"open(…, {option}=…) is not described"
