@@ -8,7 +8,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rollingfs.cli.output import count_text, size_text, visible
+from rollingfs.fs.readable import count_text, size_text, visible
 from rollingfs.fs.segment_map import Class, Outline
 
 if TYPE_CHECKING:
