@@ -1,4 +1,4 @@
-"""`RollingFileSystem`, the filesystem that users of fsspec see: `rolling`, over any other filesystem."""
+"""`RollingFileSystem`, the filesystem that users of fsspec see: `rolling`, over another filesystem."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
-    """Segments over any other filesystem: files that can be appended to, sealed, truncated and joined.
+    """Segments over another filesystem: files that can be appended to, sealed, truncated and joined.
 
     Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
     `target_options`, or by `fs`. Every method takes full URLs. Instances are shared by threads, survive a fork, and
