@@ -1,4 +1,4 @@
-"""The release: it is built, checked as a package index checks it, and installed in fresh environments, where it works."""
+"""The release is built, checked as a package index checks it, and works where it is installed in fresh environments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 EXTRAS = ("s3", "cli")
 PROGRAM = """
-import sys, fsspec
+import importlib.util, sys, fsspec
 from rollingfs import RollingFileSystem
 
 for protocol, folder in (("memory", "/x"), ("file", sys.argv[1])):
@@ -44,7 +44,7 @@ for protocol, folder in (("memory", "/x"), ("file", sys.argv[1])):
     with fsspec.open(f"rolling+{protocol}://{folder}/b") as file:
         assert file.read()[-2:] == b"9!"
 RollingFileSystem("s3", {"anon": True})
-import pyspark_rollingfs
+assert importlib.util.find_spec("pyspark_rollingfs") is not None
 """
 
 
@@ -92,6 +92,15 @@ def environment(folder: Path, python: str) -> Path:
     """The Python of a fresh environment."""
     uv("venv", "--quiet", "--python", python, folder)
     return folder / "bin" / "python"
+
+
+def interpreter(version: str) -> str | None:
+    """A Python of this version on this machine: on the PATH, or made by pyenv."""
+    try:
+        return uv("python", "find", "--no-python-downloads", "--system", version).strip()
+    except AssertionError:
+        pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+        return next(map(str, pyenv.glob(f"versions/{version}.*/bin/python")), None)
 
 
 def works(python: Path, folder: Path) -> None:
@@ -145,9 +154,8 @@ def test_the_sdist_has_the_tests_and_the_pages_that_the_readme_names(release: Re
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_installed_wheel_works(release: Release, tmp_path: Path, python: str) -> None:
-    try:
-        found = uv("python", "find", "--no-python-downloads", "--system", python).strip()
-    except AssertionError:
+    found = interpreter(python)
+    if found is None:
         pytest.skip(f"there is no Python {python} on this machine")  # not by `require`: it may not be to be had
     fresh = environment(tmp_path / "venv", found)
     uv("pip", "install", "--quiet", "--python", fresh, f"rollingfs[{','.join(EXTRAS)}] @ {release.wheel.as_uri()}")
