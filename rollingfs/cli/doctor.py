@@ -13,8 +13,8 @@ from rollingfs.backend.checkup import NO, YES, Checkup, examine
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.output import visible
 from rollingfs.cli.session import Session
+from rollingfs.fs.readable import visible
 
 commands = Commands()
 

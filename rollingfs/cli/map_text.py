@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from rollingfs.cli.output import count_text, size_text, visible
+from rollingfs.fs.readable import count_text, size_text, visible
 from rollingfs.fs.segment_map import GONE, ROWS_MAX, TAIL, Class, Outline
 
 STEPS = "▁▂▃▄▅▆▇█"

@@ -1,4 +1,4 @@
-"""Standard output and standard error: bytes, JSON, lines, tables, and numbers as people read them."""
+"""Standard output and standard error: bytes, JSON, lines, tables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli.errors import ReaderGone
+from rollingfs.fs.readable import visible
 from rollingfs.stream.cut import StreamCut
 
 WIDTH_PIPED = 1_000_000
 """Columns where standard output is no terminal, so that no line is folded or cut off."""
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE})
 
 
@@ -101,32 +101,12 @@ def _as_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def visible(text: str) -> str:
-    """The text with control characters escaped, so that a file's name cannot steer the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-# -- numbers and dates, as people read them -------------------------------------------------------------------
-
-
-def size_text(size: float) -> str:
-    """A number of bytes as people read it."""
-    if size < 1024:
-        return f"{size:.0f} B"
-    power = 1
-    while size >= 1024 ** (power + 1) and power < len(_UNITS):
-        power += 1
-    return f"{size / 1024**power:.1f} {_UNITS[power - 1]}"
+# -- dates, as people read them ----------------------------------------------------------------------------------
 
 
 def date_text(seconds: float) -> str:
     """A date in the local time zone."""
     return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
-
-
-def count_text(count: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 # -- tables and pictures ---------------------------------------------------------------------------------------

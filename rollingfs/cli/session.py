@@ -15,6 +15,7 @@ from rollingfs.cli.errors import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
 from rollingfs.errors import AppendInterrupted
 from rollingfs.format.transitions import MISSING
+from rollingfs.fs.readable import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -115,7 +116,7 @@ class Session:
         self._bar = bar
         try:
             with bar:
-                task = bar.add_task(output.visible(what), total=total)
+                task = bar.add_task(visible(what), total=total)
                 yield lambda done: bar.advance(task, done)
         finally:
             self._bar = None

@@ -14,9 +14,10 @@ from rich.text import Text
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, PathOf, Paths
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.output import date_text, visible
+from rollingfs.cli.output import date_text
 from rollingfs.cli.session import Session
 from rollingfs.folders.listing import Info
+from rollingfs.fs.readable import visible
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.segment_map import Garbage, outline
 
@@ -145,7 +146,7 @@ def show_map(
         columns = _columns(is_picture=file is not None)
         found = outline(segment, now_s=time.time(), width=columns, garbage=garbage)
     if file is not None:
-        from rollingfs.cli.map_picture import draw
+        from rollingfs.fs.map_picture import draw
 
         draw(found, file)
     if session.json:
@@ -160,7 +161,7 @@ def show_map(
 
 def _columns(*, is_picture: bool) -> int:
     if is_picture:
-        from rollingfs.cli.map_picture import CELLS
+        from rollingfs.fs.map_picture import CELLS
 
         return CELLS
     return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))

@@ -11,10 +11,10 @@ import typer
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, Paths
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.output import count_text
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
+from rollingfs.fs.readable import count_text
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.verify import Verified, damaged
 from rollingfs.policy import parse_seconds

@@ -21,6 +21,10 @@ Progress = Callable[[str, Collected], None]
 """Takes each segment's path and its collection's report, in any thread or on any loop."""
 
 
+def _count_nothing(total: int) -> Callable[[int], None]:
+    return lambda done: None
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A segment that could not be collected (or not to its end) or a folder that could not be listed, and why."""
@@ -46,7 +50,13 @@ class TreeCollector:
         self.listings = Listings(client)
 
     async def collect(
-        self, path: str, *, grace_s: float | None = None, dry_run: bool = False, progress: Progress | None = None
+        self,
+        path: str,
+        *,
+        grace_s: float | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        begin: Callable[[int], Callable[[int], None]] = _count_nothing,
     ) -> CollectedTree:
         """Collect every segment at or below a path, as `Collector.collect` does.
 
@@ -61,6 +71,8 @@ class TreeCollector:
             Change nothing, say what would be deleted.
         progress
             Called for each segment.
+        begin
+            Called with the number of segments; returns what is called with 1 for each that is done, also if it failed.
 
         Raises
         ------
@@ -71,7 +83,14 @@ class TreeCollector:
         found = await self.segments(path, unlisted)
         failures = [_failure(folder, error) for folder, error in unlisted.items()]
         seen: dict[str, int] = {}
-        calls = [partial(self._one, segment, grace_s, dry_run, progress, seen) for segment in found]
+        tell = begin(len(found))
+
+        async def one(segment: str) -> Collected | Failure:
+            result = await self._one(segment, grace_s, dry_run, progress, seen)
+            tell(1)
+            return result
+
+        calls = [partial(one, segment) for segment in found]
         results = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
         return _sum(found, [*failures, *results])
 

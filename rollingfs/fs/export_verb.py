@@ -10,6 +10,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs.export_target import open_export_target
+from rollingfs.fs.progress import begin
 from rollingfs.fs.queries import Queries
 from rollingfs.maintenance import Exported
 from rollingfs.maintenance.steps import Progress
@@ -73,11 +74,5 @@ class ExportVerb:
         if names.is_reserved(path):
             raise missing(path)
         view = await self.client.lookup.view(path, fresh=True)
-        callback.set_size(view.size)
-
-        def tell(count: int) -> None:
-            callback.relative_update(count)
-            if progress is not None:
-                progress(count)
-
+        tell = begin(callback, view.size, progress)
         return await self.client.exporter.export(view, backend, name, overwrite=overwrite, progress=tell)

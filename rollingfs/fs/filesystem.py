@@ -1,4 +1,4 @@
-"""`RollingFileSystem`, the filesystem that users of fsspec see: `rolling`, over any other filesystem."""
+"""`RollingFileSystem`, the filesystem that users of fsspec see: `rolling`, over another filesystem."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
-    """Segments over any other filesystem: files that can be appended to, sealed, truncated and joined.
+    """Segments over another filesystem: files that can be appended to, sealed, truncated and joined.
 
     Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
     `target_options`, or by `fs`. Every method takes full URLs. Instances are shared by threads, survive a fork, and
@@ -131,6 +131,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     ) -> None:
         if target_protocol is None and fs is None and backend is None:
             target_protocol = self.target_default
+        self._target = target_protocol or type(fs or backend).__name__
         shared = {"max_concurrency": max_concurrency}
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
         arguments.check_switches(sync=sync, single_writer=single_writer)
@@ -161,6 +162,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._client = Client(self._backend, rolling, **seconds, probe_cache=cache, clock=clock)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} over {self._target}>"
 
     def _make_verbs(self, tuning: Tuning, batch_size: int | None) -> None:
         self._queries = Queries(self._client, self._strip)
@@ -386,10 +390,13 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
 
 name_for_users(RollingFileSystem, "RollingFileSystem")
 
-OPTIONS = (
-    frozenset(inspect.signature(RollingFileSystem.__init__).parameters) - {"self", "fo", "options"} - FSSPEC_OPTIONS
-)
+_signature = inspect.signature(RollingFileSystem.__init__)
+OPTIONS = frozenset(_signature.parameters) - {"self", "fo", "options"} - FSSPEC_OPTIONS
 """The options that are rolling's own."""
+# fsspec's metaclass would show (*args, **kwargs) for the class
+RollingFileSystem.__signature__ = _signature.replace(
+    parameters=[one for name, one in _signature.parameters.items() if name not in ("self", "fo")]
+)
 
 
 class RollingS3FileSystem(RollingFileSystem):

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
@@ -16,6 +17,7 @@ from rollingfs.format import names
 from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.folder_operations import FolderOperations
+from rollingfs.fs.progress import begin
 from rollingfs.fs.queries import Queries
 from rollingfs.maintenance import Collected
 from rollingfs.policy import RollingPolicy, parse_seconds
@@ -331,6 +333,7 @@ class Operations:
         dry_run: bool = False,
         recursive: bool = False,
         progress: Progress | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
     ) -> Collected:
         """Delete the files that nobody refers to any more, in a segment's folder and where its chunks lie.
 
@@ -346,12 +349,19 @@ class Operations:
             `CollectedTree`, which names the segments that failed.
         progress
             With `recursive`: called with each segment's path and what was collected of it.
+        callback
+            Counts the segments that are done, in fsspec's way.
         """
         grace_s = None if grace is None else parse_seconds(grace)
         if recursive:
             tree = TreeCollector(self.client)
-            return await tree.collect(self.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress)
-        return await self.client.collector.collect(self.to_write(path), grace_s=grace_s, dry_run=dry_run)
+            return await tree.collect(
+                self.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress, begin=partial(begin, callback)
+            )
+        tell = begin(callback, 1)
+        collected = await self.client.collector.collect(self.to_write(path), grace_s=grace_s, dry_run=dry_run)
+        tell(1)
+        return collected
 
 
 async def _taken(intake: Intake, data: Data) -> Intake:

@@ -65,6 +65,12 @@ class Segment:
             f"<{type(self).__name__} {self.path!r} [{self.start}, {self.length}) {self.state} version {self.version}>"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the map of the snapshot; it asks the store nothing."""
+        from rollingfs.fs.notebook import segment_html
+
+        return segment_html(self._snapshot)
+
     # -- the snapshot --------------------------------------------------------------------------------------
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rollingfs.format.header import Chunk
+from rollingfs.format.header import Chunk, Entry, Page
 
 if TYPE_CHECKING:
     from rollingfs.fs.segment_handle import Segment
@@ -19,6 +19,8 @@ GONE, TAIL = "·", "░"
 SHADES = "█▓"
 OWN = "its own folder"
 INLINE = "inline in the header"
+PAGES = "index pages"
+"""Where chunks are that the header does not list itself."""
 SIZES = (
     (64 << 10, "< 64 KiB"),
     (1 << 20, "< 1 MiB"),
@@ -42,25 +44,28 @@ class Run:
     where: str
 
 
-def runs(chunks: Iterable[Chunk], start: int, length: int) -> Iterator[Run]:
+def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[Run]:
     """The retained bytes of a segment as runs of chunks by folder, the inline tail last.
 
     Parameters
     ----------
+    entries
+        Chunks, or what the header itself lists: an index page then stands for all its chunks.
     start, length
         Segment offsets of the first retained byte and of the end.
     """
     run: Run | None = None
     end = start
-    for chunk in chunks:
-        where = chunk.file.rpartition("/")[0] or OWN
-        end = chunk.end
+    for entry in entries:
+        where = PAGES if isinstance(entry, Page) else entry.file.rpartition("/")[0] or OWN
+        count = entry.count if isinstance(entry, Page) else 1
+        end = entry.end
         if run is not None and run.where == where:
-            run = Run(run.start, end, run.count + 1, where)
+            run = Run(run.start, end, run.count + count, where)
             continue
         if run is not None:
             yield run
-        run = Run(max(chunk.start, start), end, 1, where)
+        run = Run(max(entry.start, start), end, count, where)
     if run is not None:
         yield run
     if end < length:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
 from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
 from rollingfs.format import transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import arguments
+from rollingfs.fs.progress import begin
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
 from rollingfs.maintenance.steps import Progress
@@ -320,7 +323,11 @@ class SegmentVerbs:
         return collected
 
     async def consolidate(
-        self, grace: float | str = READERS_GRACE_S, *, progress: Progress | None = None
+        self,
+        grace: float | str = READERS_GRACE_S,
+        *,
+        progress: Progress | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
     ) -> Consolidated:
         """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on meanwhile.
 
@@ -332,6 +339,8 @@ class SegmentVerbs:
         progress
             Called with the number of bytes that were done since the last call; all of them are the segment's size. The
             calls may come from any thread.
+        callback
+            The same, in fsspec's way.
 
         Raises
         ------
@@ -342,13 +351,16 @@ class SegmentVerbs:
         if header is None:
             return Consolidated()  # a plain file is one chunk
         consolidator = Consolidator(self._client.committer, self._client.fetcher)
+        tell = begin(callback, header.size, progress)
         result = await consolidator.consolidate(
-            self.path, segment=header.segment, grace_s=parse_seconds(grace), progress=progress
+            self.path, segment=header.segment, grace_s=parse_seconds(grace), progress=tell
         )
         await self._current.look(fresh=False)
         return result
 
-    async def verify(self, *, progress: Progress | None = None) -> list[Verified]:
+    async def verify(
+        self, *, progress: Progress | None = None, callback: Callback = DEFAULT_CALLBACK
+    ) -> list[Verified]:
         """Read every chunk; returns a row for each, which says whether the chunk is there and undamaged.
 
         Parameters
@@ -356,11 +368,13 @@ class SegmentVerbs:
         progress
             Called with the number of bytes that were read since the last call; all of them are the segment's size. The
             calls may come from any thread.
+        callback
+            The same, in fsspec's way.
 
         Raises
         ------
         CorruptHeaderError
             The header itself is damaged.
         """
-        await self._current.look()
-        return await Verifier(self._client.fetcher).verify(self.path, progress=progress)
+        tell = begin(callback, (await self._current.look()).size, progress)
+        return await Verifier(self._client.fetcher).verify(self.path, progress=tell)

@@ -33,7 +33,14 @@ class Stream:
         self._verbs = StreamVerbs(client, listings, path, on_error)
 
     def __repr__(self) -> str:
-        return f"<Stream {self.path!r}>"
+        last = self._verbs.members.last
+        return f"<Stream {self.path!r}{'' if last is None else f', {len(last)} segments when listed'}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the segments as they were last listed; it asks the store nothing."""
+        from rollingfs.fs.notebook import stream_html
+
+        return stream_html(self.path, self._verbs.members.last)
 
     @property
     def path(self) -> str:

@@ -150,6 +150,9 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         current = Current(client.lookup, path, snapshot, is_bound=True)
         self._verbs = _Follower(client, current, offset, follow, poll_s_min, poll_s_max)
 
+    def __repr__(self) -> str:
+        return f"<Tail of {self.path!r} at {'its start' if self.position is None else self.position}>"
+
     @property
     def position(self) -> int | None:
         """The segment offset of the next byte; None before the first look, if it was not given."""

@@ -28,6 +28,10 @@ class CommitsByClose(io.IOBase):
     _is_wrapped = False
     """Whether another such file wraps this one, and speaks for both."""
 
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<{type(self).__name__} {getattr(self, 'path', '')!r} {getattr(self, 'mode', '')} {state}>"
+
     @abc.abstractmethod
     def discard(self) -> None:
         """Close without committing."""

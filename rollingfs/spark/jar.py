@@ -30,7 +30,7 @@ def own_jar() -> Path:
     except compiler.CannotCompileError as error:
         raise FileNotFoundError(
             f"rollingfs is installed without its jar for Spark, and the jar cannot be compiled now: {error}. "
-            f"Install a wheel of rollingfs, or a JDK {compiler.JAVA_RELEASE}"
+            f"Install a wheel that was built with a JDK, or install a JDK {compiler.JAVA_RELEASE}"
         ) from error
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +29,17 @@ class Found:
         return sorted([*self.views, *self.unreadable])
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A segment of a stream, as a listing showed it."""
+
+    name: str
+    state: str
+    """``"open"``, ``"sealed"``, ``"merging"``, or ``"unreadable"``."""
+    start: int = 0
+    length: int = 0
+
+
 class Members:
     """Finds the segments of a stream.
 
@@ -45,6 +56,8 @@ class Members:
         self.listings = listings
         self.path = path
         self.on_error = on_error
+        self.last: Sequence[Member] | None = None
+        """The segments that the last listing showed; None before it."""
 
     def name_of(self, path: str) -> str:
         """A segment's name within the stream.
@@ -81,7 +94,9 @@ class Members:
             await Ledgers(self.client).check(self.path)
             raise
         views = {self.name_of(path): view for path, view in scan.listed.items()}
-        return Found(views, {self.name_of(path): error for path, error in scan.errors.items()})
+        found = Found(views, {self.name_of(path): error for path, error in scan.errors.items()})
+        self.last = [_member(name, views.get(name)) for name in found.names]
+        return found
 
     async def find_to_cut(self) -> Found:
         """The segments as they are now, each with its incarnation.
@@ -127,3 +142,7 @@ class Members:
     def reasons(self, unreadable: Mapping[str, OSError]) -> dict[str, str]:
         """Why segments cannot be read, by path."""
         return {self.path_of(name): str(error) for name, error in unreadable.items()}
+
+
+def _member(name: str, view: Snapshot | None) -> Member:
+    return Member(name, "unreadable") if view is None else Member(name, view.state, view.start, view.length)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import fsspec
 import pytest
@@ -17,18 +19,27 @@ from tests.support.servers import require_module
 for module in demo.NEEDED:
     require_module(module)
 
-CHECKS = 10
+CHECKS, CHECKS_LONG = 3, 10
+LINES_MAX = 40
+SAVED = re.compile(r"   (\S+ \S+) written instead of (?:the )?(\S+ \S+)")
+UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
+def size_of(text: str) -> float:
+    number, unit = text.replace(",", "").split(" ")
+    return float(number) * UNITS[unit]
 
 
 @pytest.mark.slow
-def test_the_demonstration_goes_through_the_whole_life_of_a_segment(
+def test_the_long_demonstration_goes_through_the_whole_life_of_a_segment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "APPENDS_PER_MONTH", 12)
     monkeypatch.setattr(demo, "PARQUET_APPENDS", 4)
-    assert demo.main(["--rows", "1200", "--folder", str(tmp_path / "kept")]) == 0
+    assert demo.main(["--long", "--rows", "1200", "--folder", str(tmp_path / "kept")]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("   ok    ") == CHECKS
+    assert printed.count("   ok    ") == CHECKS_LONG
+    assert f"{CHECKS_LONG} of {CHECKS_LONG} check sums agree" in printed
     assert "FAIL" not in printed
     fs = fsspec.filesystem("rolling", target_protocol="file")
     left = fs.info(f"{tmp_path}/kept/flights-2013.jsonl")
@@ -38,8 +49,43 @@ def test_the_demonstration_goes_through_the_whole_life_of_a_segment(
     assert list((tmp_path / "kept/months").glob("2013-04$chunks/0*"))
 
 
+def test_the_demonstration_fits_a_screen_and_says_what_each_step_saved_where_the_picture_is_and_what_to_try(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert demo.main(["--rows", "1200"]) == 0
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert len(lines) <= LINES_MAX
+    assert max(map(len, lines)) <= 120
+    assert "the map of the year: · truncated, █ ▓ chunks" in printed
+    assert sum("   ok    " in line for line in lines) == CHECKS
+    assert f"not a byte of them was copied: {CHECKS} of {CHECKS} check sums agree" in printed
+    assert "The picture of it: rollingfs-demo/map.svg" in printed
+    drawn = ElementTree.parse(tmp_path / "rollingfs-demo/map.svg").getroot()
+    shown = {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"flights-2013.jsonl", "2013-04", "2013-12"} <= shown
+    assert "2013-03" not in shown  # truncated
+    assert lines[lines.index("Try next") + 1 :]
+
+
+def test_the_saved_bytes_that_the_demonstration_names_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo.main(["--rows", "12000", "--folder", str(tmp_path / "kept")]) == 0
+    saved = SAVED.findall(capsys.readouterr().out)
+    assert len(saved) == 3
+    (appended, rewritten), (joined, copied), (cut, stays) = [tuple(map(size_of, pair)) for pair in saved]
+    data = fsspec.filesystem("rolling", target_protocol="file").info(f"{tmp_path}/kept/flights-2013.jsonl")["length"]
+    assert copied == pytest.approx(data, rel=0.05)
+    assert data <= appended * 1.05
+    assert rewritten == pytest.approx(data * (demo.APPENDS_PER_MONTH + 1) / 2, rel=0.2)
+    assert cut < joined < copied / 5
+    assert cut < stays < copied
+
+
 def test_the_demonstration_fails_if_a_byte_that_is_read_differs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read_many = Fetcher.read_many
 
@@ -50,9 +96,10 @@ def test_the_demonstration_fails_if_a_byte_that_is_read_differs(
     monkeypatch.setattr(Fetcher, "read_many", flip)
     monkeypatch.setattr(demo, "APPENDS_PER_MONTH", 1)
     monkeypatch.setattr(demo, "read_json", lambda *_: None)
-    monkeypatch.setattr(demo, "live_parquet", lambda *_: None)
-    assert demo.main(["--rows", "120"]) == 1
-    assert "FAIL" in capsys.readouterr().out
+    assert demo.main(["--rows", "120", "--folder", str(tmp_path / "kept")]) == 1
+    printed = capsys.readouterr().out
+    assert "FAIL" in printed
+    assert "0 of 1 check sums agree" in printed
 
 
 def test_the_demonstration_keeps_out_of_a_folder_that_is_in_use(

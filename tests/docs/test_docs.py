@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
+from rollingfs import RollingFileSystem
 from tests.support.servers import require_module
 
 require_module("pandas")
@@ -88,6 +90,9 @@ def test_the_blocks_of_a_page_run_and_print_what_they_promise(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(MemoryFileSystem, "store", {})  # no page finds what another one wrote
+    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
+    RollingFileSystem.clear_instance_cache()
     run(page_blocks(page))
 
 

@@ -8,7 +8,8 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rollingfs.cli.output import count_text, size_text, visible
+from rollingfs.format.names import CHUNKS_SUFFIX
+from rollingfs.fs.readable import count_text, size_text, visible
 from rollingfs.fs.segment_map import Class, Outline
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 WIDTH = 1000
 MARGIN = 20
 CELLS = 480
-BAR_TOP, BAR_HEIGHT = 70, 90
+BAR_TOP, BAR_HEIGHT = 100, 90
+RUNS_TOP, RUNS_HEIGHT = BAR_TOP - 14, 8
+CHARACTER_WIDTH = 8
+"""A label of a run is drawn if it has so much room for each character."""
 BAR_BOTTOM = BAR_TOP + BAR_HEIGHT
 CHUNK_HEIGHT_MIN = 6
 CHUNK_GAP = 1
@@ -27,6 +31,8 @@ AGE_COLOURS = ("#2da44e", "#57ab5a", "#39a7c4", "#3b6fd4", "#8250df")
 """The youngest first; as many as `segment_map.AGES`."""
 GONE_COLOUR, TAIL_COLOUR, GARBAGE_COLOUR = "#d0d7de", "#d4a72c", "#cf222e"
 INK, PAPER, SIZE_COLOUR = "#1f2328", "#ffffff", "#6e7781"
+RUN_COLOURS = ("#0969da", "#a5c8f0")
+"""Neighbouring runs of chunks in different folders have different colours."""
 FONT_PX, TITLE_PX = 14, 18
 
 
@@ -63,8 +69,8 @@ def draw(found: Outline, file: Path) -> None:
     ImportError
         A PNG is wanted, and Pillow is not installed.
     """
-    height = LEGEND_TOP + ROW_HEIGHT * (max(len(found.ages), len(found.sizes)) + 2) + MARGIN
     shapes = list(_shapes(found))
+    height = round(max(shape.y for shape in shapes)) + MARGIN
     if file.suffix.lower() == ".svg":
         file.write_text(_svg(shapes, height), encoding="utf-8")
     else:
@@ -77,6 +83,7 @@ def draw(found: Outline, file: Path) -> None:
 def _shapes(found: Outline) -> Iterator[Shape]:
     yield Label(MARGIN, 30, visible(found.path), TITLE_PX)
     yield Label(MARGIN, 54, found.title)
+    yield from _runs(found)
     yield from _bar(found)
     yield Label(MARGIN, BAR_BOTTOM + 18, "0")
     if found.start:
@@ -90,6 +97,20 @@ def _shapes(found: Outline) -> Iterator[Shape]:
 
 def _x(found: Outline, offset: int) -> float:
     return MARGIN + (WIDTH - 2 * MARGIN) * offset / max(1, found.length)
+
+
+def _runs(found: Outline) -> Iterator[Shape]:
+    """A strip that shows the folders of the chunks, if there is more than one."""
+    runs = [run for run in found.runs if run.count]
+    if len(runs) < 2:
+        return
+    for index, run in enumerate(runs):
+        x = _x(found, run.start)
+        width = _x(found, run.end) - x
+        name = visible(run.where.rpartition("/")[2].removesuffix(CHUNKS_SUFFIX))
+        yield Box(x, RUNS_TOP, width, RUNS_HEIGHT, RUN_COLOURS[index % 2])
+        if len(name) * CHARACTER_WIDTH < width:
+            yield Label(x, RUNS_TOP - 4, name, FONT_PX - 2)
 
 
 def _bar(found: Outline) -> Iterator[Box]:
@@ -133,13 +154,13 @@ def _legend(found: Outline) -> Iterator[Shape]:
 def _sizes(sizes: Sequence[Class]) -> Iterator[Shape]:
     """A bar for each class of sizes; its length shows the bytes of its chunks."""
     left = WIDTH // 2
-    most = max(one.bytes for one in sizes)
+    shown = [one for one in sizes if one.count]
+    most = max((one.bytes for one in shown), default=0)
     yield Label(left, LEGEND_TOP, "by size")
-    for index, one in enumerate(sizes):
+    for index, one in enumerate(shown):
         y = LEGEND_TOP + ROW_HEIGHT * (index + 1)
         yield Label(left, y, _class_text(one))
-        if one.bytes:
-            yield Box(left + 260, y - 11, max(2.0, 200 * one.bytes / most), 12, SIZE_COLOUR)
+        yield Box(left + 260, y - 11, max(2.0, 200 * one.bytes / most), 12, SIZE_COLOUR)
 
 
 def _class_text(one: Class) -> str:

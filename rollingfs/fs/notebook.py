@@ -1,0 +1,104 @@
+"""What notebooks show of a segment and of a stream, as HTML. Pure: it asks the store nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from rollingfs.fs.readable import count_text, size_text, visible
+from rollingfs.fs.segment_map import INLINE, Run, runs
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.stream.members import Member
+
+ROWS_MAX = 12
+"""Maximum rows of a legend, and of the table of a stream's segments."""
+WIDTH_PX, HEIGHT_PX = 720, 24
+WIDTH_PX_MIN = 1.5
+"""A part of a segment is shown at least so wide, however few its bytes are."""
+GONE_COLOUR, TAIL_COLOUR = "#d0d7de", "#d4a72c"
+CHUNK_COLOURS = ("#2da44e", "#3b6fd4")
+"""Neighbouring runs of chunks in different folders have different colours."""
+
+Part = tuple[str, int, int, str]
+"""A part of a segment: its colour, its first offset, its end, what it is."""
+
+
+def segment_html(snapshot: Snapshot) -> str:
+    """A segment: its path, state, start and length, and its map with a legend."""
+    parts = list(_parts(snapshot))
+    facts = (
+        f"{snapshot.state}, version {snapshot.version}, start {snapshot.start:,}, length {snapshot.length:,}: "
+        f"{size_text(snapshot.size)}"
+    )
+    rows = [_legend_row(part) for part in parts]
+    return _box(snapshot.path, facts, _bar(parts, snapshot.length), _table(_shortened(rows)))
+
+
+def stream_html(path: str, members: Sequence[Member] | None) -> str:
+    """A stream: its folder, and its segments as they were last listed; None if they were not."""
+    if members is None:
+        return _box(path, "a stream; its segments are not listed yet: call segments() or infos()")
+    size = sum(member.length - member.start for member in members)
+    facts = f"a stream; at the last look: {count_text(len(members), 'segment')}, {size_text(size)}"
+    longest = max((member.length for member in members), default=0)
+    rows = ["<th>segment</th><th>state</th><th>start</th><th>length</th><th></th>"] if members else []
+    return _box(path, facts, _table([*rows, *_shortened([_member_row(one, longest) for one in members])]))
+
+
+def _parts(snapshot: Snapshot) -> Iterator[Part]:
+    if snapshot.start:
+        yield GONE_COLOUR, 0, snapshot.start, "truncated"
+    if snapshot.header is None:
+        if snapshot.length:
+            yield CHUNK_COLOURS[0], 0, snapshot.length, "a plain file"
+        return
+    for index, run in enumerate(runs(snapshot.header.entries, snapshot.start, snapshot.length)):
+        colour = TAIL_COLOUR if run.where == INLINE else CHUNK_COLOURS[index % len(CHUNK_COLOURS)]
+        yield colour, run.start, run.end, _text(run)
+
+
+def _text(run: Run) -> str:
+    return f"{count_text(run.count, 'chunk')} in {visible(run.where)}" if run.count else run.where
+
+
+def _bar(parts: Iterable[Part], length: int) -> str:
+    shapes = "".join(
+        f'<rect x="{start * WIDTH_PX / length:.2f}" width="{max(WIDTH_PX_MIN, (end - start) * WIDTH_PX / length):.2f}" '
+        f'height="{HEIGHT_PX}" fill="{colour}"><title>{start:,} to {end:,}: {escape(what)}</title></rect>'
+        for colour, start, end, what in parts
+    )
+    return f'<svg viewBox="0 0 {WIDTH_PX} {HEIGHT_PX}" width="100%" style="max-width:{WIDTH_PX}px">{shapes}</svg>'
+
+
+def _legend_row(part: Part) -> str:
+    colour, start, end, what = part
+    return f'<td style="color:{colour}">&#9632;</td><td>{start:,} to {end:,}</td><td>{escape(what)}</td>'
+
+
+def _member_row(member: Member, longest: int) -> str:
+    cells = f"<td>{escape(visible(member.name))}</td><td>{member.state}</td>"
+    if member.length == 0:
+        return cells + f"<td>{member.start:,}</td><td>{member.length:,}</td><td></td>"
+    parts = [(GONE_COLOUR, 0, member.start, "truncated")] if member.start else []
+    parts.append((CHUNK_COLOURS[0], member.start, member.length, "retained"))
+    width = max(1, 100 * member.length // longest)
+    bar = f'<div style="width:{width}%;min-width:2px">{_bar(parts, member.length)}</div>'
+    return cells + f'<td>{member.start:,}</td><td>{member.length:,}</td><td style="min-width:12em">{bar}</td>'
+
+
+def _shortened(rows: list[str]) -> list[str]:
+    left_out = len(rows) - ROWS_MAX
+    if left_out <= 0:
+        return rows
+    first = ROWS_MAX // 2
+    return [*rows[:first], f'<td></td><td colspan="4">… {left_out:,} more …</td>', *rows[first + left_out :]]
+
+
+def _table(rows: Iterable[str]) -> str:
+    return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+
+
+def _box(path: str, *body: str) -> str:
+    """The path as a title, then the facts, the bar and the table."""
+    facts, *rest = body
+    return f"<div><b>{escape(visible(path))}</b><br/>{facts}{''.join(rest)}</div>"
