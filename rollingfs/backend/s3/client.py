@@ -47,7 +47,7 @@ from s3fs import S3FileSystem
 from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, is_transient, status_of
-from rollingfs.backend.s3.objects import Answer
+from rollingfs.backend.s3.objects import Answer, Objects
 from rollingfs.backend.s3.obstore_options import Connection
 from rollingfs.backend.s3.resolved import Resolved, is_plain, of_client, without_client
 from rollingfs.backend.s3.routes import Routes
@@ -179,8 +179,7 @@ class S3Client:
     ) -> Answer:
         """Send `Objects.get`; the request may be repeated."""
 
-        async def once() -> Answer:
-            objects = await self.routes.to(bucket)
+        async def once(objects: Objects) -> Answer:
             return await objects.get(key, span, if_match=if_match, unless_match=unless_match)
 
         return await self.retrying(lambda: self.routes.following(bucket, once))
@@ -188,10 +187,7 @@ class S3Client:
     async def put(self, bucket: str, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
         """`Objects.put`, sent once."""
 
-        async def once() -> str:
-            return await (await self.routes.to(bucket)).put(key, data, over)
-
-        return await self.routes.following(bucket, once)
+        return await self.routes.following(bucket, lambda objects: objects.put(key, data, over))
 
     async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send a request that may be sent again."""
