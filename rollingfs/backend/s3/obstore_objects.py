@@ -12,10 +12,10 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from rollingfs.backend.contract import Buffer, Over
-from rollingfs.backend.obstores.answers import is_whole_instead_of_range, is_without_credentials
+from rollingfs.backend.obstores.answers import is_unread, is_whole_instead_of_range, is_without_credentials
 from rollingfs.backend.obstores.ending import is_over, watched
 from rollingfs.backend.obstores.forks import keep_from_children
-from rollingfs.backend.obstores.requests import Places, body, can_name
+from rollingfs.backend.obstores.requests import Places, body, can_name, new_token
 from rollingfs.backend.s3.errors import from_obstore
 from rollingfs.backend.s3.objects import Answer, Objects, token_of
 
@@ -69,7 +69,8 @@ class ObstoreObjects:
     places
         Shared by all buckets of a client.
     others
-        For keys that obstore cannot name, for a store that answers a range with the whole object, and at the end.
+        For keys that obstore cannot name, for answers that obstore cannot read (of unknown length, or the whole for a
+        range), and at the end.
     """
 
     def __init__(self, options: Options, credentials: Credentials | None, places: Places, others: Objects) -> None:
@@ -123,7 +124,8 @@ class ObstoreObjects:
                 found = await watched(obstore.get_async(self._quick, key, options=options))
                 data = await watched(found.bytes_async())
         except (BaseError, FileNotFoundError) as error:
-            if span is None or not is_whole_instead_of_range(error):
+            is_other = is_unread(error) or (span is not None and is_whole_instead_of_range(error))
+            if not is_other:
                 raise self._refused(error, "GetObject") from None
         else:
             meta = found.meta
@@ -151,7 +153,7 @@ class ObstoreObjects:
                 )
         except (BaseError, FileNotFoundError) as error:
             raise self._refused(error, "PutObject") from None
-        return token_of(answer["e_tag"])
+        return new_token(token_of(answer["e_tag"]), over)
 
     def _refused(self, error: Exception, operation: str) -> Exception:
         """What to raise; without obstore's own text, which shows all that it knows of the request."""
