@@ -161,3 +161,36 @@ def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
         proxy.fault = lambda seen: None
         fs.append(path, b"third")
         assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
+
+
+# -- what is wrong on this machine ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("use_obstore", [True, False])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "credential_process = /nowhere/credentials",
+        "role_arn = arn:aws:iam::123456789012:role/x\nweb_identity_token_file = /nowhere/token",
+        "ca_bundle = /nowhere/certificates",
+    ],
+)
+def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
+    moto, tmp_path, monkeypatch, lines, use_obstore
+):
+    path = f"{new_bucket(moto)}/log"
+    RollingFileSystem("s3", moto).pipe_file(path, DATA)
+    (tmp_path / "config").write_text(f"[default]\n{lines}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    options = {"endpoint_url": moto["endpoint_url"]} | (moto if "ca_bundle" in lines else {})
+    if "ca_bundle" in lines:
+        options["endpoint_url"] = options["endpoint_url"].replace("http:", "https:")
+    fs = RollingFileSystem(
+        backend=S3Backend(S3FileSystem(**options, skip_instance_cache=True), use_obstore=use_obstore)
+    )
+    for attempt in (fs.exists, fs.info, fs.cat_file, fs.ls, lambda path: fs.append(path, b"x"), fs.rm):
+        with pytest.raises(OSError, match="log|rollingfs-") as caught:
+            attempt(path)
+        assert not isinstance(caught.value, FileNotFoundError), attempt
+    assert RollingFileSystem("s3", moto).cat_file(path) == DATA

@@ -354,8 +354,9 @@ class S3Backend(Backend):
     async def store_name(self, path: str) -> str:
         """The endpoint that botocore found, the bucket, and the way of its objects: obstore or s3fs."""
         bucket = self._split(path)[0]
-        client = await self._client.session(bucket or None)
-        way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
+        with errors_of("connecting to the store of", path):
+            client = await self._client.session(bucket or None)
+            way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
         return f"{client.meta.endpoint_url}/{bucket}{way}"
 
     def _split(self, path: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from rollingfs.backend.obstores.answers import is_unread, is_whole_instead_of_ra
 from rollingfs.backend.obstores.ending import is_over, watched
 from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.obstores.requests import Places, body, can_name, new_token
-from rollingfs.backend.s3.errors import from_obstore
+from rollingfs.backend.s3.errors import errors_of_machine, from_obstore
 from rollingfs.backend.s3.objects import Answer, Objects, token_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Credentials:
     async def __call__(self) -> S3Credential:
         self.refusal = None
         try:
-            return await self._find()
+            with errors_of_machine():
+                return await self._find()
         except Exception as error:
             self.refusal = error  # obstore would only show its text
             raise

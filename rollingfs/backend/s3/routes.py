@@ -14,7 +14,7 @@ from botocore.exceptions import NoCredentialsError
 
 from rollingfs.backend.obstores.forks import obstore_is_lost
 from rollingfs.backend.obstores.requests import Places
-from rollingfs.backend.s3.errors import CLIENT_ERRORS, is_elsewhere, is_untrusted
+from rollingfs.backend.s3.errors import CLIENT_ERRORS, errors_of_machine, is_elsewhere, is_untrusted
 from rollingfs.backend.s3.objects import Objects
 from rollingfs.backend.s3.obstore_options import Connection, InexpressibleError, obstore_options
 from rollingfs.backend.s3.resolved import Resolved
@@ -74,7 +74,8 @@ class Routes:
     async def to(self, bucket: str) -> Objects:
         """The objects of a bucket."""
         if bucket not in self._objects:
-            made = await self._new(bucket)
+            with errors_of_machine():
+                made = await self._new(bucket)
             self._objects.setdefault(bucket, made)  # another request may have made them meanwhile
             if len(self._objects) > BUCKETS_MAX:
                 self._objects.popitem(last=False)
