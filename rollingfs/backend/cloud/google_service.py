@@ -162,7 +162,10 @@ class GoogleService:
         url = self._url(path, parameters)
         try:
             session = await self.fs._set_session()
-            async with session.request(method, url, data=body, headers=sent, timeout=limits) as answer:
+            follows = method == "GET"  # others would become a GET, whose answer says nothing of them
+            async with session.request(
+                method, url, data=body, headers=sent, timeout=limits, allow_redirects=follows
+            ) as answer:
                 reply = Reply(answer.status, answer.headers, await answer.read())
         except TimeoutError as error:
             raise TimeoutError(f"{url.origin()} did not answer in time") from error

@@ -17,7 +17,7 @@ from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.obstores.answers import Refusal, from_obstore, is_without_credentials
 from rollingfs.backend.obstores.ending import check_usable, watched
 from rollingfs.backend.obstores.forks import keep_from_children
-from rollingfs.backend.obstores.requests import Places, body
+from rollingfs.backend.obstores.requests import Places, body, new_token
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode
@@ -132,7 +132,7 @@ class ObstoreContainer:
         answer = await self._ask(
             lambda: obstore.put_async(store, key, body(data), mode=_mode(over), use_multipart=False)
         )
-        return _token(answer)
+        return new_token(_token(answer), over)
 
     async def head(self, key: str) -> Found:
         return _found(await self._ask(lambda: obstore.head_async(self._quick, key)))

@@ -42,7 +42,7 @@ class PlainRequests:
             The store did not do it.
         """
         status, headers = await self._send("DELETE", url, {"If-Match": token})
-        if status >= 400:
+        if status >= 300:
             code = headers.get("x-ms-error-code", str(status))
             raise Refusal(status, code, "the file was not deleted")
 
@@ -61,7 +61,12 @@ class PlainRequests:
             async with (
                 aiohttp.ClientSession(timeout=limits, trust_env=True) as session,
                 session.request(
-                    method, yarl.URL(url, encoded=True), headers=headers, proxy=self._proxy, ssl=self._trust
+                    method,
+                    yarl.URL(url, encoded=True),
+                    headers=headers,
+                    proxy=self._proxy,
+                    ssl=self._trust,
+                    allow_redirects=False,  # a DELETE would become a GET
                 ) as answer,
             ):
                 return answer.status, answer.headers

@@ -84,6 +84,11 @@ def is_whole_instead_of_range(error: Exception) -> bool:
     return "non-partial response" in str(error)
 
 
+def is_unread(error: Exception) -> bool:
+    """Whether obstore did not begin to read an answer, because it lacks what obstore needs and other clients do not."""
+    return "Content-Length Header missing" in str(error)
+
+
 def is_without_credentials(error: Exception) -> bool:
     """Whether obstore sent nothing, because it was given no credentials."""
     return "credential provider" in str(error).partition("\n")[0]

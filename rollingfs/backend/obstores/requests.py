@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 
-from rollingfs.backend.contract import Buffer
+from rollingfs.backend.contract import Buffer, Over
 
 _NO_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
 """Empty parts, "." and ".." in a key, and control characters: obstore refuses them, or drops the empty parts."""
@@ -22,6 +22,22 @@ def body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:
     if len(data) < 2:
         return b"".join(data)
     return [piece if isinstance(piece, bytes) else memoryview(piece).cast("B") for piece in data]
+
+
+def new_token(token: str, over: Over | str | None) -> str:
+    """The token that a write gave an object.
+
+    Where a store answers a PUT with 303, obstore follows with a GET, as HTTP has it, and takes the token of what it
+    finds for that of a written object.
+
+    Raises
+    ------
+    ConnectionError
+        It is the token that the write had to replace, so that nothing says that the bytes were written.
+    """
+    if token == over:
+        raise ConnectionError("the store's answer has the ETag that was to be replaced, so it may have written nothing")
+    return token
 
 
 class Places:

@@ -356,8 +356,9 @@ class S3Backend(Backend):
     async def store_name(self, path: str) -> str:
         """The endpoint that botocore found, and the way of the objects; the bucket, if it has a host of its own."""
         bucket = self._split(path)[0]
-        client = await self._client.session(bucket or None)
-        way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
+        with errors_of("connecting to the store of", path):
+            client = await self._client.session(bucket or None)
+            way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
         own = f"/{bucket}" if bucket.startswith(ARN) or bucket.endswith(EXPRESS_SUFFIX) else ""
         return f"{client.meta.endpoint_url}{own}{way}"
 

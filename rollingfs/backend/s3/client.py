@@ -46,8 +46,8 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.obstores.forks import keep_from_children
-from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, is_transient, status_of
-from rollingfs.backend.s3.objects import Answer
+from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, errors_of_machine, is_transient, status_of
+from rollingfs.backend.s3.objects import Answer, Objects
 from rollingfs.backend.s3.obstore_options import Connection
 from rollingfs.backend.s3.resolved import Resolved, is_plain, of_client, without_client
 from rollingfs.backend.s3.routes import Routes
@@ -123,8 +123,9 @@ class S3Client:
 
     async def session(self, bucket: str | None = None) -> Any:
         """The botocore client for a bucket, connected and with the hooks of this module."""
-        await self.fs.set_session()
-        client = await self.fs.get_s3(bucket)
+        with errors_of_machine():
+            await self.fs.set_session()
+            client = await self.fs.get_s3(bucket)
         if client not in self._connections:
             events = client.meta.events
             for verb in ("PutObject", "UploadPart"):
@@ -171,7 +172,8 @@ class S3Client:
                 f"botocore {botocore.__version__} does not know {', '.join(unknown)} of {verb}, which rollingfs needs; "
                 "the request was not sent: install a newer s3fs"
             )
-        answer: dict[str, Any] = await method(**merged)
+        with errors_of_machine():
+            answer: dict[str, Any] = await method(**merged)
         return answer
 
     async def get(
@@ -179,19 +181,14 @@ class S3Client:
     ) -> Answer:
         """Send `Objects.get`; the request may be repeated."""
 
-        async def once() -> Answer:
-            objects = await self.routes.to(bucket)
+        async def once(objects: Objects) -> Answer:
             return await objects.get(key, span, if_match=if_match, unless_match=unless_match)
 
         return await self.retrying(lambda: self.routes.following(bucket, once))
 
     async def put(self, bucket: str, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
         """`Objects.put`, sent once."""
-
-        async def once() -> str:
-            return await (await self.routes.to(bucket)).put(key, data, over)
-
-        return await self.routes.following(bucket, once)
+        return await self.routes.following(bucket, lambda objects: objects.put(key, data, over))
 
     async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send a request that may be sent again."""

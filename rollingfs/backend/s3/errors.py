@@ -42,6 +42,12 @@ ELSEWHERE_CODES = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed"
 ELSEWHERE_STATUSES = frozenset({301, 302, 307})
 
 
+class UnmadeRequestError(BotoCoreError):  # type: ignore[misc]  # botocore has no types
+    """A request could not be made, because something on this machine is missing or wrong."""
+
+    fmt = "the request could not be made: {error}"
+
+
 CONNECTION_ERRORS = (
     HTTPClientError,
     IncompleteReadError,
@@ -65,6 +71,20 @@ def status_of(error: BaseException) -> int:
 def code_of(error: BaseException) -> str:
     """The store's code for the refusal, such as ``"NoSuchKey"``; "" if there was no answer."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+@contextmanager
+def errors_of_machine() -> Iterator[None]:
+    """Raise an `UnmadeRequestError` for a file or program of this machine, such as one that gives credentials.
+
+    A `FileNotFoundError` of such a file must not be taken for one of an object.
+    """
+    try:
+        yield
+    except CLIENT_ERRORS:
+        raise
+    except OSError as error:
+        raise UnmadeRequestError(error=error) from error
 
 
 def is_transient(error: BaseException) -> bool:

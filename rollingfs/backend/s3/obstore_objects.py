@@ -12,11 +12,11 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from rollingfs.backend.contract import Buffer, Over
-from rollingfs.backend.obstores.answers import is_whole_instead_of_range, is_without_credentials
+from rollingfs.backend.obstores.answers import is_unread, is_whole_instead_of_range, is_without_credentials
 from rollingfs.backend.obstores.ending import is_over, watched
 from rollingfs.backend.obstores.forks import keep_from_children
-from rollingfs.backend.obstores.requests import Places, body, can_name
-from rollingfs.backend.s3.errors import from_obstore
+from rollingfs.backend.obstores.requests import Places, body, can_name, new_token
+from rollingfs.backend.s3.errors import errors_of_machine, from_obstore
 from rollingfs.backend.s3.objects import Answer, Objects, token_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Credentials:
     async def __call__(self) -> S3Credential:
         self.refusal = None
         try:
-            return await self._find()
+            with errors_of_machine():
+                return await self._find()
         except Exception as error:
             self.refusal = error  # obstore would only show its text
             raise
@@ -69,7 +70,8 @@ class ObstoreObjects:
     places
         Shared by all buckets of a client.
     others
-        Takes keys that obstore cannot name, stores that ignore ranges, and the requests at the end of the process.
+        Takes keys that obstore cannot name, answers that obstore cannot read (of unknown length, or the whole for a
+        range), and the requests at the end of the process.
     """
 
     def __init__(self, options: Options, credentials: Credentials | None, places: Places, others: Objects) -> None:
@@ -123,7 +125,8 @@ class ObstoreObjects:
                 found = await watched(obstore.get_async(self._quick, key, options=options))
                 data = await watched(found.bytes_async())
         except (BaseError, FileNotFoundError) as error:
-            if span is None or not is_whole_instead_of_range(error):
+            is_other = is_unread(error) or (span is not None and is_whole_instead_of_range(error))
+            if not is_other:
                 raise self._refused(error, "GetObject") from None
         else:
             meta = found.meta
@@ -151,7 +154,7 @@ class ObstoreObjects:
                 )
         except (BaseError, FileNotFoundError) as error:
             raise self._refused(error, "PutObject") from None
-        return token_of(answer["e_tag"])
+        return new_token(token_of(answer["e_tag"]), over)
 
     def _refused(self, error: Exception, operation: str) -> Exception:
         """The error to raise, without obstore's own text, which shows all that obstore knows of the request."""

@@ -240,11 +240,20 @@ def _asked(asked: Mapping[str, Any], members: frozenset[str]) -> tuple[dict[str,
             options[ENCRYPTION[name]] = value
         elif name in ATTRIBUTES:
             attributes[ATTRIBUTES[name]] = value
-        elif name == "Metadata" and not attributes.keys() & value.keys() and not {*ATTRIBUTES.values()} & value.keys():
+        elif name == "Metadata" and _is_plain_metadata(value):
             attributes |= value
         else:
             raise InexpressibleError(f"{name} in s3_additional_kwargs")
     return options, attributes
+
+
+def _is_plain_metadata(metadata: Mapping[str, str]) -> bool:
+    """Whether obstore sends metadata as such; some names are headers to it, in any case and without hyphens, too."""
+    headers = {name.lower() for name in ATTRIBUTES}
+    return all(
+        name.replace("-", "").lower() not in headers and f"{name}{value}".isascii() and f"{name}{value}".isprintable()
+        for name, value in metadata.items()
+    )
 
 
 def _transport(endpoint: str, connection: Connection, environment: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from botocore.exceptions import NoCredentialsError
 
 from rollingfs.backend.obstores.forks import obstore_is_lost
 from rollingfs.backend.obstores.requests import Places
-from rollingfs.backend.s3.errors import CLIENT_ERRORS, is_elsewhere, is_untrusted
+from rollingfs.backend.s3.errors import CLIENT_ERRORS, errors_of_machine, is_elsewhere, is_untrusted
 from rollingfs.backend.s3.objects import Objects
 from rollingfs.backend.s3.obstore_options import Connection, InexpressibleError, obstore_options
 from rollingfs.backend.s3.resolved import Resolved
@@ -73,40 +73,41 @@ class Routes:
 
     async def to(self, bucket: str) -> Objects:
         """The objects of a bucket."""
-        objects = self._objects.get(bucket)
-        if objects is None:
-            objects = self._objects[bucket] = await self._new(bucket)
+        if bucket not in self._objects:
+            with errors_of_machine():
+                made = await self._new(bucket)
+            self._objects.setdefault(bucket, made)  # another request may have made them meanwhile
             if len(self._objects) > BUCKETS_MAX:
                 self._objects.popitem(last=False)
-        else:
-            self._objects.move_to_end(bucket)
-        return objects
+        self._objects.move_to_end(bucket)
+        return self._objects[bucket]
 
-    async def following(self, bucket: str, request: Callable[[], Awaitable[T]]) -> T:
+    async def following(self, bucket: str, request: Callable[[Objects], Awaitable[T]]) -> T:
         """Send a request to a bucket. If it was refused because of the way, and so took no effect, send it another way.
 
         The way is wrong if the bucket lies in another region, or if obstore does not trust the store's certificate.
         s3fs may trust it (a certificate that is its own CA), or says why not.
         """
+        objects = await self.to(bucket)
         try:
-            return await request()
+            return await request(objects)
         except CLIENT_ERRORS as error:
-            objects = self._objects.get(bucket)
-            if objects is None or isinstance(objects, S3fsObjects) or not (is_elsewhere(error) or is_untrusted(error)):
+            if isinstance(objects, S3fsObjects) or not (is_elsewhere(error) or is_untrusted(error)):
                 raise
-            if is_untrusted(error):
-                self._objects[bucket] = self._through_s3fs(bucket, f"obstore finds that {error}")
-            else:
-                await self._look_for(bucket)
-        return await request()
+            region = await self._region(bucket) if is_elsewhere(error) else None
+            if self._objects.get(bucket) is objects:  # else another request that was refused has found the way
+                self._change(bucket, region, error)
+        return await request(await self.to(bucket))
 
-    async def _look_for(self, bucket: str) -> None:
-        region = await self._region(bucket)
-        if region is None or self._regions.get(bucket) == region:
+    def _change(self, bucket: str, region: str | None, error: BaseException) -> None:
+        """Go to another region, or through s3fs."""
+        if is_untrusted(error):
+            self._objects[bucket] = self._through_s3fs(bucket, f"obstore finds that {error}")
+        elif region is None or self._regions.get(bucket) == region:
             self._objects[bucket] = self._through_s3fs(bucket, "the store does not say in which region the bucket lies")
         else:
             self._regions[bucket] = region
-            self._objects.pop(bucket, None)
+            del self._objects[bucket]
 
     async def _region(self, bucket: str) -> str | None:
         try:

@@ -1,0 +1,196 @@
+"""What an attack on the data path of S3 found: many requests at once, odd answers, odd metadata, odd credentials."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.servers import new_bucket, require_module
+
+require_module("s3fs")
+require_module("obstore")
+
+from fsspec.asyn import sync
+from s3fs import S3FileSystem
+
+from rollingfs import RollingFileSystem
+from rollingfs.backend.obstores.answers import UntrustedStoreError
+from rollingfs.backend.s3 import obstore_objects
+from rollingfs.backend.s3.backend import S3Backend
+from tests.support.proxy import Handler, Proxy, Seen, proxy_to, serving
+
+DATA = bytes(range(100))
+MODIFIED = ("Last-Modified", "Wed, 21 Oct 2026 07:28:00 GMT")
+
+
+@pytest.fixture
+def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(moto["endpoint_url"]) as proxy:
+        yield proxy
+
+
+def _backend(moto: dict[str, Any], proxy: Proxy, **more: Any) -> S3Backend:
+    return S3Backend(S3FileSystem(**moto | {"endpoint_url": proxy.url} | more, skip_instance_cache=True))
+
+
+def _do(backend: S3Backend, verb: str, *arguments: Any) -> Any:
+    return sync(backend.loop, getattr(backend, verb), *arguments)
+
+
+def _ways(backend: S3Backend) -> list[str]:
+    return [type(objects).__name__ for objects in backend._client.routes.open]
+
+
+async def _at_once(backend: S3Backend, paths: list[str]) -> list[Any]:
+    return await asyncio.gather(*(backend.read(path) for path in paths), return_exceptions=True)
+
+
+# -- many first requests at once -----------------------------------------------------------------------------
+
+
+def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, proxy):
+    backend, region = _backend(moto, proxy), "eu-west-1"
+    bucket = f"{new_bucket(moto)}-there"
+    place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
+    sync(backend.loop, backend._client.call, "create_bucket", Bucket=bucket, **place)
+    paths = [f"{bucket}/file-{number}" for number in range(16)]
+    for path in paths:
+        _do(backend, "write", path, [DATA])
+
+    def fault(seen: Seen) -> Any:
+        is_wrong = f"/{region}/" not in seen.headers["authorization"]
+        return (301, "PermanentRedirect") if "/file-" in seen.path and is_wrong else None
+
+    proxy.fault = fault
+    newcomer = _backend(moto, proxy)
+    found = sync(newcomer.loop, _at_once, newcomer, paths)
+    assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
+    assert _ways(newcomer) == ["ObstoreObjects"]
+
+
+def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, proxy, monkeypatch):
+    backend = _backend(moto, proxy)
+    bucket = new_bucket(moto)
+    paths = [f"{bucket}/file-{number}" for number in range(16)]
+    for path in paths:
+        _do(backend, "write", path, [DATA])
+
+    async def refused(*_: Any, **__: Any) -> Any:
+        await asyncio.sleep(0.01)
+        raise UntrustedStoreError("the store's certificate cannot be trusted")
+
+    monkeypatch.setattr(obstore_objects.ObstoreObjects, "get", refused)
+    newcomer = _backend(moto, proxy)
+    found = sync(newcomer.loop, _at_once, newcomer, paths)
+    assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
+    assert _ways(newcomer) == ["S3fsObjects"]
+
+
+# -- odd answers and odd metadata ----------------------------------------------------------------------------
+
+
+class Chunks(Handler):
+    """Answers a GET with a body of unknown length, as proxies do that change bodies on their way."""
+
+    def do_GET(self) -> None:
+        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
+        proxy.seen.append(Seen(self.command, self.path, dict(self.headers.items())))
+        span = self.headers.get("Range")
+        first, last = map(int, span.removeprefix("bytes=").split("-")) if span else (0, len(DATA) - 1)
+        data = DATA[first : last + 1]
+        self.send_response_only(206 if span else 200)
+        if span:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(DATA)}")
+        for name, value in (("ETag", '"e"'), MODIFIED, ("Transfer-Encoding", "chunked")):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data))
+
+
+def test_an_answer_of_unknown_length_is_read(moto):
+    with serving(moto["endpoint_url"], Chunks) as proxy:
+        backend = _backend(moto, proxy)
+        assert _do(backend, "read", "bucket/file").data == DATA
+        assert bytes(_do(backend, "read_range", "bucket/file", 10, 20, '"e"')) == DATA[10:20]
+        assert _ways(backend) == ["ObstoreObjects"]
+
+
+@pytest.mark.parametrize("name", ["storage-class", "Content-Type", "contenttype", "CACHE-CONTROL"])
+def test_metadata_with_the_name_of_a_header_stays_metadata(moto, proxy, name):
+    backend = _backend(moto, proxy, s3_additional_kwargs={"Metadata": {name: "GLACIER"}})
+    _do(backend, "write", f"{new_bucket(moto)}/file", [DATA])
+    (put,) = proxy.of("PUT")
+    assert put.headers[f"x-amz-meta-{name.lower()}"] == "GLACIER"
+    assert "GLACIER" not in (put.headers.get("x-amz-storage-class"), put.headers.get("content-type"))
+
+
+def test_metadata_that_s3_does_not_take_is_refused(moto, proxy):
+    backend = _backend(moto, proxy, s3_additional_kwargs={"Metadata": {"owner": "Zoë"}})
+    with pytest.raises(OSError, match="Non ascii"):
+        _do(backend, "write", f"{new_bucket(moto)}/file", [DATA])
+    assert proxy.of("PUT") == []
+
+
+class SeeOther(Handler):
+    """Answers the PUT of a header with 303, which says: GET what is there."""
+
+    def do_PUT(self) -> None:
+        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
+        if not proxy.fault(Seen(self.command, self.path, {})):
+            self._forward()
+            return
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response_only(303)
+        self.send_header("Location", proxy.url + self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
+    with serving(moto["endpoint_url"], SeeOther) as proxy:
+        fs = RollingFileSystem("s3", moto | {"endpoint_url": proxy.url}, commit_timeout_s=2)
+        path = f"{new_bucket(moto)}/log"
+        fs.create(path)
+        fs.append(path, b"first ")
+        proxy.fault = lambda seen: "see other"
+        with pytest.raises(OSError, match="log"):
+            fs.append(path, b"second ")
+        proxy.fault = lambda seen: None
+        fs.append(path, b"third")
+        assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
+
+
+# -- what is wrong on this machine ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("use_obstore", [True, False])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "credential_process = /nowhere/credentials",
+        "role_arn = arn:aws:iam::123456789012:role/x\nweb_identity_token_file = /nowhere/token",
+        "ca_bundle = /nowhere/certificates",
+    ],
+)
+def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
+    moto, tmp_path, monkeypatch, lines, use_obstore
+):
+    path = f"{new_bucket(moto)}/log"
+    RollingFileSystem("s3", moto).pipe_file(path, DATA)
+    (tmp_path / "config").write_text(f"[default]\n{lines}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    options = {"endpoint_url": moto["endpoint_url"]} | (moto if "ca_bundle" in lines else {})
+    if "ca_bundle" in lines:
+        options["endpoint_url"] = options["endpoint_url"].replace("http:", "https:")
+    fs = RollingFileSystem(
+        backend=S3Backend(S3FileSystem(**options, skip_instance_cache=True), use_obstore=use_obstore)
+    )
+    for attempt in (fs.exists, fs.info, fs.cat_file, fs.ls, lambda path: fs.append(path, b"x"), fs.rm):
+        with pytest.raises(OSError, match="log|rollingfs-") as caught:
+            attempt(path)
+        assert not isinstance(caught.value, FileNotFoundError), attempt
+    assert RollingFileSystem("s3", moto).cat_file(path) == DATA
