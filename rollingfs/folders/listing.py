@@ -61,7 +61,16 @@ def info_of(view: Snapshot) -> Info:
         "length": view.length,
         **details,
         **dates,
+        "ETag": tag_of(view),  # the key by which caches (of Hugging Face's datasets, for one) see that a file changed
     }
+
+
+def tag_of(view: Snapshot) -> str:
+    """A text that changes whenever the content of a segment or plain file may have changed."""
+    if view.header is not None:
+        return f"{view.header.segment}-{view.header.version}"
+    assert view.plain is not None
+    return f"{view.plain.size}-{view.plain.modified}-{view.token}"
 
 
 def info_of_folder(path: str) -> Info:

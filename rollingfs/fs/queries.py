@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rollingfs.client import Client
-from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
+from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error, tag_of
 from rollingfs.fs.reading import Reads
 
 logger = logging.getLogger("rollingfs")
@@ -45,7 +45,7 @@ class Queries:
         dict
             ``name``, ``size`` (bytes), ``type`` (``"file"`` or ``"directory"``); for files also ``start_offset`` (of
             the first retained byte), ``length`` (the end offset), ``sealed``, ``chunks`` (their count), ``version``,
-            ``created`` and ``mtime`` (seconds since 1970).
+            ``created`` and ``mtime`` (seconds since 1970), and ``ETag``, which changes with the content.
 
         Raises
         ------
@@ -169,12 +169,7 @@ class Queries:
         """A text that changes whenever the content of the file may have changed."""
         path = self.strip(path)
         view = await self.client.lookup.view(path)
-        if view.header is not None:
-            said = f"{path} {view.header.segment} {view.header.version}"
-        else:
-            assert view.plain is not None
-            said = f"{path} {view.plain.size} {view.plain.modified} {view.token}"
-        return hashlib.sha256(said.encode()).hexdigest()
+        return hashlib.sha256(f"{path} {tag_of(view)}".encode()).hexdigest()
 
     async def checksum(self, path: str) -> int:
         """A number that changes whenever the content of the file may have changed."""

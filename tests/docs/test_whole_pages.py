@@ -1,7 +1,7 @@
-"""Pages with blocks that need a bucket: all their blocks run in order, on SeaweedFS, with credentials in the environment.
+"""Pages with blocks that need a bucket: all their blocks run in order on SeaweedFS; the environment has credentials.
 
-A block declares itself by ```` ```python not-run: <why>; tests/docs/test_whole_pages.py runs it ````. The bucket of such
-a page is ``my-bucket``.
+A block declares itself by ```` ```python not-run: <why>; tests/docs/test_whole_pages.py runs it ````. The bucket of
+such a page is ``my-bucket``.
 """
 
 from __future__ import annotations
