@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rollingfs.client import Client
-from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error, tag_of
+from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
 from rollingfs.fs.reading import Reads
 
 logger = logging.getLogger("rollingfs")
@@ -169,7 +169,12 @@ class Queries:
         """A text that changes whenever the content of the file may have changed."""
         path = self.strip(path)
         view = await self.client.lookup.view(path)
-        return hashlib.sha256(f"{path} {tag_of(view)}".encode()).hexdigest()
+        if view.header is not None:
+            said = f"{path} {view.header.segment} {view.header.version}"
+        else:
+            assert view.plain is not None
+            said = f"{path} {view.plain.size} {view.plain.modified} {view.token}"
+        return hashlib.sha256(said.encode()).hexdigest()
 
     async def checksum(self, path: str) -> int:
         """A number that changes whenever the content of the file may have changed."""
