@@ -52,10 +52,12 @@ def test_tensorboard_appends_each_event_and_reads_it_while_the_writer_is_open(tm
     assert versions >= 3  # appended, not written again
 
 
-def test_tensorboard_finds_runs_by_the_alias_and_not_by_a_chained_url(tmp_path: Path) -> None:
-    EventFileWriter(f"rolling+file://{tmp_path}/logs/run").close()
-    assert list(io_wrapper.GetLogdirSubdirectories(f"rolling+file://{tmp_path}/logs"))
-    assert not list(io_wrapper.GetLogdirSubdirectories(f"rolling::file://{tmp_path}/logs"))
+@pytest.mark.parametrize("scheme", ["rolling+file://", "rolling::file://"])
+def test_tensorboard_finds_runs_by_the_alias_and_by_a_chained_url(scheme: str, tmp_path: Path) -> None:
+    EventFileWriter(f"{scheme}{tmp_path}/logs/run").close()
+    [found] = io_wrapper.GetLogdirSubdirectories(f"{scheme}{tmp_path}/logs")
+    assert found.endswith("/logs/run")
+    assert list(io_wrapper.ListDirectoryAbsolute(found))
 
 
 def test_tensorboardx_knows_no_fsspec_and_writes_to_a_local_folder(
