@@ -49,9 +49,11 @@ def info_of(view: Snapshot) -> Info:
     if header is None:
         assert view.plain is not None
         dates = {"created": view.plain.modified, "mtime": view.plain.modified}
+        tag = f"{view.plain.size}-{view.plain.modified}"
         details = {"sealed": False, "chunks": int(view.size > 0), "version": 0}
     else:
         dates = {"created": header.created_ms / 1000, "mtime": header.modified_ms / 1000}
+        tag = f"{header.segment}-{header.version}"
         details = {"sealed": header.sealed, "chunks": header.chunk_count, "version": header.version}
     return {
         "name": view.path,
@@ -61,6 +63,7 @@ def info_of(view: Snapshot) -> Info:
         "length": view.length,
         **details,
         **dates,
+        "ETag": tag,  # the key by which caches (of Hugging Face's datasets, for one) see that a file changed
     }
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.stream_handle import Stream
 
 APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
-PASSED_OVER = frozenset({"buffering", "encoding", "errors", "fill_cache", "newline", "size"})
+PASSED_OVER = frozenset({"buffering", "default_cache", "encoding", "errors", "fill_cache", "newline", "size"})
 """Options that users of fsspec give to any filesystem, and that mean nothing here."""
 
 

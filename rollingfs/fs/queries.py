@@ -45,7 +45,7 @@ class Queries:
         dict
             ``name``, ``size`` (bytes), ``type`` (``"file"`` or ``"directory"``); for files also ``start_offset`` (of
             the first retained byte), ``length`` (the end offset), ``sealed``, ``chunks`` (their count), ``version``,
-            ``created`` and ``mtime`` (seconds since 1970).
+            ``created`` and ``mtime`` (seconds since 1970), and ``ETag``, which changes with the content.
 
         Raises
         ------

@@ -313,7 +313,6 @@ def test_zarr_reads_sharded_chunks_of_segments_whose_heads_are_gone(place: Place
     assert (found[:] == expected).all()
 
 
-@pytest.mark.filterwarnings("ignore:UPath 'rolling' filesystem not explicitly implemented")
 def test_universal_pathlib_reads_writes_appends_and_walks(place: Place) -> None:
     from upath import UPath
 

@@ -1,0 +1,50 @@
+"""Paths of `universal_pathlib` on segments; it finds them by the entry points of this project."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import fsspec
+from upath import UPath
+from upath.types import JoinablePathLike
+
+ALIAS_OF = {"file": "rolling+file", "local": "rolling+local", "memory": "rolling+memory"} | {
+    "s3": "rolling+s3",
+    "s3a": "rolling+s3a",
+}
+"""The scheme that means the same as ``rolling::`` before a store's URL."""
+
+_URL = re.compile(r"(rolling(?:\+[a-z0-9]+)?)(?:://|:(?=/))(.*)", re.DOTALL)
+_CHAIN = re.compile(r"rolling::([a-z0-9]+)://(.*)", re.DOTALL)
+
+# `UPath` parses a path by the class of its filesystem if fsspec has loaded the class, and by a guess otherwise
+for _protocol in ("rolling", *ALIAS_OF.values()):
+    fsspec.get_filesystem_class(_protocol)
+
+
+class RollingPath(UPath):
+    """A segment or a folder: ``UPath("rolling+s3://bucket/logs")``, with the options of the filesystem.
+
+    ``rolling::s3://bucket/logs`` becomes ``rolling+s3://bucket/logs``, because a chained URL has no place for the name
+    of a child.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def _transform_init_args(
+        cls, args: tuple[JoinablePathLike, ...], protocol: str, storage_options: dict[str, Any]
+    ) -> tuple[tuple[JoinablePathLike, ...], str, dict[str, Any]]:
+        first, *rest = args or ("",)
+        if isinstance(first, UPath) and first.is_absolute():
+            storage_options = {**first.storage_options, **storage_options}
+            first = first.path
+        if isinstance(first, str) and (chain := _CHAIN.fullmatch(first)) and chain[1] in ALIAS_OF:
+            first, protocol = chain[2], ALIAS_OF[chain[1]]
+            storage_options |= storage_options.pop("rolling", None) or {}
+        elif isinstance(first, str) and (url := _URL.fullmatch(first)):
+            first = url[2]  # `UPath` reads "rolling+file" as "rolling", and finds the two incompatible
+        if protocol == ALIAS_OF["memory"] and isinstance(first, str):
+            first = "/" + first.lstrip("/")  # as the filesystem lists it
+        return (first, *rest), protocol, storage_options

@@ -1,0 +1,75 @@
+"""Pages with blocks that need a bucket: all their blocks run in order on SeaweedFS; the environment has credentials.
+
+A block declares itself by ```` ```python not-run: <why>; tests/docs/test_whole_pages.py runs it ````. The bucket of
+such a page is ``my-bucket``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.test_docs import PAGES, RUNS, Block, missing, page_blocks, run
+from tests.support.servers import new_bucket, require, require_module
+
+require_module("s3fs")
+
+import s3fs
+
+from rollingfs import RollingFileSystem
+from rollingfs.fs.filesystem import RollingS3FileSystem
+
+MARK = "; tests/docs/test_whole_pages.py runs it"
+BUCKET = "my-bucket"
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the tools warn of what they use themselves
+
+
+def runs_here(block: Block) -> bool:
+    return block.info.startswith("python not-run: ") and block.info.endswith(MARK)
+
+
+WHOLE = [page for page in PAGES if any(map(runs_here, page_blocks(page)))]
+
+
+def forget_clients() -> None:
+    """Make the next client read the environment again."""
+    for cls in (RollingFileSystem, RollingS3FileSystem, s3fs.S3FileSystem):
+        cls.clear_instance_cache()
+
+
+@contextlib.contextmanager
+def credentials(options: dict[str, Any], patch: pytest.MonkeyPatch) -> Iterator[None]:
+    names = {"endpoint_url": "AWS_ENDPOINT_URL", "key": "AWS_ACCESS_KEY_ID", "secret": "AWS_SECRET_ACCESS_KEY"}
+    for option, name in names.items():
+        patch.setenv(name, options[option])
+    patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    forget_clients()
+    yield
+    forget_clients()
+
+
+@pytest.mark.parametrize("page", WHOLE)
+def test_a_page_runs_on_s3_and_prints_what_it_promises(
+    page: str, seaweed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = new_bucket(seaweed)
+    blocks = [
+        replace(block, info=RUNS, code=block.code.replace(BUCKET, bucket))
+        for block in page_blocks(page)
+        if block.info == RUNS or runs_here(block)
+    ]
+    if absent := missing(blocks):
+        require(f"{', '.join(absent)}: not installed")
+    monkeypatch.chdir(tmp_path)
+    with credentials(seaweed, monkeypatch):
+        run(blocks)
+
+
+def test_pages_with_a_bucket_are_found() -> None:
+    assert {"docs/recipes/tensorboard.md", "docs/s3_quickstart.md"} <= set(WHOLE)

@@ -1,0 +1,78 @@
+"""Paths of `universal_pathlib`: what they print, and how they join."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.servers import new_bucket, require_module
+
+require_module("upath")
+
+from upath import UPath
+
+from rollingfs.fs.upath import ALIAS_OF, RollingPath
+
+
+@pytest.fixture(params=["file", "memory", "s3"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A folder by the alias scheme of each store; any warning is an error here."""
+    if request.param == "s3":
+        options = request.getfixturevalue("seaweed")
+        return UPath(f"rolling+s3://{new_bucket(options)}/root", **options)
+    return UPath(f"rolling+{request.param}://{tmp_path}")
+
+
+def test_all_schemes_of_the_project_have_the_class_as_an_entry_point() -> None:
+    found = importlib.metadata.entry_points(group="universal_pathlib.implementations")
+    ours = {entry.name for entry in found if entry.value == "rollingfs.fs.upath:RollingPath"}
+    specs = {entry.name for entry in importlib.metadata.entry_points(group="fsspec.specs") if "rolling" in entry.name}
+    assert ours == specs == {"rolling", *ALIAS_OF.values()}
+
+
+def test_children_print_and_join_as_urls_that_open_the_same_file(root: Any) -> None:
+    child = root / "folder" / "log.txt"
+    assert isinstance(child, RollingPath)
+    assert str(child) == f"{root}/folder/log.txt" == child.as_uri()
+    assert str(root.joinpath("folder", "log.txt")) == str(UPath(root, "folder/log.txt")) == str(child)
+    assert child.parent.parent == root
+    assert (child.name, child.stem, child.suffix) == ("log.txt", "log", ".txt")
+    assert str(child.with_name("other")) == f"{root}/folder/other"
+    assert str(child.relative_to(root)) == "folder/log.txt"
+    child.write_text("one\n")
+    assert UPath(str(child), **child.storage_options).read_text() == "one\n"
+    assert [str(found) for found in root.iterdir()] == [f"{root}/folder"]
+    assert [str(found) for found in root.glob("**/*.txt")] == [str(child)]
+    assert [found.read_text() for found in root.rglob("*.txt")] == ["one\n"]
+
+
+def test_a_path_appends_renames_and_is_pickled(root: Any) -> None:
+    path = root / "log"
+    path.write_text("one\n")
+    with path.open("a") as file:
+        file.write("two\n")
+    assert path.stat().st_size == 8
+    renamed = path.rename(path.with_name("renamed"))
+    assert str(renamed) == f"{root}/renamed"
+    assert renamed.read_text() == "one\ntwo\n"
+    assert pickle.loads(pickle.dumps(renamed)) == renamed
+    renamed.unlink()
+    assert not renamed.exists()
+
+
+def test_options_go_to_the_filesystem_and_to_children() -> None:
+    path = UPath("rolling+memory:///options", header_cache_s=0, max_bytes=100)
+    assert (path / "a").storage_options == {"header_cache_s": 0, "max_bytes": 100}
+    assert (path / "a").fs is path.fs
+    assert UPath(path / "a", inline_bytes=10).storage_options["max_bytes"] == 100
+
+
+def test_a_chained_url_becomes_the_alias_which_has_a_place_for_a_childs_name() -> None:
+    chained = UPath("rolling::file:///folder", rolling={"max_bytes": 100})
+    assert str(chained / "child") == "rolling+file:///folder/child"
+    assert chained.storage_options == {"max_bytes": 100}
+    assert str(UPath("rolling::s3://bucket/folder") / "child") == "rolling+s3://bucket/folder/child"

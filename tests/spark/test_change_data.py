@@ -1,0 +1,44 @@
+"""The recipe of change data: its three programs, one after another in one process, as they stand on the page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import PROMISE, page_blocks
+from tests.support import spark as world
+from tests.support.servers import require_module
+
+for module in ("pyarrow", "pyspark"):
+    require_module(module)
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = ("changes.py", "to_parquet.py", "run.py")
+PROGRAM_S_MAX = 240
+DEFAULTS = "spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\n"
+
+
+def test_changes_become_parquet_and_the_second_run_reads_only_what_is_new(tmp_path: Path) -> None:
+    world.require_java()
+    blocks = page_blocks("docs/recipes/change_data.md")
+    code = "".join(block.code for name in PROGRAMS for block in blocks if f"not-run: {name}," in block.info)
+    assert len(re.findall("not-run", "".join(block.info for block in blocks))) == len(PROGRAMS)
+    top = world.installed(tmp_path / "top")
+    (top / "spark-defaults.conf").write_text(DEFAULTS)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=world.environment(top, SPARK_CONF_DIR=str(top)),
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_S_MAX,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == PROMISE.findall(code)
