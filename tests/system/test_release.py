@@ -49,7 +49,7 @@ assert importlib.util.find_spec("pyspark_rollingfs") is not None
 
 
 def run(*words: str | Path, cwd: Path | None = None, **variables: str) -> str:
-    """Run a command, which must succeed; returns what it printed."""
+    """Run a command, which must succeed; returns what it printed. In the checkout, Python would import that."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
         [str(word) for word in words],
@@ -179,7 +179,7 @@ def test_it_works_with_the_oldest_dependencies_that_it_names(release: Release, t
     assert re.search(r"^pandas +2\.2\.", installed, re.MULTILINE)
     assert re.search(r"^typer +0\.16\.", installed, re.MULTILINE)
     works(fresh, tmp_path / "data")
-    said = run(fresh, "-m", "rollingfs.demo", "--long", "--rows", "1200", "--folder", tmp_path / "demo")
+    said = run(fresh, "-m", "rollingfs.demo", "--long", "--rows", "1200", "--folder", tmp_path / "demo", cwd=tmp_path)
     assert "10 of 10 check sums agree" in said
 
 
@@ -199,6 +199,6 @@ def test_a_wheel_that_is_built_without_a_jdk_says_so_when_it_is_built_and_when_i
     uv("pip", "install", "--quiet", "--python", fresh, f"rollingfs[{','.join(EXTRAS)}] @ {wheel.as_uri()}")
     works(fresh, tmp_path / "data")
     asks = "from rollingfs.spark.jar import own_jar\ntry: own_jar()\nexcept FileNotFoundError as error: print(error)"
-    said = run(fresh, "-c", asks, PATH=path)
+    said = run(fresh, "-c", asks, cwd=tmp_path, PATH=path)
     assert "rollingfs is installed without its jar for Spark" in said
     assert "install a JDK 17" in said
