@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -194,3 +198,27 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
             attempt(path)
         assert not isinstance(caught.value, FileNotFoundError), attempt
     assert RollingFileSystem("s3", moto).cat_file(path) == DATA
+
+
+# -- the end -------------------------------------------------------------------------------------------------
+
+ENDING = """
+import asyncio, atexit, sys
+from rollingfs.backend.obstores import ending
+sys.kept = asyncio.new_event_loop().create_future()  # as one of obstore's that takes long
+ending.watched(sys.kept)
+print("ends", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_a_second_interrupt_does_not_end_the_wait_for_obstore():
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ends\n"
+        time.sleep(0.5)  # of the two seconds
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
