@@ -203,6 +203,9 @@ def test_a_row_as_it_is_written_is_believed(tmp_path: Path) -> None:
         stored(at="today"),
         stored(delete_if="yes"),
         json.dumps({"rollingfs_probe": PROBE_VERSION, "stores": {f"Named {NAME}": True}}),
+        json.dumps(
+            {"rollingfs_probe": PROBE_VERSION, "stores": {f"Named {NAME}": {"delete_if": False, "at": 10**400}}}
+        ),
     ],
     ids=["old", "of the future", "without a date", "without an answer", "no row"],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -357,7 +358,8 @@ class S3Backend(Backend):
         with errors_of("connecting to the store of", path):
             client = await self._client.session(bucket or None)
             way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
-        return f"{client.meta.endpoint_url}/{bucket}{way}"
+        endpoint_url = re.sub(r"//[^/]*@", "//", client.meta.endpoint_url)  # a name is written to files: no password
+        return f"{endpoint_url}/{bucket}{way}"
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str
