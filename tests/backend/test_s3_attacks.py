@@ -99,7 +99,7 @@ def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, 
 class Chunks(Handler):
     """Answers a GET with a body of unknown length, as proxies do that change bodies on their way."""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - http.server's name
         proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
         proxy.seen.append(Seen(self.command, self.path, dict(self.headers.items())))
         span = self.headers.get("Range")
@@ -141,7 +141,7 @@ def test_metadata_that_s3_does_not_take_is_refused(moto, proxy):
 class SeeOther(Handler):
     """Answers the PUT of a header with 303, which says: GET what is there."""
 
-    def do_PUT(self) -> None:
+    def do_PUT(self) -> None:  # noqa: N802 - http.server's name
         proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
         if not proxy.fault(Seen(self.command, self.path, {})):
             self._forward()
@@ -194,7 +194,7 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
         backend=S3Backend(S3FileSystem(**options, skip_instance_cache=True), use_obstore=use_obstore)
     )
     for attempt in (fs.exists, fs.info, fs.cat_file, fs.ls, lambda path: fs.append(path, b"x"), fs.rm):
-        with pytest.raises(OSError, match="log|rollingfs-") as caught:
+        with pytest.raises(OSError, match=r"log|rollingfs-") as caught:
             attempt(path)
         assert not isinstance(caught.value, FileNotFoundError), attempt
     assert RollingFileSystem("s3", moto).cat_file(path) == DATA

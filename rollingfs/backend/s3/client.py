@@ -188,7 +188,6 @@ class S3Client:
 
     async def put(self, bucket: str, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
         """`Objects.put`, sent once."""
-
         return await self.routes.following(bucket, lambda objects: objects.put(key, data, over))
 
     async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]:

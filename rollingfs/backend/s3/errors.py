@@ -42,7 +42,7 @@ ELSEWHERE_CODES = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed"
 ELSEWHERE_STATUSES = frozenset({301, 302, 307})
 
 
-class UnmadeRequestError(BotoCoreError):  # type: ignore[misc]  # botocore has no types
+class UnmadeRequestError(BotoCoreError):
     """A request could not be made, because something on this machine is missing or wrong."""
 
     fmt = "the request could not be made: {error}"
