@@ -123,7 +123,7 @@ def _rows(file: str) -> dict[str, Abilities]:
     found = {}
     for key, row in _load(file).items():
         delete_if, at = (row.get("delete_if"), row.get("at")) if isinstance(row, dict) else (None, None)
-        if isinstance(delete_if, bool) and isinstance(at, int | float) and 0 <= now - at < CACHE_S_MAX:
+        if isinstance(delete_if, bool) and isinstance(at, int | float) and now - CACHE_S_MAX < at <= now:
             found[key] = Abilities(delete_if)
     return found
 

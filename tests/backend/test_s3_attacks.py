@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -95,7 +99,7 @@ def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, 
 class Chunks(Handler):
     """Answers a GET with a body of unknown length, as proxies do that change bodies on their way."""
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:  # noqa: N802 - http.server's name
         proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
         proxy.seen.append(Seen(self.command, self.path, dict(self.headers.items())))
         span = self.headers.get("Range")
@@ -137,7 +141,7 @@ def test_metadata_that_s3_does_not_take_is_refused(moto, proxy):
 class SeeOther(Handler):
     """Answers the PUT of a header with 303, which says: GET what is there."""
 
-    def do_PUT(self) -> None:  # noqa: N802
+    def do_PUT(self) -> None:  # noqa: N802 - http.server's name
         proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
         if not proxy.fault(Seen(self.command, self.path, {})):
             self._forward()
@@ -194,3 +198,32 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
             attempt(path)
         assert not isinstance(caught.value, FileNotFoundError), attempt
     assert RollingFileSystem("s3", moto).cat_file(path) == DATA
+
+
+# -- the end -------------------------------------------------------------------------------------------------
+
+ENDING = """
+import asyncio, atexit, sys
+from rollingfs.backend.obstores import ending
+sys.kept = asyncio.new_event_loop().create_future()  # as one of obstore's that takes long
+ending.watched(sys.kept)
+print("ends", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_a_second_interrupt_does_not_end_the_wait_for_obstore():
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ends\n"
+        time.sleep(0.5)  # of the two seconds
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
+
+
+def test_the_name_of_a_store_has_no_password(moto, proxy):
+    backend = _backend(moto, proxy, endpoint_url=proxy.url.replace("//", "//user:password@"))
+    assert _do(backend, "store_name", "bucket/log").startswith(proxy.url)

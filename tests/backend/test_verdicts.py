@@ -203,8 +203,9 @@ def test_a_row_as_it_is_written_is_believed(tmp_path: Path) -> None:
         stored(at="today"),
         stored(delete_if="yes"),
         json.dumps({"rollingfs_probe": PROBE_VERSION, "stores": {f"Named {NAME}": True}}),
+        stored(at=10**400),
     ],
-    ids=["old", "of the future", "without a date", "without an answer", "no row"],
+    ids=["old", "of the future", "without a date", "without an answer", "no row", "absurd"],
 )
 def test_a_row_that_cannot_be_believed_is_replaced(tmp_path: Path, content: str) -> None:
     (tmp_path / "cache").write_text(content)

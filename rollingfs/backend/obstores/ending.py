@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import signal
 import time
 import weakref
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import TypeVar
 
 from rollingfs.backend.obstores.forks import ObstoreLostError, obstore_is_lost
@@ -61,12 +63,26 @@ def _end() -> None:
     if obstore_is_lost():  # the futures are the parent's
         return
     _is_over = True
-    _wait()
-    for future in [held() for held in _held.copy()]:
-        if isinstance(future, asyncio.Future) and not future.done() and not future.get_loop().is_closed():
-            future.get_loop().call_soon_threadsafe(future.cancel)
-    future = None
-    _wait()
+    with _without_interrupts():
+        _wait()
+        for future in [held() for held in _held.copy()]:
+            if isinstance(future, asyncio.Future) and not future.done() and not future.get_loop().is_closed():
+                future.get_loop().call_soon_threadsafe(future.cancel)
+        future = None
+        _wait()
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Let a second Ctrl-C not end the wait, and so abort the process."""
+    before = None
+    with contextlib.suppress(ValueError):  # only the main thread may set what a signal does
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def _wait() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -360,7 +361,8 @@ class S3Backend(Backend):
             client = await self._client.session(bucket or None)
             way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
         own = f"/{bucket}" if bucket.startswith(ARN) or bucket.endswith(EXPRESS_SUFFIX) else ""
-        return f"{client.meta.endpoint_url}{own}{way}"
+        endpoint_url = re.sub(r"//[^/]*@", "//", client.meta.endpoint_url)  # a name is written to files: no password
+        return f"{endpoint_url}{own}{way}"
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str
