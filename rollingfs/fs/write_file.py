@@ -167,7 +167,8 @@ class WriteFile(CommitsByClose):
                 self._send()
                 self._take(view)
             self._position += len(view)
-        if not self._is_held and self._due.wrote(view):
+            is_due = not self._is_held and self._due.wrote(view)
+        if is_due:
             self.commit()
 
     def _send(self) -> None:
