@@ -75,4 +75,5 @@ class Client:
         """In a child process: another writer, no connection and no lock of the parent's."""
         self.store.after_fork()
         self.committer.slots.after_fork()
+        self.committer.loop.pace.after_fork()
         self.segments.appender.after_fork()

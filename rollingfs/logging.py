@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import contextvars
 import logging
 import multiprocessing.util
 import os
 import sys
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
@@ -111,6 +113,10 @@ class RollingHandler(logging.Handler):
         self._queue: deque[bytes] = deque()
         self._committing: list[bytes] = []
         self._bytes = 0
+        self._queued = self._done = 0
+        """How many records were queued, and of how many of them the outcome is known."""
+        self._end_s: float | None = None
+        """When the end of the program stops waiting for commits, by the monotonic clock."""
         self._thread: threading.Thread | None = None
         self._is_hurried = False
         self._failure: Exception | None = None
@@ -122,12 +128,17 @@ class RollingHandler(logging.Handler):
 
     # -- the program's side ----------------------------------------------------------------------------------
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Leave out the records that commits of a handler cause: they would never end.
+
+        A commit must not wait for the handler's lock: whoever holds the lock may wait for the commit.
+        """
+        return False if _is_committing.get() else bool(super().handle(record))
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record. The handler leaves out the records that its own commits cause: they would never end."""
-        if _is_committing.get():
-            return
+        """Queue a record."""
         try:
-            line = (self.format(record) + self.terminator).encode(self.encoding, "backslashreplace")
+            line = self._encoded(record)
         except Exception:  # noqa: BLE001 - as in all handlers of `logging`: a bad record must not stop the program
             self.handleError(record)
             return
@@ -138,11 +149,25 @@ class RollingHandler(logging.Handler):
                 self.lost += 1
                 return
             self._queue.append(line)
+            self._queued += 1
             self._bytes += len(line)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=f"RollingHandler {self.path}", daemon=True)
-                self._thread.start()
+            self._has_thread()
             self._changed.notify_all()
+
+    def _encoded(self, record: logging.LogRecord) -> bytes:
+        return (self.format(record) + self.terminator).encode(self.encoding, "backslashreplace")
+
+    def _has_thread(self) -> bool:
+        """Start the thread if it does not run; whether it runs. The next record, or `flush`, tries again."""
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=self._run, name=f"RollingHandler {self.path}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # there are too many threads, or the interpreter ends
+                self._failure = error
+                return False
+            self._thread = thread
+        return True
 
     def _has_room(self, size: int) -> bool:
         def is_room() -> bool:
@@ -162,9 +187,19 @@ class RollingHandler(logging.Handler):
         if self._process != os.getpid():
             return
         with self._changed:
-            if self._bytes:
+            wanted = self._queued  # others may log all the time
+            if self._done >= wanted:
+                return
+            if has_thread := self._has_thread():
+                left_s = self.close_s if self._end_s is None else max(0.0, self._end_s - time.monotonic())
                 self._hurry()
-                self._changed.wait_for(lambda: not self._bytes, self.close_s)
+                self._changed.wait_for(lambda: self._done >= wanted, left_s)
+        if not has_thread:
+            contextvars.copy_context().run(self._commit_here)
+
+    def _commit_here(self) -> None:
+        _is_committing.set(True)
+        self._commit()
 
     def close(self) -> None:
         """Commit the queued records, and stop. What cannot be committed in `close_s` seconds is lost, and is told."""
@@ -176,9 +211,18 @@ class RollingHandler(logging.Handler):
                 self.lost += waiting
                 self.unknown += len(self._committing)
                 self._queue.clear()
+                self._done = self._queued
                 self._changed.notify_all()
             self._tell_lost()
         super().close()
+
+    def _at_end(self) -> None:
+        if multiprocessing.parent_process() is not None:
+            self.close()  # `logging` does not close handlers in a child of multiprocessing
+            return
+        if self._end_s is None:
+            self._end_s = time.monotonic() + self.close_s
+        self.flush()
 
     def _tell_lost(self) -> None:
         texts = []
@@ -221,8 +265,8 @@ class RollingHandler(logging.Handler):
         except AppendOutcomeUnknown as error:  # a repetition could write the records twice
             self._failed(error)
             with self._changed:
-                self.unknown += len(lines)
-        except (OSError, RuntimeError) as error:  # RuntimeError: the interpreter ends
+                self.unknown += 0 if self._is_closed else len(lines)  # `close` has counted them
+        except Exception as error:  # noqa: BLE001 - nothing is written; the thread must not die of it
             self._failed(error)
             with self._changed:
                 if not self._is_closed:  # else `close` has counted them
@@ -234,7 +278,8 @@ class RollingHandler(logging.Handler):
             self._failure = None
         with self._changed:
             self._committing = []
-            self._bytes -= sum(map(len, lines))
+            self._done = min(self._done + len(lines), self._queued)
+            self._bytes = sum(map(len, self._queue))
             self._changed.notify_all()
         return True
 
@@ -255,7 +300,10 @@ class RollingHandler(logging.Handler):
             return b""
         text = f"{lost} log records before this line were lost: the queue of {self.queue_bytes} bytes was full"
         record = logging.LogRecord("rollingfs", logging.WARNING, __file__, 0, text, None, None)
-        return (self.format(record) + self.terminator).encode(self.encoding, "backslashreplace")
+        try:
+            return self._encoded(record)
+        except Exception:  # noqa: BLE001 - the formatter wants fields that only the program's records have
+            return (text + self.terminator).encode(self.encoding, "backslashreplace")
 
     def _failed(self, error: Exception) -> None:
         if self._failure is None:
@@ -263,15 +311,16 @@ class RollingHandler(logging.Handler):
         self._failure = error.with_traceback(None)
 
     def _close_at_end(self) -> None:
-        """Make the end of the process close the handler before it takes down what the filesystem needs.
+        """Make the end of the process commit before it takes down what the filesystem needs.
 
         What is registered last runs first: so the handler registers again once the filesystem is in use. `logging`
-        registers its own end when it is imported, which is too early.
+        registers its own end, which closes the handler, when it is imported, which is too early. The program's own
+        functions that run between the two may log.
         """
-        close = weakref.WeakMethod(self.close)
+        at_end = weakref.WeakMethod(self._at_end)
 
         def end() -> None:
-            method = close()
+            method = at_end()
             if method is not None:
                 method()
 

@@ -324,3 +324,121 @@ def test_the_handler_can_be_named_in_a_configuration(tmp_path):
     logger.handlers[0].close()
     logger.handlers.clear()
     assert lines(RollingFileSystem("file"), f"{tmp_path}/log") == ["INFO one"]
+
+
+# -- what must not stop the handler or the program ---------------------------------------------------------
+
+
+def test_a_formatter_that_wants_fields_of_the_program_does_not_end_the_handler(fs, make):
+    handler, logger = make(interval="1h", queue_bytes=30)
+    handler.setFormatter(logging.Formatter("%(request)s %(message)s"))
+    for text in ("a" * 20, "lost" * 5):
+        logger.info(text, extra={"request": 7})
+    handler.flush()
+    logger.info("after", extra={"request": 8})
+    handler.flush()
+    first, notice, last = lines(fs)
+    assert (first, last) == ("7 " + "a" * 20, "8 after")
+    assert notice.startswith("1 log records before this line were lost")
+
+
+def test_a_commit_that_logs_does_not_wait_for_an_emit_that_waits_for_room(fs, make, monkeypatch):
+    handler, logger = make(interval="1h", queue_bytes=30, block_s=SOON_S)
+    append = fs.append
+
+    def logged(*args, **kwargs):
+        logger.debug("a record of the commit's own")
+        return append(*args, **kwargs)
+
+    monkeypatch.setattr(fs, "append", logged)
+    logger.info("a" * 20)
+    logger.info("b" * 20)
+    assert handler.lost == 0
+    handler.acquire()  # as `logging.shutdown` does
+    try:
+        handler.flush()
+    finally:
+        handler.release()
+    assert lines(fs) == ["a" * 20, "b" * 20]
+
+
+def test_an_error_that_is_not_of_the_store_does_not_end_the_handler(fs, make, monkeypatch):
+    handler, logger = make(interval="0.01s")
+    append, errors = fs.append, [MemoryError("a"), ValueError("b")]
+
+    def failing(*args, **kwargs):
+        if errors:
+            raise errors.pop()
+        return append(*args, **kwargs)
+
+    monkeypatch.setattr(fs, "append", failing)
+    logger.info("kept")
+    for _ in range(3):
+        handler.flush()
+    assert lines(fs) == ["kept"]
+
+
+def test_a_thread_that_cannot_start_does_not_disturb_the_program_and_loses_nothing(fs, make, monkeypatch):
+    handler, logger = make(interval="1h")
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        logger.info("one")
+        handler.flush()
+        assert lines(fs) == ["one"]
+        logger.info("two")
+    logger.info("three")
+    handler.flush()
+    assert lines(fs) == ["one", "two", "three"]
+
+
+def test_flush_does_not_wait_for_records_that_come_after_it(fs, make, monkeypatch):
+    handler, logger = make(interval="1h", close_s=SOON_S)
+    append = fs.append
+    more = iter(range(3))
+
+    def beside(*args, **kwargs):
+        result = append(*args, **kwargs)
+        for number in more:  # while the handler commits, the program logs
+            thread = threading.Thread(target=logger.info, args=(f"more {number}",))
+            thread.start()
+            thread.join()
+        return result
+
+    monkeypatch.setattr(fs, "append", beside)
+    logger.info("first")
+    began_s = time.monotonic()
+    handler.flush()
+    assert time.monotonic() - began_s < SOON_S / 2
+    assert lines(fs) == ["first"]
+
+
+def test_a_closed_handler_is_not_waited_for_again(fs, make, monkeypatch):
+    def fail_always(*args, **kwargs):
+        raise OSError("outage")
+
+    handler, logger = make(interval="1h", close_s=0.1)
+    monkeypatch.setattr(fs, "append", fail_always)
+    logger.info("lost")
+    handler.close()
+    handler.close_s = SOON_S
+    began_s = time.monotonic()
+    handler.flush()  # as `logging.shutdown` does once more
+    assert time.monotonic() - began_s < SOON_S / 2
+
+
+def test_what_the_program_logs_in_its_own_end_functions_is_written(tmp_path):
+    script = f"""
+import atexit, logging
+from rollingfs.logging import RollingHandler
+logger = logging.getLogger("app")
+logger.setLevel(logging.INFO)
+atexit.register(logger.info, "shutting down")
+logger.addHandler(RollingHandler("rolling::file://{tmp_path}/app", interval="1h"))
+logger.info("begun")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    assert lines(RollingFileSystem("file"), f"{tmp_path}/app") == ["begun", "shutting down"]

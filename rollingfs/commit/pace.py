@@ -27,6 +27,10 @@ class Pace:
         self._free_s: dict[str, float] = {}
         self._lock = threading.RLock()
 
+    def after_fork(self) -> None:
+        """In a child process: nobody holds the lock."""
+        self._lock = threading.RLock()
+
     def committed(self, path: str) -> None:
         """Note a commit, now that its answer is there."""
         if not self._interval_s:

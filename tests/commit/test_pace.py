@@ -135,3 +135,27 @@ def test_only_so_many_segments_are_remembered(clock: Clock, monkeypatch: pytest.
         paced.committed(path)
         clock.now_s += INTERVAL_S
     assert set(paced._free_s) == {"c"}
+
+
+def test_a_child_process_does_not_wait_for_the_lock_of_a_thread_that_is_not_there():
+    pace = Pace(1.0)
+    pace.committed("s")
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with pace._lock:
+            held.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    pace.after_fork()  # the child has no such thread
+    found = []
+    child = threading.Thread(target=lambda: found.append(pace.pause_s("s", time.monotonic() + 60)), daemon=True)
+    child.start()
+    child.join(20)
+    done.set()
+    holder.join()
+    assert found
+    assert found[0] > 0

@@ -287,3 +287,18 @@ def test_a_commit_that_is_refused_does_not_leave_a_gap(fs, backend):
         file.write(b"two\n")
     assert b"two" not in seen(fs)
     file.discard()
+
+
+def test_a_timer_that_cannot_start_breaks_the_file_so_that_no_byte_is_written_twice(fs, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    file = fs.open(PATH, "ab", commit_on="1h")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            file.write(b"once")
+    with pytest.raises(OSError, match="earlier write"):
+        file.write(b"once")  # the first is in the buffer already
+    file.discard()
+    assert not seen(fs)
