@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,14 @@ VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "obstore", "pyarrow", "pandas")
 def pytest_report_header() -> str:
     """Name the versions on which results depend."""
     return "rollingfs with: " + ", ".join(f"{name} {_version(name)}" for name in VERSIONS_SHOWN)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say in one line why tests were skipped."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in reports)
+    if reasons:
+        terminalreporter.write_line("skipped: " + "; ".join(f"{reason} ({count})" for reason, count in reasons.items()))
 
 
 def _version(name: str) -> str:
