@@ -167,9 +167,9 @@ class WriteFile(CommitsByClose):
                 self._send()
                 self._take(view)
             self._position += len(view)
-            if self._is_held or not self._due.wrote(view):
-                return
-        self.commit()
+            is_due = not self._is_held and self._due.wrote(view)
+        if is_due:
+            self.commit()
 
     def _send(self) -> None:
         """Hand the buffered bytes to the intake."""
