@@ -172,7 +172,7 @@ class Moves:
         MarkLostError
             A source is not marked: another client took this mover for dead.
         """
-        if target.token is not None and target.token == marked.token_before:
+        if target.header is not None and target.token is not None and target.token == marked.token_before:
             return marked.headers
         for source in marked.sources:
             if target.header is not None and merging.has_aborted(target.header, source.txn):
