@@ -43,8 +43,6 @@ PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
 """The largest new file that one PutObject writes."""
 ARN = "arn:"
 """With this begin the names of access points."""
-EXPRESS_SUFFIX = "--x-s3"
-"""With this end the names of directory buckets (S3 Express), which another kind of server keeps."""
 
 
 class S3Backend(Backend):
@@ -355,14 +353,13 @@ class S3Backend(Backend):
         return self._split(path)[0]
 
     async def store_name(self, path: str) -> str:
-        """The endpoint that botocore found, and the way of the objects; the bucket, if it has a host of its own."""
+        """The endpoint that botocore found, the bucket, and the way of its objects: obstore or s3fs."""
         bucket = self._split(path)[0]
         with errors_of("connecting to the store of", path):
             client = await self._client.session(bucket or None)
             way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
-        own = f"/{bucket}" if bucket.startswith(ARN) or bucket.endswith(EXPRESS_SUFFIX) else ""
         endpoint_url = re.sub(r"//[^/]*@", "//", client.meta.endpoint_url)  # a name is written to files: no password
-        return f"{endpoint_url}{own}{way}"
+        return f"{endpoint_url}/{bucket}{way}"
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket: str
