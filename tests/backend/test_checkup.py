@@ -153,7 +153,7 @@ def test_s3_says_what_each_server_can_do(s3_options: dict[str, Any], bucket: str
     is_minio = "minio" in str(s3_options) or not run(backend, _has_delete_if(backend, bucket))
     found = examined(backend, f"{bucket}/folder")
     assert found.is_safe
-    assert found.store == s3_options["endpoint_url"]
+    assert found.store == f"{s3_options['endpoint_url']}/{bucket}"
     assert [answers(found)[what] for what in CONDITIONS] == [YES, YES, NO if is_minio else YES]
     assert [answers(found)[what] for what in OTHERS] == [YES] * 4 + [NO if is_minio else YES]
     assert backend.fs.find(bucket, refresh=True) == []

@@ -264,7 +264,8 @@ def careless_s3(moto: dict[str, Any]) -> Iterator[tuple[Any, str]]:
 def test_an_s3_server_that_looks_first_is_refused_by_name(careless_s3: tuple[Any, str]) -> None:
     backend, bucket = careless_s3
     endpoint = backend.fs.endpoint_url
-    with pytest.raises(UnsafeBackendError, match=rf"^{bucket}/x: .* the store {endpoint}/{bucket}: create let \d+ of 16"):
+    refusal = rf"^{bucket}/x: .* the store {endpoint}/{bucket}: create let \d+ of 16"
+    with pytest.raises(UnsafeBackendError, match=refusal):
         run(backend, probe(backend, f"{bucket}/x$chunks"))
     assert backend.fs.find(bucket, refresh=True) == []
 

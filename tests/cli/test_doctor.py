@@ -67,7 +67,7 @@ def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[
         shown = Run("doctor", *options(careless), f"s3://{bucket}")
         asked = Run("doctor", "--json", *options(careless), f"s3://{bucket}")
     assert shown.code == asked.code == 3
-    assert shown.text.startswith(f"{proxy.url}: NOT SAFE to write to\n")
+    assert shown.text.startswith(f"{proxy.url}/{bucket}: NOT SAFE to write to\n")
     assert "of 16 concurrent writers win" in shown.err
     found = json.loads(asked.out)
     assert found["is_safe"] is False
@@ -76,7 +76,7 @@ def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[
 
 def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None:
     bucket = new_bucket(moto)
-    assert f"{moto['endpoint_url']}: safe to write to" in done("doctor", *options(moto), f"s3://{bucket}").text
+    assert f"{moto['endpoint_url']}/{bucket}: safe to write to" in done("doctor", *options(moto), f"s3://{bucket}").text
 
 
 def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
