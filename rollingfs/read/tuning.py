@@ -9,7 +9,7 @@ from rollingfs.policy import parse_bytes
 
 CONCURRENCY_MAX = 1024
 MEMORY_BYTES_MIN = 1024 * 1024
-MEMORY_BYTES_DEFAULT = 64 * 1024 * 1024
+MEMORY_BYTES_DEFAULT = 96 * 1024 * 1024
 """Enough for eight ranges of 8 MiB; with what obstore and the reader hold, a process grows by less than 128 MiB."""
 
 
@@ -26,7 +26,7 @@ class Tuning:
         Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
         Maximum number of bytes (or text like ``"64MiB"``; at least 1 MiB) that an open file has fetched ahead, on
-        their way or waiting to be read; 64 MiB by default.
+        their way or waiting to be read; 96 MiB by default.
 
     Raises
     ------
