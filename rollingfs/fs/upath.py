@@ -9,10 +9,8 @@ import fsspec
 from upath import UPath
 from upath.types import JoinablePathLike
 
-ALIAS_OF = {"file": "rolling+file", "local": "rolling+local", "memory": "rolling+memory"} | {
-    "s3": "rolling+s3",
-    "s3a": "rolling+s3a",
-}
+_TARGETS = ("file", "local", "memory", "s3", "s3a", "az", "abfs", "abfss", "gs", "gcs")
+ALIAS_OF = {target: f"rolling+{target}" for target in _TARGETS}
 """The scheme that means the same as ``rolling::`` before a store's URL."""
 
 _URL = re.compile(r"(rolling(?:\+[a-z0-9]+)?)(?:://|:(?=/))(.*)", re.DOTALL)
