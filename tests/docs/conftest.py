@@ -4,11 +4,12 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem
+from rollingfs.fs.filesystem import RollingMemoryFileSystem
 
 
 @pytest.fixture(autouse=True)
 def empty_memory() -> None:
     MemoryFileSystem.store.clear()
     MemoryFileSystem.pseudo_dirs[:] = [""]
-    for scheme in (RollingFileSystem, *RollingFileSystem.__subclasses__()):
+    for scheme in (RollingFileSystem, RollingMemoryFileSystem):
         scheme.clear_instance_cache()  # an instance remembers headers
