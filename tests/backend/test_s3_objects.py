@@ -30,6 +30,7 @@ from obstore.exceptions import GenericError
 from s3fs import S3FileSystem
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.obstores.requests import QUICK_BYTES_MAX
 from rollingfs.backend.s3 import client as s3_client
 from rollingfs.backend.s3 import obstore_objects
 from rollingfs.backend.s3.backend import S3Backend
@@ -351,7 +352,7 @@ def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(seaweed, pro
         store.do("create", f"{store.path}-small", b"small")
     monkeypatch.setattr(obstore_objects, "SEND_S_MAX", 1.0)
     (objects,) = store.backend._client.routes.open
-    began = asyncio.run(_time_of(objects.put("large", [bytes(obstore_objects.QUICK_BYTES_MAX + 1)])))
+    began = asyncio.run(_time_of(objects.put("large", [bytes(QUICK_BYTES_MAX + 1)])))
     assert began > 1.0
 
 

@@ -17,10 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs import RollingFileSystem
-from rollingfs.fs.filesystem import RollingMemoryFileSystem
 from tests.support.servers import require, require_module
 
 require_module("pandas")
@@ -100,16 +97,6 @@ OTHERS_WARN = pytest.mark.filterwarnings("ignore")
 """Other projects' tools warn of what they use themselves."""
 
 
-@pytest.fixture
-def empty_memory() -> None:
-    """Forget what other pages wrote to memory, and the filesystems that know of it."""
-    MemoryFileSystem.store.clear()
-    MemoryFileSystem.pseudo_dirs[:] = [""]
-    for cls in (RollingFileSystem, RollingMemoryFileSystem):
-        cls.clear_instance_cache()
-
-
-@pytest.mark.usefixtures("empty_memory")
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=OTHERS_WARN) if "integrations" in page else page for page in PAGES]
 )

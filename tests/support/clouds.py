@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import _server, cache_dir, require, required
+from tests.support.servers import _server, cache_dir, go_program, require, required
 
 AZURITE_VERSION = "3.37.0"
 AZURITE_BUILD_S_MAX = 600
@@ -51,19 +51,8 @@ def azurite_program(cache: Path, build: bool) -> Path | None:
 
 def fake_google_program(cache: Path, build: bool) -> Path | None:
     """The fake-gcs-server in `cache`, built at first use; None if it is missing and cannot be built."""
-    binary = cache / f"fake-gcs-server-{FAKE_GOOGLE_VERSION}"
-    if binary.exists():
-        return binary
-    go = shutil.which("go")
-    if not build or go is None:
-        return None
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        command = [go, "install", "-ldflags=-s -w", f"{FAKE_GOOGLE_MODULE}@{FAKE_GOOGLE_VERSION}"]
-        environment = {**os.environ, "GOBIN": folder}
-        subprocess.run(command, env=environment, check=True, timeout=FAKE_GOOGLE_BUILD_S_MAX, cwd=folder)
-        os.replace(Path(folder) / "fake-gcs-server", binary)
-    return binary
+    package = f"{FAKE_GOOGLE_MODULE}@{FAKE_GOOGLE_VERSION}"
+    return go_program(cache, build, "fake-gcs-server", package, FAKE_GOOGLE_BUILD_S_MAX)
 
 
 def installed(name: str, program: Callable[[Path, bool], Path | None], tool: str) -> Path:

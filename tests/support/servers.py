@@ -80,7 +80,12 @@ def cache_dir() -> Path:
 
 def minio_binary(cache: Path, build: bool) -> Path | None:
     """The MinIO server in `cache`, built at first use; None if it is missing and is not to be, or cannot be, built."""
-    binary = cache / f"minio-{MINIO_VERSION}"
+    return go_program(cache, build, "minio", f"{MINIO_MODULE}@{MINIO_VERSION}", MINIO_BUILD_S_MAX)
+
+
+def go_program(cache: Path, build: bool, name: str, package: str, build_s_max: float) -> Path | None:
+    """A program of Go in `cache`, built at first use; None if it is missing and is not to be, or cannot be, built."""
+    binary = cache / f"{name}-{package.rpartition('@')[2]}"
     if binary.exists():
         return binary
     go = shutil.which("go")
@@ -88,9 +93,9 @@ def minio_binary(cache: Path, build: bool) -> Path | None:
         return None
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
-        command = [go, "install", "-ldflags=-s -w", f"{MINIO_MODULE}@{MINIO_VERSION}"]
-        subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=MINIO_BUILD_S_MAX, cwd=folder)
-        os.replace(Path(folder) / "minio", binary)
+        command = [go, "install", "-ldflags=-s -w", package]
+        subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=build_s_max, cwd=folder)
+        os.replace(Path(folder) / name, binary)
     return binary
 
 

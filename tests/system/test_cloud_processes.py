@@ -50,27 +50,28 @@ def append_once(fs: Any, path: str, log: Path) -> None:
         log.write_text(f"{type(error).__name__}: {error}")
 
 
-@pytest.mark.filterwarnings(FORK_WARNING)
-def test_a_forked_child_of_a_process_that_used_obstore_is_told_so(azurite: dict[str, Any], tmp_path: Path) -> None:
-    target = Target("az", azurite, f"{new_container(azurite)}/segment")
+def append_in_fork(target: Target, folder: Path) -> tuple[Any, str]:
+    """Append, and once more in a forked child; the filesystem, and what the child says of its append."""
     fs = target.open()
     fs.create(target.path)
     fs.append(target.path, b"parent")
-    child = spawn(multiprocessing.get_context("fork"), append_once, fs, target.path, tmp_path / "said")
+    child = spawn(multiprocessing.get_context("fork"), append_once, fs, target.path, folder / "said")
     child.join(FORKED_S_MAX)
     assert child.exitcode == 0
-    assert "spawn" in (tmp_path / "said").read_text()
+    return fs, (folder / "said").read_text()
+
+
+@pytest.mark.filterwarnings(FORK_WARNING)
+def test_a_forked_child_of_a_process_that_used_obstore_is_told_so(azurite: dict[str, Any], tmp_path: Path) -> None:
+    target = Target("az", azurite, f"{new_container(azurite)}/segment")
+    fs, said = append_in_fork(target, tmp_path)
+    assert "spawn" in said
     assert fs.cat_file(target.path) == b"parent"
 
 
 @pytest.mark.filterwarnings(FORK_WARNING)
 def test_a_forked_child_writes_to_google(fake_google: dict[str, Any], tmp_path: Path) -> None:
     target = Target("gs", fake_google, f"{new_google_bucket(fake_google)}/segment")
-    fs = target.open()
-    fs.create(target.path)
-    fs.append(target.path, b"parent")
-    child = spawn(multiprocessing.get_context("fork"), append_once, fs, target.path, tmp_path / "said")
-    child.join(FORKED_S_MAX)
-    assert child.exitcode == 0
-    assert (tmp_path / "said").read_text() == "6"
+    fs, said = append_in_fork(target, tmp_path)
+    assert said == "6"
     assert fs.cat_file(target.path) == b"parentchild"

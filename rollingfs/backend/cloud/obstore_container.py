@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import obstore
 from obstore.exceptions import BaseError
@@ -17,17 +17,10 @@ from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.obstores.answers import Refusal, from_obstore, is_without_credentials
 from rollingfs.backend.obstores.ending import check_usable, watched
 from rollingfs.backend.obstores.forks import keep_from_children
-from rollingfs.backend.obstores.requests import Places, body, new_token
+from rollingfs.backend.obstores.requests import SEND_S_MAX, Places, body, get_options, is_quick, new_token, put_mode
 
-if TYPE_CHECKING:
-    from obstore import GetOptions, PutMode
-
-QUICK_BYTES_MAX = 1024 * 1024
-"""A larger body may take longer to send than the read timeout, which obstore counts from when it begins to send."""
 CONNECT_S_MAX = 5.0
 READ_S_MAX = 15.0
-SEND_S_MAX = 300.0
-"""So much longer than the read timeout a larger body may take."""
 PARTS_IN_FLIGHT_MAX = 4
 PART_TRIES_MAX = 4
 DELETES_MAX = 256
@@ -109,13 +102,7 @@ class ObstoreContainer:
     async def get(
         self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
     ) -> Answer | None:
-        options: GetOptions = {}
-        if span is not None:
-            options["range"] = span
-        if if_token:
-            options["if_match"] = if_token
-        if unless_token:
-            options["if_none_match"] = unless_token
+        options = get_options(span, if_token, unless_token)
         try:
             found = await self._ask(lambda: obstore.get_async(self._quick, key, options=options))
             data = await self._ask(found.bytes_async)
@@ -127,10 +114,9 @@ class ObstoreContainer:
         return Answer(memoryview(data), _token(meta), meta["last_modified"].timestamp())
 
     async def put(self, key: str, data: Sequence[Buffer], over: Over | str) -> str:
-        size = sum(memoryview(piece).nbytes for piece in data)
-        store = self._quick if size <= QUICK_BYTES_MAX else self._patient
+        store = self._quick if is_quick(data) else self._patient
         answer = await self._ask(
-            lambda: obstore.put_async(store, key, body(data), mode=_mode(over), use_multipart=False)
+            lambda: obstore.put_async(store, key, body(data), mode=put_mode(over), use_multipart=False)
         )
         return new_token(_token(answer), over)
 
@@ -244,12 +230,6 @@ class ObstoreParts:
 
     async def abort(self) -> None:
         self._writer = None  # what was sent is never committed; Azure forgets it after a week
-
-
-def _mode(over: Over | str) -> PutMode:
-    if isinstance(over, str):
-        return {"e_tag": over}
-    return "create" if over is Over.NOTHING else "overwrite"
 
 
 def _found(meta: Any) -> Found:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rollingfs.backend.contract import Buffer, Over
 
+if TYPE_CHECKING:
+    from obstore import GetOptions, PutMode
+
+QUICK_BYTES_MAX = 1024 * 1024
+"""Sending a larger body may take longer than the read timeout, which obstore counts from the start of the sending."""
+SEND_S_MAX = 300.0
+"""The time for a larger body, in addition to the read timeout."""
 _NO_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
 """Empty parts, "." and ".." in a key, and control characters: obstore refuses them, or drops the empty parts."""
 
@@ -15,6 +23,30 @@ _NO_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
 def can_name(key: str) -> bool:
     """Whether obstore sends a request for just this key."""
     return _NO_KEY.search(key) is None
+
+
+def is_quick(data: Sequence[Buffer]) -> bool:
+    """Whether the read timeout is long enough to send the bytes as well."""
+    return sum(memoryview(piece).nbytes for piece in data) <= QUICK_BYTES_MAX
+
+
+def put_mode(over: Over | str | None) -> PutMode:
+    """The condition of a write: `Over.NOTHING` requires that the name is free, a token that the object has it."""
+    if isinstance(over, str):
+        return {"e_tag": over}
+    return "create" if over is Over.NOTHING else "overwrite"
+
+
+def get_options(span: tuple[int, int] | None, if_token: str, unless_token: str) -> GetOptions:
+    """The range and the conditions of a read; empty tokens are no conditions."""
+    options: GetOptions = {}
+    if span is not None:
+        options["range"] = span
+    if if_token:
+        options["if_match"] = if_token
+    if unless_token:
+        options["if_none_match"] = unless_token
+    return options
 
 
 def body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:

@@ -15,20 +15,23 @@ from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.obstores.answers import is_unread, is_whole_instead_of_range, is_without_credentials
 from rollingfs.backend.obstores.ending import is_over, watched
 from rollingfs.backend.obstores.forks import keep_from_children
-from rollingfs.backend.obstores.requests import Places, body, can_name, new_token
+from rollingfs.backend.obstores.requests import (
+    SEND_S_MAX,
+    Places,
+    body,
+    can_name,
+    get_options,
+    is_quick,
+    new_token,
+    put_mode,
+)
 from rollingfs.backend.s3.errors import errors_of_machine, from_obstore
 from rollingfs.backend.s3.objects import Answer, Objects, token_of
 
 if TYPE_CHECKING:
-    from obstore import GetOptions, PutMode
     from obstore.store import S3Credential
 
     from rollingfs.backend.s3.obstore_options import Options
-
-QUICK_BYTES_MAX = 1024 * 1024
-"""Sending a larger body may take longer than the read timeout, which obstore counts from the start of the sending."""
-SEND_S_MAX = 300.0
-"""The time for a larger body, in addition to the read timeout."""
 
 
 class RefusedOptionsError(Exception):
@@ -113,13 +116,7 @@ class ObstoreObjects:
         """As `Objects.get`."""
         if is_over() or not can_name(key):
             return await self._others.get(key, span, if_match=if_match, unless_match=unless_match)
-        options: GetOptions = {}
-        if span is not None:
-            options["range"] = span
-        if if_match:
-            options["if_match"] = if_match
-        if unless_match:
-            options["if_none_match"] = unless_match
+        options = get_options(span, if_match, unless_match)
         try:
             async with self._places.taken():
                 found = await watched(obstore.get_async(self._quick, key, options=options))
@@ -137,8 +134,7 @@ class ObstoreObjects:
         """As `Objects.put`."""
         if is_over() or not can_name(key):
             return await self._others.put(key, data, over)
-        size = sum(memoryview(piece).nbytes for piece in data)
-        store = self._quick if size <= QUICK_BYTES_MAX else self._patient
+        store = self._quick if is_quick(data) else self._patient
         try:
             async with self._places.taken():
                 # no variable holds the future: an error that somebody keeps would hold it as well, see `ending`
@@ -148,7 +144,7 @@ class ObstoreObjects:
                         key,
                         body(data),
                         attributes=self._options.attributes,
-                        mode=_mode(over),
+                        mode=put_mode(over),
                         use_multipart=False,
                     )
                 )
@@ -161,9 +157,3 @@ class ObstoreObjects:
         if self._credentials is not None and self._credentials.refusal is not None and is_without_credentials(error):
             return self._credentials.refusal
         return from_obstore(error, operation)
-
-
-def _mode(over: Over | str | None) -> PutMode:
-    if isinstance(over, str):
-        return {"e_tag": over}
-    return "create" if over is Over.NOTHING else "overwrite"
