@@ -208,7 +208,7 @@ def kill_at_random(target: Target, logs: Path, writers: int) -> None:
     running = [spawn(context, write_records, target, name, sys.maxsize, logs / name, start) for name in names]
     try:
         start.wait(JOIN_S_MAX)
-        wait_for_ack(logs)
+        wait_for_acks(logs)
         for process in running:
             time.sleep(chance.random() / 3)
             process.kill()
@@ -231,10 +231,11 @@ def kill_at_random(target: Target, logs: Path, writers: int) -> None:
     assert fs.cat_file(target.path) == data + record("after", 0)
 
 
-def wait_for_ack(logs: Path) -> None:
+def wait_for_acks(logs: Path) -> None:
+    """Wait until two writers have appended: all began at the barrier, so that these two did so at the same time."""
     deadline = time.monotonic() + JOIN_S_MAX
-    while not any(read_acks(log) for log in logs.glob("writer-*")):
-        assert time.monotonic() < deadline, "nobody was ever acknowledged anything"
+    while sum(bool(read_acks(log)) for log in logs.glob("writer-*")) < 2:
+        assert time.monotonic() < deadline, "fewer than two writers were ever acknowledged anything"
         time.sleep(0.01)
 
 
