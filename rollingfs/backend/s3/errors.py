@@ -22,6 +22,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from rollingfs.backend import refusals
 from rollingfs.backend.obstores import answers
 from rollingfs.backend.obstores.answers import UntrustedStoreError
 from rollingfs.format import names
@@ -130,9 +131,7 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
     """
     shown = names.shown(path)
     if code_of(error) == "NoSuchBucket":
-        bucket = path.partition("/")[0]
-        text = f"the bucket {bucket!r} does not exist, so nothing was read or written: make it first, with fs.mkdir"
-        return FileNotFoundError(errno.ENOENT, text, shown)
+        return refusals.no_bucket(path, "bucket", "make it first, with fs.mkdir")
     if status_of(error) == 404:
         return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
     why = str(error).replace(quote(path), quote(shown))  # botocore names the URL that it could not reach
