@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -78,6 +79,8 @@ def code_of(error: BaseException) -> str:
 def errors_of_machine() -> Iterator[None]:
     """Raise an `UnmadeRequestError` for a file or program of this machine, such as one that gives credentials.
 
+    This includes a program whose output is no JSON.
+
     A `FileNotFoundError` of such a file must not be taken for one of an object.
     """
     try:
@@ -86,6 +89,9 @@ def errors_of_machine() -> Iterator[None]:
         raise
     except OSError as error:
         raise UnmadeRequestError(error=error) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:  # S3 itself speaks XML
+        why = f"what credential_process, or another source of credentials, printed is no JSON ({error})"
+        raise UnmadeRequestError(error=why) from error
 
 
 def is_transient(error: BaseException) -> bool:
