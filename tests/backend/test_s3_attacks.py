@@ -6,7 +6,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,7 @@ from s3fs import S3FileSystem
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.obstores.answers import UntrustedStoreError
-from rollingfs.backend.s3 import obstore_objects
+from rollingfs.backend.s3 import client, obstore_objects
 from rollingfs.backend.s3.backend import S3Backend
 from tests.support.proxy import Handler, Proxy, Seen, proxy_to, serving
 
@@ -194,6 +193,7 @@ def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_on
 def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
     moto, tmp_path, monkeypatch, lines, use_obstore
 ):
+    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
     path = f"{new_bucket(moto)}/log"
     RollingFileSystem("s3", moto).pipe_file(path, DATA)
     (tmp_path / "config").write_text(f"[default]\n{lines}\n")
@@ -212,6 +212,24 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
     assert RollingFileSystem("s3", moto).cat_file(path) == DATA
 
 
+@pytest.mark.parametrize("use_obstore", [True, False])
+@pytest.mark.parametrize("printed", ["", "no JSON", r"\377"])
+def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_sentence(
+    moto, tmp_path, monkeypatch, printed, use_obstore
+):
+    program = tmp_path / "credentials"
+    program.write_text(f"#!/bin/sh\nprintf '{printed}'\n")
+    program.chmod(0o700)
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    plain = S3FileSystem(endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
+    fs = RollingFileSystem(backend=S3Backend(plain, use_obstore=use_obstore))
+    for attempt in (fs.cat_file, fs.ls, lambda path: fs.append(path, b"x")):
+        with pytest.raises(OSError, match=r"bucket/log.*credential_process, or .* printed is no JSON"):
+            attempt("bucket/log")
+
+
 # -- the end -------------------------------------------------------------------------------------------------
 
 ENDING = """
@@ -219,20 +237,28 @@ import asyncio, atexit, sys
 from rollingfs.backend.obstores import ending
 sys.kept = asyncio.new_event_loop().create_future()  # as one of obstore's that takes long
 ending.watched(sys.kept)
-print("ends", flush=True)
+ending.WAIT_S_MAX = 0.01
+wait = ending._wait
+
+def wait_for_the_test():
+    ending._wait = wait
+    print("waits", flush=True)
+    sys.stdin.readline()
+    wait()
+
+ending._wait = wait_for_the_test
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_a_second_interrupt_does_not_end_the_wait_for_obstore():
     with subprocess.Popen(
-        [sys.executable, "-c", ENDING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", ENDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ends\n"
-        time.sleep(0.5)  # of the two seconds
+        assert process.stdout.readline() == "waits\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate("go on\n", timeout=60)
     assert (process.returncode, said) == (0, "")
 
 

@@ -19,6 +19,7 @@ import botocore.session
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.s3 import backend as s3_module
+from rollingfs.backend.s3 import client
 from tests.support.messages import check_message
 from tests.support.proxy import proxy_to
 from tests.support.seaweed import ROLE
@@ -63,7 +64,8 @@ VERBS: dict[str, Callable[[Any, str], Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts_and_no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
     monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
 
 
