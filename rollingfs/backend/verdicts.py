@@ -107,7 +107,7 @@ def _load(file: str) -> dict[str, Any]:
     try:
         with open(file, encoding="utf-8") as opened:
             why = _why_not(os.fstat(opened.fileno()))
-            content = None if why else json.load(opened)
+            content = {} if why else json.load(opened)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

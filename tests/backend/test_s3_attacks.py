@@ -166,6 +166,61 @@ def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
         assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
 
 
+class Login(Handler):
+    """Answers what writes with 303 and the address of a page, whose ETag is that of no file; some requests only."""
+
+    def _forward(self) -> None:
+        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
+        if self.path == "/login":
+            self._answer(200, [("ETag", '"page"'), MODIFIED], b"log in")
+            return
+        if self.command == "GET" or not proxy.fault(Seen(self.command, self.path, {})):
+            super()._forward()
+            return
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._answer(303, [("Location", f"{proxy.url}/login")], b"")
+
+    do_GET = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 - http.server's names
+
+
+@pytest.mark.parametrize("use_obstore", [True, False])
+def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, monkeypatch, use_obstore):
+    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
+    with serving(moto["endpoint_url"], Login) as proxy:
+        plain = S3FileSystem(**moto | {"endpoint_url": proxy.url}, skip_instance_cache=True)
+        backend, bucket = S3Backend(plain, use_obstore=use_obstore), new_bucket(moto)
+        _do(backend, "write", f"{bucket}/kept", [DATA])
+        proxy.fault = lambda _: "log in"
+        for verb, path, arguments in (
+            ("create", f"{bucket}/new", (DATA,)),
+            ("write", f"{bucket}/new", ([DATA],)),
+            ("write", f"{bucket}/new", ([bytes(2**20), DATA],)),
+            ("delete", [f"{bucket}/kept"], ()),
+        ):
+            with pytest.raises(OSError, match=r"elsewhere|may have written nothing|could not be looked up"):
+                _do(backend, verb, path, *arguments)
+        proxy.fault = lambda _: None
+        assert [entry.path for entry in _do(backend, "list", bucket).entries] == [f"{bucket}/kept"]
+        _do(backend, "create", f"{bucket}/new", DATA)
+        assert _do(backend, "read", f"{bucket}/new").data == DATA
+
+
+class OtherTokens(Handler):
+    """A store whose ETags are no hashes, as that of a key of AWS."""
+
+    def _answer(self, status: int, headers: Any, data: bytes, length: str | None = None) -> None:
+        other = [(name, '"other"' if name.lower() == "etag" else value) for name, value in headers]
+        super()._answer(status, other, data, length)
+
+
+def test_where_tokens_are_no_hashes_the_first_file_is_read_back_and_no_other(moto):
+    with serving(moto["endpoint_url"], OtherTokens) as proxy:
+        backend, bucket = _backend(moto, proxy), new_bucket(moto)
+        for name in "abc":
+            _do(backend, "create", f"{bucket}/{name}", DATA)
+        assert [len(proxy.of(method)) for method in ("PUT", "GET")] == [3, 1]
+
+
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_once(moto, use_obstore):
     plain = S3FileSystem(**moto, skip_instance_cache=True, use_listings_cache=False)

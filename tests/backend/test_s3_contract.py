@@ -94,7 +94,6 @@ class TestOnSeaweed(OnS3):
     def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:
         super().test_no_acknowledged_increment_is_lost(backend, folder, kind)
 
-
     @pytest.mark.slow
     def test_of_two_and_of_sixteen_writers_at_once_one_wins(self, backend: Backend, folder: str) -> None:
         super().test_of_two_and_of_sixteen_writers_at_once_one_wins(backend, folder)

@@ -97,7 +97,9 @@ def append_all(fs: Any, path: str, writer: str, count: int, log: Path, start: An
             data = record(writer, number)
             began = time.monotonic_ns()
             if start is not None and number == 0:
-                start.wait(JOIN_S_MAX)  # after the note of the time: all first appends overlap, whatever the machine does
+                start.wait(
+                    JOIN_S_MAX
+                )  # after the note of the time: all first appends overlap, whatever the machine does
             offset = fs.append(path, data)
             notes.write(f"{number} {began} {time.monotonic_ns()} {offset}\n".encode())
 
