@@ -42,6 +42,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "obstore", "pyarrow", "pandas")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: many tests wait for a server."""
+    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
 def pytest_report_header() -> str:
     """Name the versions on which results depend."""
     return "rollingfs with: " + ", ".join(f"{name} {_version(name)}" for name in VERSIONS_SHOWN)

@@ -152,6 +152,7 @@ def test_waiting_with_a_reader_takes_its_time_and_without_one_ends(monkeypatch):
             output.wait(EXPECT_S_MAX)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the high-water mark of memory is read on Linux")
 def test_memory_stays_bounded_whatever_the_size(log):
     megabytes = 192
