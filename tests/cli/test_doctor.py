@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[
     shown, name = careless_run(moto)
     assert shown.code == 3
     assert shown.text.startswith(f"{name}: NOT SAFE to write to\n")
-    assert "of 16 concurrent writers win" in shown.err
+    assert re.search("of (16|2) concurrent writers win", shown.err)
 
 
 @pytest.mark.slow
@@ -81,7 +82,7 @@ def test_of_a_server_that_looks_first_json_says_the_same(moto: dict[str, Any]) -
     assert asked.code == 3
     found = json.loads(asked.out)
     assert found["is_safe"] is False
-    assert "of 16 concurrent writers win" in found["refusal"]
+    assert re.search("of (16|2) concurrent writers win", found["refusal"])
 
 
 def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None:
