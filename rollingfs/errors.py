@@ -118,6 +118,10 @@ class CommitTimeoutError(RollingError, TimeoutError):
     """
 
 
+class NoBucketError(FileNotFoundError):
+    """The bucket or container of a file does not exist, by the word of the store. Nothing was written."""
+
+
 TELLING = (RollingError, FileNotFoundError, FileExistsError)
 """Errors whose kind alone says that nothing was written."""
 NOT_COMMITTED = "nothing was committed"

@@ -141,9 +141,9 @@ class Backend(abc.ABC):
     ``send(None)``, without an event loop, from any thread. A verb that waits for another process gives up
     with `LockedError` at `rollingfs.runtime.concurrency.until_s`.
 
-    All verbs raise `FileNotFoundError` for a missing file, `PermissionError` where the store refuses, and
-    otherwise an `OSError`. An `OSError` from a conditional verb does not say whether the write took place. No
-    verb repeats a conditional write.
+    All verbs raise `FileNotFoundError` for a missing file, `NoBucketError` for a missing bucket, `PermissionError`
+    where the store refuses, and otherwise an `OSError`. An `OSError` from a conditional verb does not say whether the
+    write took place. No verb repeats a conditional write.
 
     Paths are the store's own ("bucket/key", "/folder/file"), with "/" between parts and none at the end.
     """

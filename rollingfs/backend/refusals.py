@@ -5,12 +5,19 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
-from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.errors import ConflictError, NoBucketError, UnsafeBackendError
 from rollingfs.format import names
 
 
 def no_file(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "no such file", path)
+
+
+def no_bucket(path: str, kind: str, remedy: str) -> NoBucketError:
+    """The error for a file whose bucket or container, as `kind` calls it, does not exist."""
+    bucket = path.partition("/")[0]
+    text = f"the {kind} {bucket!r} does not exist, so nothing was read or written: {remedy}"
+    return NoBucketError(errno.ENOENT, text, names.shown(path))
 
 
 def no_folder(path: str) -> FileNotFoundError:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import stat
 import tempfile
 import time
 from functools import partial
@@ -30,6 +31,8 @@ logger = logging.getLogger("rollingfs")
 
 _of_process: dict[str, Abilities] = {}
 """By class of the backend and name of the store."""
+_distrusted: set[str] = set()
+"""The cache files of which a warning has said that other users could have written them."""
 
 
 def forget_verdicts() -> None:
@@ -103,11 +106,17 @@ def _load(file: str) -> dict[str, Any]:
     """The content of a cache file; a file that cannot be believed is as none."""
     try:
         with open(file, encoding="utf-8") as opened:
-            content = json.load(opened)
+            why = _why_not(os.fstat(opened.fileno()))
+            content = {} if why else json.load(opened)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         logger.warning("%s: the cache of probes is ignored, because it cannot be read: %s", file, error)
+        return {}
+    if why:
+        if file not in _distrusted:
+            _distrusted.add(file)
+            logger.warning("%s: the cache of probes is ignored: %s", file, why)
         return {}
     version = content.get(_VERSION) if isinstance(content, dict) else None
     if version != PROBE_VERSION or not isinstance(content.get("stores"), dict):
@@ -116,6 +125,17 @@ def _load(file: str) -> dict[str, Any]:
         )
         return {}
     return dict(content["stores"])
+
+
+def _why_not(info: os.stat_result) -> str:
+    """Why a file cannot be believed: another user than root could have written that an unsafe store is safe."""
+    if not hasattr(os, "geteuid"):
+        return ""
+    if info.st_uid not in (os.geteuid(), 0):
+        return f"another user (uid {info.st_uid}) owns it: name a file of your own"
+    if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"other users may write it (mode {stat.S_IMODE(info.st_mode):o}): take that right away with chmod go-w"
+    return ""
 
 
 def _rows(file: str) -> dict[str, Abilities]:
@@ -130,6 +150,8 @@ def _rows(file: str) -> dict[str, Abilities]:
 
 def _save(file: str, key: str, found: Abilities) -> None:
     """Add a verdict to the file, in one step; one that another process adds at the same time may be lost."""
+    if file in _distrusted:
+        return  # it may be another user's: leave it alone
     stores = {**_load(file), key: {"delete_if": found.delete_if, "at": int(time.time())}}
     folder = os.path.dirname(os.path.abspath(file))
     temporary = None

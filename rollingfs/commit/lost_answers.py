@@ -17,6 +17,7 @@ from rollingfs.errors import (
     CommitTimeoutError,
     ConflictError,
     LockedError,
+    NoBucketError,
     RollingError,
     interrupted,
     not_committed,
@@ -58,18 +59,21 @@ class LostAnswers:
         AppendOutcomeUnknown
             The header does not tell, or there is no time left.
         OSError
-            The store refuses the request for good.
+            The store refuses the request for good, or the bucket does not exist.
         """
         attempt = self._attempt
         assert attempt.base is not None
         pause_s = self._pause_s(cause)
         self._is_certain = self._is_certain and isinstance(cause, ConflictError)
         looks_first = not self._is_certain and is_crowded(attempt.base.header)
-        if not looks_first:
+        has_bucket = not isinstance(cause, NoBucketError)
+        if not looks_first and has_bucket:
             await attempt.store.runtime.sleep(pause_s)
         current = await self._look(cause)
         verdict = attempt.judge(current)
         logger.debug("%s: attempt %d (%s): %s", attempt.path, attempt.count, cause, verdict.value)
+        if not has_bucket and current.token is None:
+            self._check_bucket(cause)
         if verdict is Verdict.UNKNOWN and not self._is_certain:
             raise unknown(attempt.path, "the header was replaced so often that no trace is left") from cause
         if verdict is Verdict.UNKNOWN:
@@ -107,6 +111,12 @@ class LostAnswers:
                 logger.info("%s: cannot look at the header after %s: %s", attempt.path, cause, error)
                 await store.runtime.sleep(min(backoff_s(count + 3), max(attempt.left_s(), 0)))
         raise unknown(attempt.path, "the store did not answer in time") from cause
+
+    def _check_bucket(self, cause: Exception) -> None:
+        """Raise for a bucket that does not exist: nothing is written, unless an earlier request may still arrive."""
+        if self._doubts or self._refusals:
+            raise unknown(self._attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
+        raise cause
 
     def _check_refusals(self, cause: Exception) -> None:
         """Raise if another request is useless: the store refuses it for good, or no time is left."""

@@ -148,6 +148,7 @@ def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert "did not answer all questions" in str(raised.value.__cause__)  # fsspec's `sync` hides the error itself
 
 
+@pytest.mark.slow  # a fast one, of moto, is in tests/cli/test_doctor.py
 def test_s3_says_what_each_server_can_do(s3_options: dict[str, Any], bucket: str) -> None:
     backend = shared_backend(**s3_options)
     is_minio = "minio" in str(s3_options) or not run(backend, _has_delete_if(backend, bucket))

@@ -27,7 +27,7 @@ from rollingfs.backend.cloud.adapt import adapt_obstore, open_azure
 from rollingfs.backend.cloud.backend import CloudBackend
 from rollingfs.backend.cloud.errors import as_os_error, is_conflict, is_transient
 from rollingfs.backend.obstores.answers import Refusal
-from rollingfs.errors import ConflictError
+from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, blob_service, new_container
 from tests.support.servers import free_port
@@ -90,7 +90,7 @@ def test_wrong_credentials_are_refused_at_once_and_not_shown(
 
 @pytest.mark.parametrize("verb", sorted(WRITING | {"read", "list"}))
 def test_a_missing_container_is_named(backend: CloudBackend, verb: str) -> None:
-    with pytest.raises(FileNotFoundError, match="container 'rollingfs-none' does not exist") as raised:
+    with pytest.raises(NoBucketError, match="container 'rollingfs-none' does not exist") as raised:
         do(backend, verb, "rollingfs-none/folder/file", *VERBS[verb])
     assert raised.value.errno == errno.ENOENT
 

@@ -22,6 +22,29 @@ from tests.support.clouds import blob_service, new_container, new_google_bucket,
 from tests.support.servers import new_bucket
 
 THREADS = 8
+RACERS = ["threads", pytest.param("processes", marks=pytest.mark.slow)]
+
+
+class OnCloud(BackendContract):
+    """The contract; what takes seconds is slow, because S3 and a disk show it in the fast suite."""
+
+    @pytest.mark.parametrize("kind", RACERS)
+    def test_every_race_of_creates_and_of_replaces_has_one_winner(
+        self, backend: Backend, folder: str, kind: str
+    ) -> None:
+        super().test_every_race_of_creates_and_of_replaces_has_one_winner(backend, folder, kind)
+
+    @pytest.mark.parametrize("kind", RACERS)
+    def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:
+        super().test_no_acknowledged_increment_is_lost(backend, folder, kind)
+
+    @pytest.mark.slow
+    def test_of_two_and_of_sixteen_writers_at_once_one_wins(self, backend: Backend, folder: str) -> None:
+        super().test_of_two_and_of_sixteen_writers_at_once_one_wins(backend, folder)
+
+    @pytest.mark.slow
+    def test_listing_and_deleting_are_complete_past_a_page(self, backend: Backend, folder: str) -> None:
+        super().test_listing_and_deleting_are_complete_past_a_page(backend, folder)
 
 
 def make_azure(options: dict[str, Any]) -> CloudBackend:
@@ -42,7 +65,7 @@ def container_of(**options: str) -> str:
 
 
 @pytest.mark.clouds
-class TestOnAzurite(BackendContract):
+class TestOnAzurite(OnCloud):
     @pytest.fixture(autouse=True)
     def options(self, azurite: dict[str, Any]) -> None:
         self.store = azurite
@@ -100,7 +123,7 @@ def bucket_of(**options: str) -> str:
     return new_bucket(options)
 
 
-class TestOnMotoThroughObstore(BackendContract):
+class TestOnMotoThroughObstore(OnCloud):
     tokens_tell_equal_bytes = False  # an ETag is a hash of the bytes
     # moto checks and then acts: two racers may both win
     test_every_race_of_creates_and_of_replaces_has_one_winner = None
@@ -155,7 +178,7 @@ def google_bucket_of(**options: str) -> str:
 
 
 @pytest.mark.clouds
-class TestOnFakeGoogle(BackendContract):
+class TestOnFakeGoogle(OnCloud):
     @pytest.fixture(autouse=True)
     def options(self, fake_google: dict[str, Any]) -> None:
         self.store = fake_google

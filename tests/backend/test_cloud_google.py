@@ -20,6 +20,7 @@ from rollingfs.backend.cloud.adapt import adapt_google
 from rollingfs.backend.cloud.backend import CloudBackend
 from rollingfs.backend.cloud.google_service import COMMIT_INTERVAL_S, GoogleService
 from rollingfs.backend.obstores.answers import Refusal
+from rollingfs.errors import NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import PROJECT, new_google_bucket
 from tests.support.proxy import Handler, Proxy, Seen, serving
@@ -121,9 +122,14 @@ def test_a_write_that_the_store_sends_elsewhere_is_not_taken_for_done(fake_googl
 
 
 def test_a_missing_bucket_is_an_error_of_every_write(backend: CloudBackend) -> None:
-    for verb, data in (("create", b"x"), ("write", [b"x"]), ("read", None), ("list", None)):
-        with pytest.raises(FileNotFoundError):
-            do(backend, verb, "rollingfs-none/folder/file", *([] if data is None else [data]))
+    for verb, args, error in (
+        ("create", (b"x",), NoBucketError),
+        ("write", ([b"x"],), NoBucketError),
+        ("read", (), FileNotFoundError),
+        ("list", (), FileNotFoundError),
+    ):
+        with pytest.raises(error):
+            do(backend, verb, "rollingfs-none/folder/file", *args)
 
 
 def test_without_a_server_every_verb_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

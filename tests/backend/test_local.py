@@ -20,6 +20,8 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, Factory, run
 
+RACERS = ["threads", pytest.param("processes", marks=pytest.mark.slow)]
+
 
 class OnDisk(BackendContract):
     @pytest.fixture
@@ -43,7 +45,21 @@ class TestLocalBackend(OnDisk):
         return LocalBackend, ()
 
 
-class TestLocalBackendWithoutSync(OnDisk):
+class OnDiskByThreads(OnDisk):
+    """Races of processes are in the slow step; those of `TestLocalBackend` are fast enough for all."""
+
+    @pytest.mark.parametrize("kind", RACERS)
+    def test_every_race_of_creates_and_of_replaces_has_one_winner(
+        self, backend: Backend, folder: str, kind: str
+    ) -> None:
+        super().test_every_race_of_creates_and_of_replaces_has_one_winner(backend, folder, kind)
+
+    @pytest.mark.parametrize("kind", RACERS)
+    def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:
+        super().test_no_acknowledged_increment_is_lost(backend, folder, kind)
+
+
+class TestLocalBackendWithoutSync(OnDiskByThreads):
     @pytest.fixture
     def backend(self) -> Backend:
         return LocalBackend(sync=False)
@@ -53,7 +69,7 @@ class TestLocalBackendWithoutSync(OnDisk):
 
 
 @pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="needs POSIX record locks")
-class TestLocalBackendWithoutOfdLocks(OnDisk):
+class TestLocalBackendWithoutOfdLocks(OnDiskByThreads):
     """As on macOS: `lockf`, under a mutex of the process."""
 
     @pytest.fixture

@@ -18,6 +18,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
 from rollingfs.testing import run
+from tests.support.descriptors import opened_below
 from tests.support.servers import require
 
 WAIT_S = 60
@@ -195,8 +196,5 @@ def test_no_descriptor_is_left_open(backend: LocalBackend, header: str, tmp_path
         run(backend, backend.list(str(tmp_path)))
 
     everything()
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    for _ in range(5):
-        everything()
-    assert (len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0) == before
+    assert opened_below(tmp_path) == []
     assert record_lock._held == set()

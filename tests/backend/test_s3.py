@@ -597,8 +597,8 @@ def test_the_stores_clock_is_that_of_its_dates(backend: S3Backend, path: str) ->
 
 def test_names_are_those_of_s3fs() -> None:
     backend = S3Backend(S3FileSystem())
-    urls = ["s3://bucket/a/b/", "s3a://bucket/a", "bucket/a"]
-    assert list(map(backend.strip, urls)) == ["bucket/a/b", "bucket/a", "bucket/a"]
+    urls = ["s3://bucket/a/b/", "s3a://bucket/a", "bucket/a", "/bucket/a", "s3:///bucket/a", "bucket//a", "/", ""]
+    assert list(map(backend.strip, urls)) == ["bucket/a/b", *["bucket/a"] * 4, "bucket//a", "", ""]
     assert backend.unstrip("bucket/a") == "s3://bucket/a"
     assert backend.root("bucket/a/b") == "bucket"
 

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,7 @@ from s3fs import S3FileSystem
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.obstores.answers import UntrustedStoreError
-from rollingfs.backend.s3 import obstore_objects
+from rollingfs.backend.s3 import client, obstore_objects
 from rollingfs.backend.s3.backend import S3Backend
 from tests.support.proxy import Handler, Proxy, Seen, proxy_to, serving
 
@@ -167,6 +166,73 @@ def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
         assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
 
 
+class Login(Handler):
+    """Answers what writes with 303 and the address of a page, whose ETag is that of no file; some requests only."""
+
+    def _forward(self) -> None:
+        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
+        if self.path == "/login":
+            self._answer(200, [("ETag", '"page"'), MODIFIED], b"log in")
+            return
+        if self.command == "GET" or not proxy.fault(Seen(self.command, self.path, {})):
+            super()._forward()
+            return
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._answer(303, [("Location", f"{proxy.url}/login")], b"")
+
+    do_GET = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 - http.server's names
+
+
+@pytest.mark.parametrize("use_obstore", [True, False])
+def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, monkeypatch, use_obstore):
+    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
+    with serving(moto["endpoint_url"], Login) as proxy:
+        plain = S3FileSystem(**moto | {"endpoint_url": proxy.url}, skip_instance_cache=True)
+        backend, bucket = S3Backend(plain, use_obstore=use_obstore), new_bucket(moto)
+        _do(backend, "write", f"{bucket}/kept", [DATA])
+        proxy.fault = lambda _: "log in"
+        for verb, path, arguments in (
+            ("create", f"{bucket}/new", (DATA,)),
+            ("write", f"{bucket}/new", ([DATA],)),
+            ("write", f"{bucket}/new", ([bytes(2**20), DATA],)),
+            ("delete", [f"{bucket}/kept"], ()),
+        ):
+            with pytest.raises(OSError, match=r"elsewhere|may have written nothing|could not be looked up"):
+                _do(backend, verb, path, *arguments)
+        proxy.fault = lambda _: None
+        assert [entry.path for entry in _do(backend, "list", bucket).entries] == [f"{bucket}/kept"]
+        _do(backend, "create", f"{bucket}/new", DATA)
+        assert _do(backend, "read", f"{bucket}/new").data == DATA
+
+
+class OtherTokens(Handler):
+    """A store whose ETags are no hashes, as that of a key of AWS."""
+
+    def _answer(self, status: int, headers: Any, data: bytes, length: str | None = None) -> None:
+        other = [(name, '"other"' if name.lower() == "etag" else value) for name, value in headers]
+        super()._answer(status, other, data, length)
+
+
+def test_where_tokens_are_no_hashes_the_first_file_is_read_back_and_no_other(moto):
+    with serving(moto["endpoint_url"], OtherTokens) as proxy:
+        backend, bucket = _backend(moto, proxy), new_bucket(moto)
+        for name in "abc":
+            _do(backend, "create", f"{bucket}/{name}", DATA)
+        assert [len(proxy.of(method)) for method in ("PUT", "GET")] == [3, 1]
+
+
+@pytest.mark.parametrize("use_obstore", [True, False])
+def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_once(moto, use_obstore):
+    plain = S3FileSystem(**moto, skip_instance_cache=True, use_listings_cache=False)
+    fs = RollingFileSystem(backend=S3Backend(plain, use_obstore=use_obstore))
+    bucket = new_bucket(moto)
+    fs.create(f"{bucket}/log")
+    plain.rm(bucket, recursive=True)
+    for write in (lambda: fs.append(f"{bucket}/log", b"second"), lambda: fs.create(f"{bucket}/other")):
+        with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist, so nothing was"):
+            write()
+
+
 # -- what is wrong on this machine ---------------------------------------------------------------------------
 
 
@@ -182,6 +248,7 @@ def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
 def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
     moto, tmp_path, monkeypatch, lines, use_obstore
 ):
+    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
     path = f"{new_bucket(moto)}/log"
     RollingFileSystem("s3", moto).pipe_file(path, DATA)
     (tmp_path / "config").write_text(f"[default]\n{lines}\n")
@@ -200,6 +267,24 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
     assert RollingFileSystem("s3", moto).cat_file(path) == DATA
 
 
+@pytest.mark.parametrize("use_obstore", [True, False])
+@pytest.mark.parametrize("printed", ["", "no JSON", r"\377"])
+def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_sentence(
+    moto, tmp_path, monkeypatch, printed, use_obstore
+):
+    program = tmp_path / "credentials"
+    program.write_text(f"#!/bin/sh\nprintf '{printed}'\n")
+    program.chmod(0o700)
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    plain = S3FileSystem(endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
+    fs = RollingFileSystem(backend=S3Backend(plain, use_obstore=use_obstore))
+    for attempt in (fs.cat_file, fs.ls, lambda path: fs.append(path, b"x")):
+        with pytest.raises(OSError, match=r"bucket/log.*credential_process, or .* printed is no JSON"):
+            attempt("bucket/log")
+
+
 # -- the end -------------------------------------------------------------------------------------------------
 
 ENDING = """
@@ -207,20 +292,28 @@ import asyncio, atexit, sys
 from rollingfs.backend.obstores import ending
 sys.kept = asyncio.new_event_loop().create_future()  # as one of obstore's that takes long
 ending.watched(sys.kept)
-print("ends", flush=True)
+ending.WAIT_S_MAX = 0.01
+wait = ending._wait
+
+def wait_for_the_test():
+    ending._wait = wait
+    print("waits", flush=True)
+    sys.stdin.readline()
+    wait()
+
+ending._wait = wait_for_the_test
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_a_second_interrupt_does_not_end_the_wait_for_obstore():
     with subprocess.Popen(
-        [sys.executable, "-c", ENDING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", ENDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ends\n"
-        time.sleep(0.5)  # of the two seconds
+        assert process.stdout.readline() == "waits\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate("go on\n", timeout=60)
     assert (process.returncode, said) == (0, "")
 
 

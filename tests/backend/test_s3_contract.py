@@ -83,7 +83,8 @@ class TestOnSeaweed(OnS3):
     def store(self, seaweed: dict[str, Any]) -> dict[str, Any]:
         return seaweed
 
-    @pytest.mark.parametrize("kind", RACERS)
+    @pytest.mark.slow  # a probe on SeaweedFS, in tests/backend/test_race.py, has such races
+    @pytest.mark.parametrize("kind", ["threads", "processes"])
     def test_every_race_of_creates_and_of_replaces_has_one_winner(
         self, backend: Backend, folder: str, kind: str
     ) -> None:
@@ -92,6 +93,10 @@ class TestOnSeaweed(OnS3):
     @pytest.mark.parametrize("kind", RACERS)
     def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:
         super().test_no_acknowledged_increment_is_lost(backend, folder, kind)
+
+    @pytest.mark.slow
+    def test_of_two_and_of_sixteen_writers_at_once_one_wins(self, backend: Backend, folder: str) -> None:
+        super().test_of_two_and_of_sixteen_writers_at_once_one_wins(backend, folder)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,8 +191,14 @@ def stored(**changes: Any) -> str:
     return json.dumps({"rollingfs_probe": PROBE_VERSION, "stores": {f"Named {NAME}": row}})
 
 
+def write(cache: Path, content: str | bytes) -> None:
+    """Write a cache file that only its owner may write."""
+    cache.write_bytes(content if isinstance(content, bytes) else content.encode())
+    cache.chmod(0o644)
+
+
 def test_a_row_as_it_is_written_is_believed(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text(stored())
+    write(tmp_path / "cache", stored())
     assert ask(Named(private_memory()), tmp_path / "cache") == Abilities(delete_if=False)
 
 
@@ -208,7 +215,7 @@ def test_a_row_as_it_is_written_is_believed(tmp_path: Path) -> None:
     ids=["old", "of the future", "without a date", "without an answer", "no row", "absurd"],
 )
 def test_a_row_that_cannot_be_believed_is_replaced(tmp_path: Path, content: str) -> None:
-    (tmp_path / "cache").write_text(content)
+    write(tmp_path / "cache", content)
     backend = Named(private_memory())
     assert ask(backend, tmp_path / "cache") == Abilities(delete_if=True)
     assert probes_of(backend) == 1
@@ -231,7 +238,7 @@ def test_a_row_that_cannot_be_believed_is_replaced(tmp_path: Path, content: str)
 def test_a_file_that_cannot_be_believed_is_ignored_and_says_so(
     tmp_path: Path, content: bytes, match: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "cache").write_bytes(content)
+    write(tmp_path / "cache", content)
     backend = Named(private_memory())
     with caplog.at_level(logging.WARNING, "rollingfs"):
         assert ask(backend, tmp_path / "cache") == Abilities(delete_if=True)
@@ -241,6 +248,45 @@ def test_a_file_that_cannot_be_believed_is_ignored_and_says_so(
     forget_verdicts()
     ask(backend, tmp_path / "cache")
     assert probes_of(backend) == 1, "the file is written anew"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+@pytest.mark.parametrize(
+    ("mode", "owner", "why"), [(0o664, 0, "mode 664"), (0o646, 0, "mode 646"), (0o644, 1, "uid [0-9]+.* owns it")]
+)
+def test_a_file_that_another_user_may_have_written_is_not_believed_and_one_warning_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: int, owner: int, why: str
+) -> None:
+    cache, me = tmp_path / "cache", os.geteuid()
+    write(cache, stored())
+    cache.chmod(mode)
+    stat = os.stat_result
+
+    def of_another(number: int) -> os.stat_result:
+        found = real(number)
+        return stat([*found[:4], me + owner, *found[5:]])
+
+    real = os.fstat
+    monkeypatch.setattr(verdicts.os, "fstat", of_another)
+    with caplog.at_level(logging.WARNING, "rollingfs"):
+        for _ in range(2):
+            forget_verdicts()
+            backend = Named(private_memory())
+            assert ask(backend, cache) == Abilities(delete_if=True)
+            assert probes_of(backend) == 1
+    (said,) = caplog.messages
+    assert str(cache) in said
+    assert re.search(why, said)
+    assert cache.read_text() == stored(at=json.loads(cache.read_text())["stores"][f"Named {NAME}"]["at"]), "left alone"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+def test_a_file_of_root_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "cache", stored())
+    found = os.stat(tmp_path / "cache")
+    monkeypatch.setattr(verdicts.os, "geteuid", lambda: found.st_uid + 1)
+    monkeypatch.setattr(verdicts.os, "fstat", lambda _: os.stat_result([*found[:4], 0, *found[5:]]))
+    assert ask(Named(private_memory()), tmp_path / "cache") == Abilities(delete_if=False)
 
 
 def test_a_cache_that_cannot_be_written_is_no_error_and_says_so(

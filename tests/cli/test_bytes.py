@@ -16,6 +16,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from rollingfs.backend import verdicts
+from rollingfs.backend.probe import Abilities
 from rollingfs.cli import output
 from rollingfs.cli.errors import ReaderGone
 from rollingfs.cli.read import PEEK_BYTES
@@ -150,6 +152,7 @@ def test_waiting_with_a_reader_takes_its_time_and_without_one_ends(monkeypatch):
             output.wait(EXPECT_S_MAX)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the high-water mark of memory is read on Linux")
 def test_memory_stays_bounded_whatever_the_size(log):
     megabytes = 192
@@ -173,12 +176,13 @@ def test_memory_stays_bounded_whatever_the_size(log):
     assert done("info", log, "--json").json["size"] == megabytes << 20
 
 
-def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed):
+def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed, tmp_path):
     """The library reads a file in a thread there, which Ctrl-C could not wake; the command line must not."""
     bucket = new_bucket(seaweed)
     url = f"s3://{bucket}/log"
     settings = {
         "ROLLINGFS_OPTION_MAX_BYTES": "1MiB",
+        "ROLLINGFS_OPTION_PROBE_CACHE": str(probed(tmp_path / "probes", f"{seaweed['endpoint_url']}/{bucket}")),
         "ROLLINGFS_OPTION_CLIENT_KWARGS__ENDPOINT_URL": seaweed["endpoint_url"],
     }
     words = ["append", url, "--option", f"key={seaweed['key']}", "--option", f"secret={seaweed['secret']}"]
@@ -210,6 +214,12 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed):
     assert (code, said) == (130, f"rollingfs: {url}: interrupted; the append is not committed\n")
     assert _chunks(plain, bucket) == []
     assert not plain.exists(f"{bucket}/log$header")
+
+
+def probed(cache, store):
+    """A cache in which a process of its own finds the verdict on a store."""
+    verdicts._save(str(cache), f"S3Backend {store}", Abilities(delete_if=True))
+    return cache
 
 
 def _chunks(plain, bucket):

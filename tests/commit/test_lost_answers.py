@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rollingfs import AppendOutcomeUnknown, FencedError
+from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit import loop
 from rollingfs.folders.listing import Listings
@@ -17,7 +18,7 @@ from rollingfs.fs.stream_handle import Stream
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
-from tests.support.backends import Scripted, fail, private_memory
+from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.site import Site
 
 
@@ -242,3 +243,46 @@ def test_where_a_conflict_may_be_of_an_own_request_sent_twice_it_is_unknown_when
     with pytest.raises(AppendOutcomeUnknown):
         site.append(b"mine")
     assert site.content().startswith(b"mine")
+
+
+# -- a bucket that is gone ---------------------------------------------------------------------------------------
+
+
+def lose_bucket(site: Site) -> None:
+    """The bucket and all that is in it are gone, and stay so."""
+    assert isinstance(site.backend, Scripted)
+    site.backend.inner.fs.store.clear()  # type: ignore[attr-defined]
+    gone = raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first"))
+    site.backend.plan("create", before=gone, times=None)
+    site.backend.plan("replace", before=gone, times=None)
+
+
+def test_without_a_bucket_an_append_and_a_create_fail_at_once_and_say_so(site: Site) -> None:
+    site.append(b"kept until then")
+    lose_bucket(site)
+    for write in (lambda: site.append(b"more"), site.create):
+        site.backend.clear()
+        with pytest.raises(FileNotFoundError, match="the bucket 'bucket' does not exist, so nothing was"):
+            write()
+        assert site.backend.count("create") + site.backend.count("replace") == 1
+
+
+def test_without_a_bucket_an_earlier_request_that_may_still_arrive_stays_unknown(site: Site) -> None:
+    def lose_answer_and_bucket() -> None:
+        lose_bucket(site)
+        fail()
+
+    assert isinstance(site.backend, Scripted)
+    site.path += "-new"
+    site.backend.plan("create", "clicks-new$header", before=lose_answer_and_bucket)
+    with pytest.raises(AppendOutcomeUnknown, match="its bucket is gone, but an earlier request may still arrive"):
+        site.create()
+
+
+def test_a_header_that_is_there_says_more_than_an_answer_that_the_bucket_is_gone(site: Site) -> None:
+    assert isinstance(site.backend, Scripted)
+    site.backend.plan("replace", after=raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first")))
+    assert site.append(b"written") == 0
+    site.backend.plan("replace", before=raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first")))
+    assert site.append(b" twice") == 7
+    assert site.content() == b"written twice"

@@ -135,6 +135,7 @@ def _each_was_measured(found, ids):
             assert not any(name.startswith("rollingfs") for name in skipped)
 
 
+@pytest.mark.slow
 def test_a_quick_run_on_the_local_disk_writes_a_table_and_its_figures(tmp_path):
     found, done = _run(tmp_path, "--only", "P11")
     _each_was_measured(found, ["P11"])

@@ -69,6 +69,7 @@ def test_the_demonstration_fits_a_screen_and_says_what_each_step_saved_where_the
     assert lines[lines.index("Try next") + 1 :]
 
 
+@pytest.mark.slow
 def test_the_saved_bytes_that_the_demonstration_names_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -229,7 +229,7 @@ def test_an_abort_never_meets_a_write_that_a_thread_still_does(
         await asyncio.sleep(0.1)
         may_end.set()
         await asyncio.gather(task, return_exceptions=True)
-        for _ in range(100):  # the export itself runs on the loop of s3fs
+        for _ in range(3000):  # the export itself runs on the loop of s3fs
             if "abort" in seen and not list(tmp_path.iterdir()):
                 break
             await asyncio.sleep(0.02)

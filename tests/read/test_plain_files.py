@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import uuid
@@ -23,6 +22,7 @@ from rollingfs.read import prefetch
 from rollingfs.read import ranges as fetch
 from rollingfs.read.read_job import even
 from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.descriptors import DESCRIPTORS, opened_below
 from tests.support.servers import count_requests, new_bucket, shared_backend
 
 SIZE = 4000
@@ -200,39 +200,31 @@ def disk(request, tmp_path):
     return Place("local", request, tmp_path)
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="there is no /proc here")
+needs_proc = pytest.mark.skipif(not os.path.isdir(DESCRIPTORS), reason="there is no /proc here")
 
 
 @needs_proc
-def test_a_file_is_held_while_it_is_open_and_no_longer(disk):
-    gc.collect()
-    before = descriptors()
+def test_a_file_is_held_while_it_is_open_and_no_longer(disk, tmp_path):
     files = [disk.fs.open(disk.path) for _ in range(3)]
-    assert descriptors() == before + 1  # one for all
+    assert len(opened_below(tmp_path)) == 1  # one for all
     assert disk.fs.cat_file(disk.path) == OLD
     for file in files:
         file.close()
-    assert descriptors() == before
+    assert opened_below(tmp_path) == []
     disk.fs.open(disk.path)  # forgotten
-    assert descriptors() == before
+    assert opened_below(tmp_path) == []
 
 
 @needs_proc
-def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tokens(disk, monkeypatch):
+def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tokens(disk, tmp_path, monkeypatch):
     monkeypatch.setattr(held, "HELD_MAX", 2)
     monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     paths = [f"{disk.path}-{number}" for number in range(4)]
     for path in paths:
         with open(path, "wb") as file:
             file.write(OLD)
-    gc.collect()
-    before = descriptors()
     files = [disk.fs.open(path) for path in paths]
-    assert descriptors() == before + 2
+    assert len(opened_below(tmp_path)) == 2
     assert [file.read(100) for file in files] == [OLD[:100]] * 4
     for path in paths:
         os.unlink(path)

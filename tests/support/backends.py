@@ -87,6 +87,10 @@ class Counting(BackendWrapper):
         self.at_once: Counter[str] = Counter()
         self.at_once_max: Counter[str] = Counter()
 
+    async def store_name(self, path: str) -> str | None:
+        """That of a server: its verdict holds for all tests."""
+        return await self.inner.store_name(path) if self.inner.is_async else None
+
     def clear(self) -> None:
         """Forget the calls so far."""
         self.calls.clear()

@@ -19,6 +19,7 @@ import botocore.session
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.s3 import backend as s3_module
+from rollingfs.backend.s3 import client
 from tests.support.messages import check_message
 from tests.support.proxy import proxy_to
 from tests.support.seaweed import ROLE
@@ -60,10 +61,14 @@ VERBS: dict[str, Callable[[Any, str], Any]] = {
     "read": lambda fs, path: fs.cat_file(path),
     "read ranges": lambda fs, path: fs.cat_ranges([path] * 2, [0, 2], [1, 3], on_error="raise"),
 }
+QUICK = {"append", "read", "open to write much"}
+SOME = [verb if verb in QUICK else pytest.param(verb, marks=pytest.mark.slow) for verb in VERBS]
+"""All verbs, of which the fast suite takes one of each kind."""
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts_and_no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
     monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
 
 
@@ -99,7 +104,7 @@ def check_unchanged(store: dict[str, Any], path: str) -> None:
     assert backend.fs.list_multipart_uploads(bucket) == []
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", SOME)
 @pytest.mark.parametrize("case", CASES)
 def test_a_refusal_is_the_same_clear_error_by_every_verb(
     store: dict[str, Any], path: str, case: str, verb: str
@@ -125,7 +130,7 @@ def test_a_missing_bucket_is_named_by_every_verb_and_not_made(store: dict[str, A
     assert not fs.exists(bucket)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", SOME)
 @pytest.mark.parametrize("code", ["ExpiredToken", "AuthorizationHeaderMalformed"])
 def test_what_s3_says_of_tokens_and_regions_is_the_same_clear_error_by_every_verb(
     store: dict[str, Any], path: str, code: str, verb: str
@@ -186,7 +191,7 @@ def own_path(seaweed: dict[str, Any]) -> str:
     return new_segment(seaweed)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", SOME)
 def test_expired_credentials_are_the_same_clear_error_by_every_verb(
     seaweed: dict[str, Any], expired: dict[str, Any], own_path: str, verb: str
 ) -> None:
@@ -198,7 +203,7 @@ def test_expired_credentials_are_the_same_clear_error_by_every_verb(
     check_unchanged(seaweed, own_path)
 
 
-@pytest.mark.parametrize("mode", ["wb", "ab"])
+@pytest.mark.parametrize("mode", ["wb", pytest.param("ab", marks=pytest.mark.slow)])
 def test_credentials_that_expire_while_a_file_is_written_leave_the_segment_as_it_was(
     seaweed: dict[str, Any], own_path: str, mode: str
 ) -> None:

@@ -20,6 +20,7 @@ require_module("s3fs")
 import fsspec
 
 from rollingfs import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, RollingPolicy
+from rollingfs.backend import probe as probe_module
 from rollingfs.backend.s3 import backend as s3_module
 from rollingfs.backend.s3 import client
 from rollingfs.backend.verdicts import forget_verdicts
@@ -443,7 +444,8 @@ def test_no_try_begins_after_the_time_for_tries(impatient, path, proxy, plain, m
     assert len([seen for seen in proxy.seen if header_get(seen)]) == 1
 
 
-def test_a_probe_that_is_throttled_for_ever_names_the_store_as_busy(connect, path, proxy, plain):
+def test_a_probe_that_is_throttled_for_ever_names_the_store_as_busy(connect, path, proxy, plain, monkeypatch):
+    monkeypatch.setattr(probe_module, "backoff_s", lambda _: 0.0)
     forget_verdicts()
     proxy.fault = always(probe_put, SLOW_DOWN)
     with pytest.raises(OSError, match=f"nothing was committed: .*SlowDown.*: '{re.escape(path)}'") as caught:

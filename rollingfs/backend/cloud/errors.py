@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from rollingfs.backend import refusals
 from rollingfs.backend.obstores.answers import Refusal, UntrustedStoreError
 from rollingfs.backend.obstores.forks import ObstoreLostError
 from rollingfs.format import names
@@ -92,9 +93,7 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
     """The error to raise for a failed request."""
     shown = names.shown(path)
     if isinstance(error, Refusal) and error.code in NO_CONTAINER_CODES:
-        container = path.partition("/")[0]
-        text = f"the bucket or container {container!r} does not exist, so nothing was read or written: make it first"
-        return FileNotFoundError(errno.ENOENT, text, shown)
+        return refusals.no_bucket(path, "bucket or container", "make it first")
     if is_gone(error):
         return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
     return OSError(_errno_of(error), f"{verb} {shown!r}: {error}")  # Python picks the subclass

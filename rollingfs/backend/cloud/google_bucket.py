@@ -60,16 +60,21 @@ class GoogleBucket:
         return Answer(data, token, parsedate_to_datetime(reply.headers["Last-Modified"]).timestamp())
 
     async def put(self, key: str, data: Sequence[Buffer], over: Over | str) -> str:
-        reply = await self._service.send(
-            "POST",
-            f"{self._service.upload_base}{self._base}",
-            data=b"".join(data),
-            kind=BYTES,
-            uploadType="media",
-            name=key,
-            fields=FIELDS,
-            ifGenerationMatch=_condition(over),
-        )
+        try:
+            reply = await self._service.send(
+                "POST",
+                f"{self._service.upload_base}{self._base}",
+                data=b"".join(data),
+                kind=BYTES,
+                uploadType="media",
+                name=key,
+                fields=FIELDS,
+                ifGenerationMatch=_condition(over),
+            )
+        except Refusal as error:
+            if error.status == 404 and not isinstance(over, str):  # a new file needs no other file
+                raise Refusal(404, "NoSuchBucket", error.message) from None
+            raise
         return _token(reply.value)
 
     async def head(self, key: str) -> Found:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol
 
 import obstore
@@ -17,7 +18,16 @@ from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.obstores.answers import Refusal, from_obstore, is_without_credentials
 from rollingfs.backend.obstores.ending import check_usable, watched
 from rollingfs.backend.obstores.forks import keep_from_children
-from rollingfs.backend.obstores.requests import SEND_S_MAX, Places, body, get_options, is_quick, new_token, put_mode
+from rollingfs.backend.obstores.requests import (
+    SEND_S_MAX,
+    Places,
+    Proof,
+    body,
+    get_options,
+    is_quick,
+    new_token,
+    put_mode,
+)
 
 CONNECT_S_MAX = 5.0
 READ_S_MAX = 15.0
@@ -66,6 +76,7 @@ class ObstoreContainer:
         self._places = places
         self._delete_if = delete
         self.now = now
+        self._proof = Proof()
         keep_from_children(self)
 
     @functools.cached_property
@@ -115,10 +126,21 @@ class ObstoreContainer:
 
     async def put(self, key: str, data: Sequence[Buffer], over: Over | str) -> str:
         store = self._quick if is_quick(data) else self._patient
+        hashed = None if isinstance(over, str) else self._proof.begin(data)
         answer = await self._ask(
             lambda: obstore.put_async(store, key, body(data), mode=put_mode(over), use_multipart=False)
         )
-        return new_token(_token(answer), over)
+        token = new_token(_token(answer), over)
+        await self._proof.check(hashed, token, data, partial(self._read_back, key))
+        return token
+
+    async def _read_back(self, key: str) -> Answer:
+        try:
+            found = await self.get(key)
+        except Refusal as error:
+            raise ConnectionError(f"whether it was written could not be looked up: {error}") from error
+        assert found is not None, "only a condition has an answer without bytes"
+        return found
 
     async def head(self, key: str) -> Found:
         return _found(await self._ask(lambda: obstore.head_async(self._quick, key)))

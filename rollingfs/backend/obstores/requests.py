@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from rollingfs.backend.contract import Buffer, Over
 
@@ -70,6 +71,65 @@ def new_token(token: str, over: Over | str | None) -> str:
     if token == over:
         raise ConnectionError("the store's answer has the ETag that was to be replaced, so it may have written nothing")
     return token
+
+
+class Proof:
+    """Whether an answer to a write without a token to replace, whose body has a certain MD5, is one to that write.
+
+    Where a store or a gateway answers a PUT with 303, obstore follows with a GET, and gives the ETag of what it finds:
+    of a page, for example, on which somebody is to log in. An ETag that is the MD5 of the bytes proves the write. If
+    it is not, the file is read back. If the file is right, the ETags of this store are no hashes: then they prove
+    nothing, and are no longer looked at.
+    """
+
+    def __init__(self) -> None:
+        self._is_md5 = True
+
+    def begin(self, data: Sequence[Buffer]) -> Awaitable[str] | None:
+        """Begin to hash many bytes, while they are sent."""
+        if not self._is_md5 or is_quick(data):
+            return None
+        return asyncio.get_running_loop().run_in_executor(None, _md5_of, data)
+
+    async def check(
+        self, hashed: Awaitable[str] | None, token: str, data: Sequence[Buffer], read: Callable[[], Awaitable[Found]]
+    ) -> None:
+        """Check the token that a write gave.
+
+        Parameters
+        ----------
+        hashed
+            What `begin` gave.
+        read
+            Reads the file.
+
+        Raises
+        ------
+        ConnectionError
+            Nothing says that the bytes were written.
+        """
+        if not self._is_md5 or token.strip('"').lower() == (_md5_of(data) if hashed is None else await hashed):
+            return
+        found = await read()
+        if found.token != token or found.data != b"".join(data):
+            raise ConnectionError("the store's answer is not one to this write, so it may have written nothing")
+        self._is_md5 = False
+
+
+class Found(Protocol):
+    """A file as it is now."""
+
+    @property
+    def data(self) -> Buffer: ...
+    @property
+    def token(self) -> str: ...
+
+
+def _md5_of(data: Sequence[Buffer]) -> str:
+    hashing = hashlib.md5(usedforsecurity=False)
+    for piece in data:
+        hashing.update(piece)
+    return hashing.hexdigest()
 
 
 class Places:

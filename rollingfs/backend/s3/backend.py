@@ -339,9 +339,9 @@ class S3Backend(Backend):
     # -- names ---------------------------------------------------------------------------------------------
 
     def strip(self, path: str) -> str:
-        """``s3://bucket/key`` and ``s3a://bucket/key`` are ``bucket/key``."""
+        """``s3://bucket/key``, ``s3a://bucket/key`` and ``/bucket/key`` are ``bucket/key``."""
         stripped: str = self.fs._strip_protocol(path)
-        return stripped
+        return stripped.lstrip("/")  # no bucket's name is empty
 
     def unstrip(self, path: str) -> str:
         """``bucket/key`` is ``s3://bucket/key``."""

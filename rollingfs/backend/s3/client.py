@@ -51,7 +51,7 @@ from rollingfs.backend.s3.objects import Answer, Objects
 from rollingfs.backend.s3.obstore_options import Connection
 from rollingfs.backend.s3.resolved import Resolved, is_plain, of_client, without_client
 from rollingfs.backend.s3.routes import Routes
-from rollingfs.backend.s3.s3fs_objects import send_once
+from rollingfs.backend.s3.s3fs_objects import StraightSession, send_once
 from rollingfs.errors import UnsafeBackendError
 
 T = TypeVar("T")
@@ -232,6 +232,7 @@ def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSy
     mode = {key: value for key, value in (config.get("retries") or {}).items() if key == "mode"}
     config["retries"] = mode | {"total_max_attempts": 1}
     config.setdefault("max_pool_connections", connections)
+    config.setdefault("http_session_cls", StraightSession)
     if not config.keys() & {"user_agent", "user_agent_extra", "user_agent_appid"}:
         # botocore would build its own for each request: a twelfth of the CPU time of a small append
         config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}{_obstore()}"

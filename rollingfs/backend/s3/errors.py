@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from rollingfs.backend import refusals
 from rollingfs.backend.obstores import answers
 from rollingfs.backend.obstores.answers import UntrustedStoreError
 from rollingfs.format import names
@@ -77,6 +79,8 @@ def code_of(error: BaseException) -> str:
 def errors_of_machine() -> Iterator[None]:
     """Raise an `UnmadeRequestError` for a file or program of this machine, such as one that gives credentials.
 
+    This includes a program whose output is no JSON.
+
     A `FileNotFoundError` of such a file must not be taken for one of an object.
     """
     try:
@@ -85,6 +89,9 @@ def errors_of_machine() -> Iterator[None]:
         raise
     except OSError as error:
         raise UnmadeRequestError(error=error) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:  # S3 itself speaks XML
+        why = f"what credential_process, or another source of credentials, printed is no JSON ({error})"
+        raise UnmadeRequestError(error=why) from error
 
 
 def is_transient(error: BaseException) -> bool:
@@ -130,9 +137,7 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
     """
     shown = names.shown(path)
     if code_of(error) == "NoSuchBucket":
-        bucket = path.partition("/")[0]
-        text = f"the bucket {bucket!r} does not exist, so nothing was read or written: make it first, with fs.mkdir"
-        return FileNotFoundError(errno.ENOENT, text, shown)
+        return refusals.no_bucket(path, "bucket", "make it first, with fs.mkdir")
     if status_of(error) == 404:
         return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
     why = str(error).replace(quote(path), quote(shown))  # botocore names the URL that it could not reach

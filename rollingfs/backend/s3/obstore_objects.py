@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import obstore
@@ -18,6 +19,7 @@ from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.obstores.requests import (
     SEND_S_MAX,
     Places,
+    Proof,
     body,
     can_name,
     get_options,
@@ -25,7 +27,7 @@ from rollingfs.backend.obstores.requests import (
     new_token,
     put_mode,
 )
-from rollingfs.backend.s3.errors import errors_of_machine, from_obstore
+from rollingfs.backend.s3.errors import CLIENT_ERRORS, errors_of_machine, from_obstore
 from rollingfs.backend.s3.objects import Answer, Objects, token_of
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class ObstoreObjects:
         self._credentials = credentials
         self._places = places
         self._others = others
+        self._proof = Proof()
         self._quick = self._store(timedelta(days=1), options.read_timeout)
         keep_from_children(self)
 
@@ -135,6 +138,7 @@ class ObstoreObjects:
         if is_over() or not can_name(key):
             return await self._others.put(key, data, over)
         store = self._quick if is_quick(data) else self._patient
+        hashed = None if isinstance(over, str) else self._proof.begin(data)
         try:
             async with self._places.taken():
                 # no variable holds the future: an error that somebody keeps would hold it as well, see `ending`
@@ -150,7 +154,15 @@ class ObstoreObjects:
                 )
         except (BaseError, FileNotFoundError) as error:
             raise self._refused(error, "PutObject") from None
-        return new_token(token_of(answer["e_tag"]), over)
+        token = new_token(token_of(answer["e_tag"]), over)
+        await self._proof.check(hashed, token, data, partial(self._read_back, key))
+        return token
+
+    async def _read_back(self, key: str) -> Answer:
+        try:
+            return await self.get(key)
+        except CLIENT_ERRORS as error:
+            raise ConnectionError(f"whether it was written could not be looked up: {error}") from error
 
     def _refused(self, error: Exception, operation: str) -> Exception:
         """The error to raise, without obstore's own text, which shows all that obstore knows of the request."""

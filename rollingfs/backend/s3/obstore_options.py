@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from botocore import UNSIGNED
 
 from rollingfs.backend.s3.resolved import Resolved
+from rollingfs.backend.s3.s3fs_objects import asked_config
 
 CONFIG_KNOWN = frozenset(
     {
@@ -180,7 +181,7 @@ def _check(fs: Any, resolved: Resolved, environment: Mapping[str, str]) -> None:
     """Refuse options that this module does not know, and options without a counterpart."""
     s3 = {name for name, value in resolved.s3.items() if value}
     for given, known, where in (
-        (fs.config_kwargs.keys(), CONFIG_KNOWN, "config_kwargs"),
+        (asked_config(fs.config_kwargs), CONFIG_KNOWN, "config_kwargs"),
         (fs.client_kwargs.keys(), CLIENT_KNOWN, "client_kwargs"),
         (s3, S3_KNOWN, "the s3 section of config_kwargs or of the configuration file"),
     ):

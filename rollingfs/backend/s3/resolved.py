@@ -21,6 +21,8 @@ from botocore.loaders import Loader
 from botocore.utils import is_valid_endpoint_url, validate_region_name
 from s3fs import S3FileSystem
 
+from rollingfs.backend.s3.s3fs_objects import asked_config
+
 CONFIG_PLAIN = frozenset(
     {
         "connect_timeout",
@@ -177,7 +179,7 @@ def is_plain(fs: S3FileSystem, environment: Mapping[str, str]) -> bool:
         not (fs.cache_regions or fs.s3_additional_kwargs)
         and fs.kwargs.keys() <= SESSION_PLAIN
         and fs.client_kwargs.keys() <= CLIENT_PLAIN
-        and fs.config_kwargs.keys() <= CONFIG_PLAIN
+        and asked_config(fs.config_kwargs) <= CONFIG_PLAIN
         and has_key == has_secret
         and not any(_is_twice(fs, *names) for names in _TWO_PLACES)
         and {name for name in environment if _CONCERNS_BOTOCORE.match(name)} <= VARIABLES_PLAIN

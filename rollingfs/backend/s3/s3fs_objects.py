@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
+
+from aiobotocore.httpsession import AIOHTTPSession
 
 from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.s3.objects import Answer, token_of
@@ -48,6 +50,30 @@ class S3fsObjects:
         condition = {"IfMatch": over} if isinstance(over, str) else {"IfNoneMatch": "*"} if over is Over.NOTHING else {}
         answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **condition)
         return token_of(answer.get("ETag"))
+
+
+class StraightSession(AIOHTTPSession):
+    """What sends the requests of s3fs: an answer to another request than the one that was sent is an error."""
+
+    async def send(self, request: Any) -> Any:
+        """Send one request. Where a store answers a PUT with 303, aiohttp follows with a GET, which says nothing of it.
+
+        Raises
+        ------
+        ConnectionError
+            The answer is one to such a GET.
+        """
+        answer = await super().send(request)
+        if answer.raw.method != request.method:
+            raise ConnectionError(
+                f"the store sent the {request.method} elsewhere, and the answer from there says nothing of it"
+            )
+        return answer
+
+
+def asked_config(config: Mapping[str, Any]) -> set[str]:
+    """The options of botocore's `Config` that the user gave."""
+    return {name for name, value in config.items() if value is not StraightSession}
 
 
 class _BodyOnce:
