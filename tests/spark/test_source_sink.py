@@ -115,7 +115,7 @@ def chunk_files(sink: Sink, name: str = "log/t") -> list[str]:
     return [entry.path for entry in entries]
 
 
-# -- what a message may carry -------------------------------------------------------------------------------------
+# -- what a message may carry ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("task", "batch"), [(64 * KIB, 8 * KIB * KIB), (1, 1), (1000, 10), (0, 100), (7, 100_000)])
@@ -160,7 +160,7 @@ def test_rows_are_the_same_whether_they_travel_or_are_staged(store, monkeypatch,
     assert found[0] == found[1]
 
 
-# -- requests -------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(sink, store):
@@ -205,7 +205,7 @@ def test_eight_mib_of_messages_become_one_chunk(sink):
     assert len(chunk_files(sink)) == 1
 
 
-# -- the policy of a new segment ------------------------------------------------------------------------------------
+# -- the policy of a new segment ---------------------------------------------------------------------------------
 
 
 def test_the_options_are_the_policy_of_a_new_segment_and_a_segment_keeps_its_own(sink):
@@ -248,7 +248,7 @@ def test_a_bad_option_of_a_write_is_named(sink, options, told):
         Sink(sink.patch, sink.fs._backend, **options).source.writer(VALUE, False)
 
 
-# -- rows by segment --------------------------------------------------------------------------------------------------
+# -- rows by segment ---------------------------------------------------------------------------------------------
 
 
 def test_rows_go_to_the_segments_that_a_column_names_in_their_order_and_without_the_column(routed):
@@ -385,7 +385,7 @@ def spoiled(fs: RollingFileSystem) -> Iterator[tuple[str, Any]]:
 def test_a_segment_that_takes_no_batch_refuses_the_whole_batch_before_anything_is_written(routed):
     for name, error in spoiled(routed.fs):
         routed.options |= {"maxBytes": "64MiB"} if name == "other" else {}
-        with pytest.raises(error, match="othing was written|sealed at"):
+        with pytest.raises(error, match=r"othing was written|sealed at"):
             routed.stream(0, [("a", "1"), (name, "2"), ("zz", "3")])
         assert not routed.fs.exists("log/t/a")
         assert not routed.fs.exists("log/t/zz")
@@ -430,7 +430,7 @@ def test_many_segments_are_looked_at_and_committed_to_at_once(monkeypatch):
     assert sink.routed() == {name: [value] * 2 for name, value in rows}
 
 
-# -- exactly once -------------------------------------------------------------------------------------------------------
+# -- exactly once ------------------------------------------------------------------------------------------------
 
 
 BATCHES = [
@@ -490,9 +490,10 @@ def test_a_crash_between_two_segments_is_repaired_by_the_next_run_of_the_batch(r
         commit(one, *args)
 
     rows = [("a", "1"), ("b", "2"), ("c", "3")]
-    with monkeypatch.context() as patch, pytest.raises(Crashed):
+    with monkeypatch.context() as patch:
         patch.setattr(SegmentCommit, "commit", dying)
-        routed.stream(4, rows)
+        with pytest.raises(Crashed):
+            routed.stream(4, rows)
     assert routed.routed() == {"a": ["1"]}
     for _ in range(2):
         routed.stream(4, rows)
@@ -511,12 +512,12 @@ def test_a_batch_that_all_segments_have_may_be_run_again_when_they_are_sealed(ro
     assert routed.routed() == {"a": ["1"], "b": ["2"]}
 
 
-# -- transactions: the batches of foreachBatch ----------------------------------------------------------------------------
+# -- transactions: the batches of foreachBatch -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", [None, "device"])
 def test_a_write_of_a_transaction_takes_effect_once(store, monkeypatch, by):
-    """This is how a batch of a query in update mode is written: by `foreachBatch`."""
+    """A query in update mode writes its batches so, by `foreachBatch`."""
     options = {} if by is None else {"segmentBy": by}
     sink = Sink(monkeypatch, store, VALUE if by is None else ROUTED, txnAppId="counts", **options)
     rows = [["a"], ["b"]] if by is None else [[("a", "1"), ("b", "2")]]
@@ -550,7 +551,7 @@ def test_a_stream_takes_no_transaction_because_it_has_its_own(sink):
         sink.source.streamWriter(VALUE, False)
 
 
-# -- the log of a failed job ------------------------------------------------------------------------------------------------
+# -- the log of a failed job -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
