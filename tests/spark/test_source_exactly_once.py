@@ -45,7 +45,7 @@ class Job:
     """The job, its two segments, and the input as it grows."""
 
     def __init__(
-        self, folder: Path, fs: RollingFileSystem, root: str, protocol: str, storage: dict[str, Any], **options: str
+        self, folder: Path, fs: RollingFileSystem, root: str, protocol: str, storage: dict[str, Any], **sink: str
     ) -> None:
         self.folder = folder
         self.fs = fs
@@ -58,7 +58,7 @@ class Job:
         }
         options = {"storage_options": json.dumps(storage)}
         job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": "700", "partitionBytes": "300"}}
-        job |= {"target_options": options, "digit": DIGIT}
+        job |= {"target_options": sink, "digit": DIGIT}
         (folder / "job.json").write_text(json.dumps(job))
 
     def grow(self) -> None:

@@ -33,6 +33,7 @@ from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.messages import Receipt, task_bytes_max
 from rollingfs.spark.source.routing import NAME_BYTES_MAX, BadSegmentNameError
 from rollingfs.spark.source.segment_commit import SegmentCommit
+from rollingfs.spark.source.workers import worker_folder
 
 QUERY = "3f"
 VALUE = StructType().add("value", "string")
@@ -589,3 +590,22 @@ def test_the_log_of_a_failed_batch_of_a_stream_says_by_its_number_whether_it_is_
     with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
         pickle.loads(dumps(sink.source)).streamWriter(VALUE, False).abort(receipts, 7)
     assert ("its data IS committed" if commits_it else "nothing was committed") in caplog.text
+
+
+# -- the verdict of the probe --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "is_shared"),
+    [("blockmgr-1", 0o755, True), ("blockmgr-1", 0o775, False), ("blockmgr-1", 0o757, False), ("mine", 0o755, False)],
+)
+def test_workers_share_the_verdict_of_the_probe_in_a_folder_of_spark_that_nobody_else_writes_to(
+    tmp_path, monkeypatch, name, mode, is_shared
+):
+    folder = tmp_path / name
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'blockmgr-gone'},{folder}")
+    assert worker_folder() == (str(folder) if is_shared else None)
+    fs = places.filesystem(RollingDataSource({"path": f"file://{tmp_path}/t"})._parsed())
+    assert fs._client.store.verdicts._cache == (f"{folder}/rollingfs-probe.json" if is_shared else None)

@@ -48,7 +48,7 @@ def test_a_query_routes_its_rows_and_a_batch_write_too(source, fs, tmp_path):
 
 def test_a_value_that_names_no_segment_fails_the_query_with_one_sentence_and_nothing_is_written(source, fs, tmp_path):
     rows = source.createDataFrame([("a", "1"), ("b/c", "2")], "device string, value string")
-    with pytest.raises(Exception, match=r"'b/c' in column 'device' can name no segment: it has a slash.*nothing was"):
+    with pytest.raises(Exception, match=r"'b/c' of column 'device' can name no segment: it has a slash"):
         rows.coalesce(1).write.format("rolling").option("segmentBy", "device").mode("append").save(
             f"file://{tmp_path}/out"
         )

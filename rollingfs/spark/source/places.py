@@ -6,8 +6,6 @@ Plain files are read as segments, here and in all modules of the data source.
 from __future__ import annotations
 
 import fnmatch
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from glob import has_magic
@@ -22,13 +20,10 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.workers import worker_folder
 
 SHOWN_MAX = 5
 """Maximum number of damaged segments that a message names."""
-
-LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
-"""The variable in which Spark tells its workers which folders its block manager has made."""
-LOCAL_PREFIX = "blockmgr-"
 
 Looks = dict[str, Snapshot | CorruptHeaderError]
 """By path: the segment, or why its header cannot be read."""
@@ -40,23 +35,9 @@ def filesystem(options: Options) -> RollingFileSystem:
         "rolling",
         target_protocol=options.target_protocol,
         target_options=options.target_options,
-        **{"probe_cache": probe_cache(), **options.rolling_options},
+        **{"probe_cache": worker_folder(), **options.rolling_options},
     )
     return fs
-
-
-def probe_cache() -> str | None:
-    """A folder for the verdicts of the probe, which Spark keeps for all processes of one application on a machine.
-
-    Spark ends its idle workers, and each new one would probe. None outside of workers, or where others may write.
-    """
-    for folder in os.environ.get(LOCAL_FOLDERS, "").split(",") if os.name == "posix" else ():
-        if not os.path.basename(folder).startswith(LOCAL_PREFIX) or not os.path.isdir(folder):
-            continue
-        found = os.stat(folder)
-        if found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return folder
-    return None
 
 
 @dataclass(frozen=True, slots=True)
