@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import logging
 import pickle
 from collections import Counter
@@ -259,17 +261,16 @@ def test_rows_go_to_the_segments_that_a_column_names_in_their_order_and_without_
     assert routed.routed() == {"a": ["1", "3"], "b": ["2", "4", "6"], "c d": ["5"]}
 
 
+@pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
 @pytest.mark.parametrize("format_", ["json", "arrow", "parquet"])
-def test_every_format_is_routed(store, monkeypatch, format_):
+def test_every_format_is_routed(store, monkeypatch, format_, message_bytes):
     schema = StructType().add("n", "long").add("day", "date").add("s", "string")
-    sink = Sink(monkeypatch, store, schema, segmentBy="day", format=format_)
-    import datetime
-
+    sink = Sink(monkeypatch, store, schema, segmentBy="day", format=format_, taskMessageBytes=message_bytes)
     one, two = datetime.date(2026, 11, 21), datetime.date(2026, 11, 22)
     for batch in range(2):
         sink.stream(batch, [(1, one, "x"), (2, two, "y")], [(3, one, "z")])
     read = {
-        "json": lambda file: [json_row(line) for line in file],
+        "json": lambda file: [json.loads(line) for line in file],
         "arrow": lambda file: arrow_rows(file.read()),
         "parquet": lambda file: pq.read_table(file).to_pylist(),
     }[format_]
@@ -279,12 +280,6 @@ def test_every_format_is_routed(store, monkeypatch, format_):
             rows[path.rpartition("/")[2]] = read(file)
     day = [{"n": 1, "s": "x"}, {"n": 3, "s": "z"}]
     assert rows == {"2026-11-21": day * 2, "2026-11-22": [{"n": 2, "s": "y"}] * 2}
-
-
-def json_row(line: bytes) -> Any:
-    import json
-
-    return json.loads(line)
 
 
 def arrow_rows(data: bytes) -> list[Any]:
@@ -442,8 +437,8 @@ BATCHES = [
 EXPECTED = {"a": ["1", "3" * 9, "7" * 9], "b": ["2", "4", "8"], "c": ["5", "6", "9"]}
 
 
-def has_crashed(sink: Sink, index: int, fault: Fault) -> bool:
-    """Run all batches; driver and tasks crash at one call of the store, and start again. Whether they did."""
+def has_met(sink: Sink, index: int, fault: Fault) -> bool:
+    """Run all batches; one call of the store meets a fault, and the driver starts again if that ends it."""
     store = Store()
     faulty = Faulty(store)
     faulty.prepare({index: fault})
@@ -451,21 +446,25 @@ def has_crashed(sink: Sink, index: int, fault: Fault) -> bool:
     for number, tasks in enumerate(BATCHES):
         try:
             sink.stream(number, *tasks)
-        except Crashed:
+        except (Crashed, OSError):
             sink.restart(store)
             sink.stream(number, *tasks)
     sink.restart(store)
-    return faulty.dead
+    store.land()
+    return not faulty.plan
+
+
+FAULTS = (*CRASHES, Fault.BEFORE, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CONFLICT)
 
 
 @pytest.mark.parametrize(
     ("fault", "message_bytes", "step"),
     [
         (Fault.CRASH_AFTER, "64KiB", 7),
-        *(pytest.param(fault, size, 1, marks=pytest.mark.slow) for fault in CRASHES for size in ("64KiB", "8")),
+        *(pytest.param(fault, size, 1, marks=pytest.mark.slow) for fault in FAULTS for size in ("64KiB", "8")),
     ],
 )
-def test_a_driver_that_dies_at_any_request_of_routed_batches_writes_each_row_once(
+def test_a_driver_that_meets_a_fault_at_any_request_of_routed_batches_writes_each_row_once(
     monkeypatch, fault, message_bytes, step
 ):
     hurry(monkeypatch)
@@ -473,7 +472,7 @@ def test_a_driver_that_dies_at_any_request_of_routed_batches_writes_each_row_onc
     sink = Sink(monkeypatch, Store(), ROUTED, segmentBy="device", taskMessageBytes=message_bytes)
     sink.pickled = lambda one: one
     index = 0
-    while has_crashed(sink, index, fault):
+    while has_met(sink, index, fault):
         assert sink.routed() == EXPECTED
         index += step
     assert index > 30
@@ -577,6 +576,18 @@ def test_the_log_of_a_failed_job_says_what_is_known(sink, caplog, message_bytes,
     with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
         pickle.loads(dumps(writer)).abort(receipts)
     assert told in caplog.text
+
+
+def test_the_log_of_a_failed_batch_of_many_segments_says_it_in_a_line_for_each_outcome(routed, caplog):
+    writer = routed.source.streamWriter(ROUTED, False)
+    receipts = routed.run_tasks(writer, 0, [[(f"{nth:02d}", "x") for nth in range(20)]])
+    routed.stream(0, [(f"{nth:02d}", "x") for nth in range(10)])
+    with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
+        writer.abort(receipts, 0)
+    committed, not_committed = caplog.messages
+    assert committed.startswith("/log/t/00, ")
+    assert "/log/t/07 and 2 more: the job reports a failure, but its data IS committed" in committed
+    assert not_committed.endswith("/log/t/17 and 2 more: the job failed, and nothing was committed")
 
 
 @pytest.mark.parametrize("commits_it", [True, False])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rollingfs.format.header import Header
-from rollingfs.spark.source import commits, messages, routing, rows, segments, text
+from rollingfs.spark.source import commits, messages, routing, rows, text
 from rollingfs.spark.source.commits import Marker, Part, Planned
 from rollingfs.spark.source.messages import Receipt, received
 from rollingfs.spark.source.options import BINARY, TEXT, Options
@@ -129,11 +129,7 @@ class JobCommit:
         """
         try:
             parts = [part for part in self.parts(found) if part.pieces]
-            looks = segments.look(parts[0].segment.fs, [part.path for part in parts]) if parts else []
-            for part, look in zip(parts, looks, strict=True):
-                if isinstance(look, OSError):
-                    raise look
-                commits.log_outcome(part, look, marker, self.planned)
+            commits.log_outcomes(parts, commits.look_at(parts), marker, self.planned)
         except Exception:  # the log has it; Spark shows the error of the job
             logger.warning(
                 "%s: the job failed; its data was perhaps committed: the target cannot be read", self.url, exc_info=True

@@ -109,6 +109,11 @@ class Part:
         """The segment's path."""
         return self.segment.path
 
+    @property
+    def staged(self) -> list[Staged]:
+        """What of it was staged."""
+        return [piece.data for piece in self.pieces if isinstance(piece.data, Staged)]
+
 
 def commit(parts: Sequence[Part], marker: Marker | None, *, checks_all: bool) -> None:
     """Commit each part, but not to a segment that has the marker.
@@ -127,7 +132,7 @@ def commit(parts: Sequence[Part], marker: Marker | None, *, checks_all: bool) ->
     """
     looks: Sequence[Snapshot | None] = [None] * len(parts)
     if marker is not None or checks_all:
-        looks = _look(parts)
+        looks = look_at(parts)
         waiting = [nth for nth, look in enumerate(looks) if marker is None or not marker.is_in(attrs_of(look))]
         parts, looks = [parts[nth] for nth in waiting], [looks[nth] for nth in waiting]
         _at_once(lambda part, look: _check(part, look, marker, checks_all=checks_all), parts, looks)
@@ -149,7 +154,7 @@ def _at_once(
             call(part, look)
 
 
-def _look(parts: Sequence[Part]) -> list[Snapshot | None]:
+def look_at(parts: Sequence[Part]) -> list[Snapshot | None]:
     """The segments as they are now; the requests go out together."""
     found: list[Snapshot | None] = []
     for look in segments.look(parts[0].segment.fs, [part.path for part in parts]) if parts else ():
@@ -239,35 +244,38 @@ def shortened(shown: Sequence[str]) -> str:
 # -- afterwards --------------------------------------------------------------------------------------------------
 
 
-def log_outcome(part: Part, look: Snapshot | None, marker: Marker | None, planned: Planned | None) -> None:
-    """Log whether a part of a failed job was committed.
+def log_outcomes(
+    parts: Sequence[Part], looks: Sequence[Snapshot | None], marker: Marker | None, planned: Planned | None
+) -> None:
+    """Log which parts of a failed job were committed, in a line for each outcome.
 
     Parameters
     ----------
-    look
-        The segment as it is now.
+    looks
+        The segments as they are now.
     planned
-        The segment as it was when the job was planned, if that is known.
+        The target as it was when the job was planned, if that is known.
     """
-    staged = [piece.data for piece in part.pieces if isinstance(piece.data, Staged)]
-    is_committed = _is_committed(part, staged, look, marker, planned)
-    if is_committed:
-        logger.warning("%s: the job reports a failure, but its data IS committed; do not repeat the job", part.path)
-    elif is_committed is None:
-        logger.warning(
-            "%s: the job failed; its data was perhaps committed, for the segment was changed since the job began: look "
-            "for its rows before you repeat the job",
-            part.path,
-        )
-    else:
-        size = sum(one.size for one in staged)
-        left = f"; {size} staged bytes are left to collect()" if staged else ""
-        logger.warning("%s: the job failed, and nothing was committed%s", part.path, left)
+    found: dict[bool | None, list[Part]] = {}
+    for part, look in zip(parts, looks, strict=True):
+        found.setdefault(_is_committed(part, look, marker, planned), []).append(part)
+    for outcome, of_outcome in found.items():
+        paths = shortened([part.path for part in of_outcome])
+        if outcome:
+            logger.warning("%s: the job reports a failure, but its data IS committed; do not repeat the job", paths)
+        elif outcome is None:
+            logger.warning(
+                "%s: the job failed; its data was perhaps committed, for the segment was changed since the job began: "
+                "look for its rows before you repeat the job",
+                paths,
+            )
+        else:
+            size = sum(one.size for part in of_outcome for one in part.staged)
+            left = f"; {size} staged bytes are left to collect()" if size else ""
+            logger.warning("%s: the job failed, and nothing was committed%s", paths, left)
 
 
-def _is_committed(
-    part: Part, staged: Sequence[Staged], look: Snapshot | None, marker: Marker | None, planned: Planned | None
-) -> bool | None:
+def _is_committed(part: Part, look: Snapshot | None, marker: Marker | None, planned: Planned | None) -> bool | None:
     """Whether a part was committed; None if nobody can tell."""
     if look is None or look.header is None:
         return False
@@ -275,4 +283,4 @@ def _is_committed(
         return marker.is_in(look.attrs)
     if planned == Planned.of(look):
         return False
-    return part.segment.names_any(look.header, staged) if staged else None
+    return part.segment.names_any(look.header, part.staged) if part.staged else None
