@@ -45,7 +45,14 @@ class Job:
     """The job, its two segments, and the input as it grows."""
 
     def __init__(
-        self, folder: Path, fs: RollingFileSystem, root: str, protocol: str, storage: dict[str, Any], **sink: str
+        self,
+        folder: Path,
+        fs: RollingFileSystem,
+        root: str,
+        protocol: str,
+        storage: dict[str, Any],
+        trigger: str = "700",
+        **sink: str,
     ) -> None:
         self.folder = folder
         self.fs = fs
@@ -57,7 +64,7 @@ class Job:
             name: f"rolling+{protocol}://{path}" for name, path in (("source", self.source), ("target", self.target))
         }
         options = {"storage_options": json.dumps(storage)}
-        job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": "700", "partitionBytes": "300"}}
+        job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": trigger, "partitionBytes": "300"}}
         job |= {"target_options": sink, "digit": DIGIT}
         (folder / "job.json").write_text(json.dumps(job))
 
@@ -112,17 +119,21 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def run_and_kill(job: Job, chooser: random.Random, how: str) -> None:
+def run_and_kill(job: Job, chooser: random.Random, how: str, *, first: bool = False) -> None:
+    """Run the job and kill it: in a pause, of its first batch if `first`, or at any moment."""
     job.grow()
     before = job.written()
+    if first and how != "any":
+        (job.folder / how).touch()
     process = job.run("forever")
     try:
-        job.wait_until(lambda: job.written() > before, process)
-        if how != "any":
+        if not first or how == "any":
+            job.wait_until(lambda: job.written() > before, process)
+        if how == "any":
+            time.sleep(chooser.uniform(0, ANY_S_MAX))
+        else:
             (job.folder / how).touch()
             job.wait_until((job.folder / "paused").exists, process)
-        else:
-            time.sleep(chooser.uniform(0, ANY_S_MAX))
     finally:
         kill_session(process)
         for name in ("pause", "between", "paused"):
@@ -155,10 +166,10 @@ def check_exactly_once(job: Job) -> None:
 def test_a_killed_job_that_routes_rows_writes_each_once_to_its_segment(tmp_path, message_bytes):
     world.require_java()
     fs = RollingFileSystem("file", sync=False, header_cache_s=0)
-    job = Job(tmp_path, fs, str(tmp_path), "file", {}, segmentBy="digit", taskMessageBytes=message_bytes)
+    job = Job(tmp_path, fs, str(tmp_path), "file", {}, "2000", segmentBy="digit", taskMessageBytes=message_bytes)
     chooser = random.Random(SEED)
     for how in ROUTED_KILLS:
-        run_and_kill(job, chooser, how)
+        run_and_kill(job, chooser, how, first=True)
     finish(job)
     expected: dict[str, bytes] = {}
     for line in job.input.splitlines(keepends=True):
