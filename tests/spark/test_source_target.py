@@ -40,7 +40,8 @@ def run_task(writer: Any, rows: pa.RecordBatch | None = None, batch: int | None 
 
 def source(path: Any, **options: Any) -> RollingDataSource:
     storage = '{"file": {}, "rolling": {"header_cache_s": 0, "sync": false}}'
-    return RollingDataSource({"path": str(path), "storage_options": storage, **options})
+    # each task stages what it writes, so that a file shows a task that began
+    return RollingDataSource({"path": str(path), "storage_options": storage, "taskMessageBytes": "0", **options})
 
 
 def writers(path: Any, schema: StructType = SCHEMA, overwrite: bool = False, **options: Any) -> list[Any]:
