@@ -416,10 +416,11 @@ def test_a_batch_write_that_fails_for_one_of_its_segments_says_which_have_the_ro
     assert routed.routed() == {"a": ["1"], "c": ["3"]}
 
 
-def test_a_write_commits_to_several_segments_at_once(monkeypatch):
+@pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
+def test_a_write_commits_to_several_segments_at_once(monkeypatch, message_bytes):
     store = Scripted(private_memory(), suspends=True)
-    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device")
-    rows = [(f"{nth:02d}", str(nth)) for nth in range(40)]
+    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", taskMessageBytes=message_bytes)
+    rows = [(f"{nth:02d}", str(nth)) for nth in range(20)]
     sink.stream(0, rows)
     second = asyncio.Event()
 
