@@ -90,7 +90,6 @@ def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header
             proxy.seen.clear()
             run(rows, tmp_path / "checkpoint", f"s3://{bucket}/out", storage_options=storage)
             counts.append(Counter(kind(seen) for seen in proxy.seen))
-    print(counts)
     assert sorted(fs.cat_file(f"{bucket}/out").splitlines()) == sorted(line.encode()[:-1] for line in lines * 3)
     for count in counts[1:]:  # the first makes the segment, and probes the store
         assert count["besides"] <= BESIDES_MAX, counts
