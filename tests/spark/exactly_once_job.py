@@ -76,9 +76,10 @@ def main() -> None:
     spark.dataSource.register(PausingDataSource)
     reader = spark.readStream.format("rolling").options(**job["options"], **job["source_options"])
     rows = reader.load(job["source"])
-    if "segmentBy" in job["target_options"]:
+    sink = job.get("target_options", {})
+    if "segmentBy" in sink:
         rows = rows.withColumn("digit", substring("value", *job["digit"]))
-    writer = rows.writeStream.format("rolling").options(**job["options"], **job["target_options"])
+    writer = rows.writeStream.format("rolling").options(**job["options"], **sink)
     writer = writer.option("checkpointLocation", str(FOLDER / "checkpoint"))
     writer = (
         writer.trigger(availableNow=True) if sys.argv[2] == "once" else writer.trigger(processingTime="50 milliseconds")

@@ -28,10 +28,6 @@ JOB = Path(__file__).with_name("exactly_once_job.py")
 SEED = 20261121
 KILLS = ["pause", "any", "any", "pause", "any", "any", "pause", "any"]
 """Three of them between the end of a batch's tasks and the commit of the header."""
-ROUTED_KILLS = ["between", "any", "pause", "between", "any"]
-"""Two of them between the commits to two segments."""
-DIGIT = (11, 1)
-"""Which character of a line, from 1 on, names the segment of the line."""
 ANY_S_MAX = 2.0
 """After the first batch of a run, a kill comes within so many seconds."""
 POLL_S = 0.05
@@ -44,16 +40,7 @@ POLICY = RollingPolicy(max_bytes=10_000, inline_bytes=1000)
 class Job:
     """The job, its two segments, and the input as it grows."""
 
-    def __init__(
-        self,
-        folder: Path,
-        fs: RollingFileSystem,
-        root: str,
-        protocol: str,
-        storage: dict[str, Any],
-        trigger: str = "700",
-        **sink: str,
-    ) -> None:
+    def __init__(self, folder: Path, fs: RollingFileSystem, root: str, protocol: str, storage: dict[str, Any]) -> None:
         self.folder = folder
         self.fs = fs
         self.source, self.target = f"{root}/source", f"{root}/target"
@@ -64,8 +51,7 @@ class Job:
             name: f"rolling+{protocol}://{path}" for name, path in (("source", self.source), ("target", self.target))
         }
         options = {"storage_options": json.dumps(storage)}
-        job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": trigger, "partitionBytes": "300"}}
-        job |= {"target_options": sink, "digit": DIGIT}
+        job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": "700", "partitionBytes": "300"}}
         (folder / "job.json").write_text(json.dumps(job))
 
     def grow(self) -> None:
@@ -94,8 +80,8 @@ class Job:
             return subprocess.Popen(command, env=world.environment(), stdout=log, stderr=log, start_new_session=True)
 
     def written(self) -> int:
-        """Bytes in the target, or in all segments below it."""
-        return int(self.fs.du(self.target)) if self.fs.exists(self.target) else 0
+        """Bytes in the target."""
+        return int(self.fs.info(self.target)["length"]) if self.fs.exists(self.target) else 0
 
     def wait_until(self, is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + WAIT_S_MAX
@@ -119,36 +105,21 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def run_and_kill(job: Job, chooser: random.Random, how: str, *, first: bool = False) -> None:
-    """Run the job and kill it: in a pause, of its first batch if `first`, or at any moment."""
+def run_and_kill(job: Job, chooser: random.Random, how: str) -> None:
     job.grow()
     before = job.written()
-    if first and how != "any":
-        (job.folder / how).touch()
     process = job.run("forever")
     try:
-        if not first or how == "any":
-            job.wait_until(lambda: job.written() > before, process)
-        if how == "any":
-            time.sleep(chooser.uniform(0, ANY_S_MAX))
-        else:
-            (job.folder / how).touch()
+        job.wait_until(lambda: job.written() > before, process)
+        if how == "pause":
+            (job.folder / "pause").touch()
             job.wait_until((job.folder / "paused").exists, process)
+        else:
+            time.sleep(chooser.uniform(0, ANY_S_MAX))
     finally:
         kill_session(process)
-        for name in ("pause", "between", "paused"):
+        for name in ("pause", "paused"):
             (job.folder / name).unlink(missing_ok=True)
-
-
-def finish(job: Job) -> None:
-    """Run the job to the end of its input."""
-    job.grow()
-    process = job.run("once")
-    try:
-        status = process.wait(WAIT_S_MAX)
-    finally:
-        kill_session(process)
-    assert status == 0, (job.folder / "log").read_text(errors="replace")[-5000:]
 
 
 def check_exactly_once(job: Job) -> None:
@@ -157,32 +128,15 @@ def check_exactly_once(job: Job) -> None:
     for how in KILLS:
         run_and_kill(job, chooser, how)
         trimmed = max(trimmed, job.trim())
-    finish(job)
+    job.grow()
+    process = job.run("once")
+    try:
+        status = process.wait(WAIT_S_MAX)
+    finally:
+        kill_session(process)
+    assert status == 0, (job.folder / "log").read_text(errors="replace")[-5000:]
     assert job.fs.cat_file(job.target) == job.input
     assert 0 < trimmed == job.fs.segment(job.source).start
-
-
-@pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
-def test_a_killed_job_that_routes_rows_writes_each_once_to_its_segment(tmp_path, message_bytes):
-    world.require_java()
-    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
-    job = Job(tmp_path, fs, str(tmp_path), "file", {}, "2000", segmentBy="digit", taskMessageBytes=message_bytes)
-    chooser = random.Random(SEED)
-    for how in ROUTED_KILLS:
-        run_and_kill(job, chooser, how, first=True)
-    finish(job)
-    expected: dict[str, bytes] = {}
-    for line in job.input.splitlines(keepends=True):
-        name = chr(line[DIGIT[0] - 1])
-        expected[name] = expected.get(name, b"") + line
-    assert {path.rpartition("/")[2]: fs.cat_file(path) for path in fs.find(job.target)} == expected
-    assert len(expected) == 10
-
-
-def test_a_job_killed_eight_times_that_stages_its_rows_writes_each_once(tmp_path):
-    world.require_java()
-    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
-    check_exactly_once(Job(tmp_path, fs, str(tmp_path), "file", {}, taskMessageBytes="0"))
 
 
 def test_a_job_killed_eight_times_on_disk_writes_each_row_once(tmp_path):
