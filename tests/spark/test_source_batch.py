@@ -301,7 +301,8 @@ def test_one_corrupt_segment_of_a_folder_fails_the_job_or_is_skipped(disk):
 
 def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_staged(disk):
     disk.segment("t", b"before\n")
-    good = disk.spark.range(100, numPartitions=2).selectExpr("if(id < 50, string(id), raise_error('broken')) value")
+    # the session runs two tasks at once: the third, which fails, begins when another has staged its rows
+    good = disk.spark.range(90, numPartitions=3).selectExpr("if(id < 60, string(id), raise_error('broken')) value")
     with refused("broken"):
         save(good, disk, "t", taskMessageBytes=0)
     assert disk.content("t") == b"before\n"
