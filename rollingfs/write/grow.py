@@ -39,8 +39,8 @@ async def as_items(data: Sequence[bytes | Stored], attempt: Attempt) -> list[Ite
 async def grow(header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False) -> Header:
     """Put items behind a header's content, writing as chunks what does not stay inline.
 
-    With `joint`, several small pieces between entries share a file, so that a concat of many sources with
-    inline tails costs no request for each.
+    Several pieces that are shorter than a chunk share a file. They lie between entries, as the tails of a concat's
+    sources, or few bytes between staged chunks; each would cost a request. With `joint`, long pieces share one too.
     """
     now_ms = attempt.store.now_ms()
     policy = header.policy
@@ -49,7 +49,7 @@ async def grow(header: Header, items: Sequence[Item], attempt: Attempt, *, joint
     if not placed:
         return transitions.extend(header, (), tail, now_ms)
     spills = [item.data for item in placed if isinstance(item, Spill)]
-    if joint and len(spills) > 1:
+    if len(spills) > 1 and (joint or sum(len(data) < policy.max_bytes for data in spills) > 1):
         written = iter(await _joint(spills, policy.max_bytes, attempt))
     else:
         written = iter(await _each(header, placed, attempt))

@@ -1,18 +1,22 @@
 """The streaming job that the test of exactly once kills: one segment into another, until it is killed or all is done.
 
 ``exactly_once_job.py FOLDER once|forever``. In FOLDER: ``job.json`` has URLs and options; a file ``pause`` makes the
-commit of the sink wait, after the tasks have ended, and say so by a file ``paused``.
+commit of the sink wait, after the tasks have ended, and say so by a file ``paused``. A file ``between`` makes it wait
+after the commit to the first of several segments.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import substring
 
 from rollingfs.spark.source import RollingDataSource
 
@@ -30,12 +34,38 @@ class PausingDataSource(RollingDataSource):
 
         def pausing(messages: Any, batch: int) -> None:
             if (folder / "pause").exists():
-                (folder / "paused").touch()
-                time.sleep(KILLED_WITHIN_S)
-            commit(messages, batch)
+                pause(folder)
+            with between_segments(folder):
+                commit(messages, batch)
 
         writer.commit = pausing
         return writer
+
+
+def pause(folder: Path) -> None:
+    (folder / "paused").touch()
+    time.sleep(KILLED_WITHIN_S)
+
+
+@contextlib.contextmanager
+def between_segments(folder: Path) -> Iterator[None]:
+    """Commit to one segment after the other, and pause behind the first if the file says so."""
+    from rollingfs.spark.source import commits
+    from rollingfs.spark.source.segment_commit import SegmentCommit
+
+    commit, limit, done = SegmentCommit.commit, commits.COMMITS_MAX, []
+
+    def counting(one: Any, *args: Any) -> None:
+        if done and (folder / "between").exists():
+            pause(folder)
+        commit(one, *args)
+        done.append(one)
+
+    SegmentCommit.commit, commits.COMMITS_MAX = counting, 1  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        SegmentCommit.commit, commits.COMMITS_MAX = commit, limit  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -45,7 +75,11 @@ def main() -> None:
     spark = builder.config("spark.log.level", "ERROR").getOrCreate()
     spark.dataSource.register(PausingDataSource)
     reader = spark.readStream.format("rolling").options(**job["options"], **job["source_options"])
-    writer = reader.load(job["source"]).writeStream.format("rolling").options(**job["options"])
+    rows = reader.load(job["source"])
+    sink = job.get("target_options", {})
+    if "segmentBy" in sink:
+        rows = rows.withColumn("digit", substring("value", *job["digit"]))
+    writer = rows.writeStream.format("rolling").options(**job["options"], **sink)
     writer = writer.option("checkpointLocation", str(FOLDER / "checkpoint"))
     writer = (
         writer.trigger(availableNow=True) if sys.argv[2] == "once" else writer.trigger(processingTime="50 milliseconds")

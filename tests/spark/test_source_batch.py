@@ -301,9 +301,10 @@ def test_one_corrupt_segment_of_a_folder_fails_the_job_or_is_skipped(disk):
 
 def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_staged(disk):
     disk.segment("t", b"before\n")
-    good = disk.spark.range(100, numPartitions=2).selectExpr("if(id < 50, string(id), raise_error('broken')) value")
+    # the session runs two tasks at once: the third, which fails, begins when another has staged its rows
+    good = disk.spark.range(90, numPartitions=3).selectExpr("if(id < 60, string(id), raise_error('broken')) value")
     with refused("broken"):
-        save(good, disk, "t")
+        save(good, disk, "t", taskMessageBytes=0)
     assert disk.content("t") == b"before\n"
     staged = list(Path(f"{disk.path}/t$chunks").glob("stage-*"))
     assert staged
@@ -321,7 +322,7 @@ def test_an_abort_after_a_commit_that_took_place_deletes_nothing(disk, caplog):
     from rollingfs.spark.source.options import parse_options
 
     schema = StructType().add("value", "string")
-    writer = RollingWriter(parse_options({"path": f"{disk.path}/x"}), schema, False)
+    writer = RollingWriter(parse_options({"path": f"{disk.path}/x", "taskMessageBytes": "0"}), schema, False)
     with Task().running():
         done = writer.write(iter([pa.record_batch({"value": ["a"]})]))
         lost = writer.write(iter([pa.record_batch({"value": ["b"]})]))

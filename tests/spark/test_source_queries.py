@@ -30,7 +30,7 @@ def run(source: Any, place: Place, name: str, target: str, checkpoint: Path, **o
     """A query up to the present end; the batches that it made."""
     reader = source.readStream.format("rolling").options(**options_of(place), format="json", **options)
     frame = reader.schema("n long, s string").load(url(place, name)).selectExpr("n", "upper(s) s")
-    writer = frame.writeStream.format("rolling").options(**options_of(place), format="json")
+    writer = frame.writeStream.format("rolling").options(**options_of(place), format="json", taskMessageBytes=0)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(url(place, target))
     query.awaitTermination()
     return [progress for progress in query.recentProgress if progress["numInputRows"]]

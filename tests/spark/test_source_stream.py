@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from rollingfs.errors import AppendOutcomeUnknown
+from rollingfs.spark.source import segments
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.segment_commit import SegmentCommit
 from rollingfs.spark.source.stream_reader import DataLossError, RollingStreamReader
 from rollingfs.spark.source.stream_writer import RollingStreamWriter
 
@@ -310,15 +311,15 @@ def test_twins_that_commit_at_the_same_moment_commit_once(fs, tmp_path, monkeypa
     sink(path).commit(stage(sink(path), "a"), 0)
     slow, fast = sink(path), sink(path)
     mine, others = stage(slow, "b"), stage(fast, "b")
-    look = slow._look
+    look = segments.look
 
-    def look_then_lose() -> Mapping[str, str]:
-        seen = look()
-        monkeypatch.setattr(slow, "_look", look)
+    def look_then_lose(*args: Any) -> Any:
+        seen = look(*args)
+        monkeypatch.setattr(segments, "look", look)
         fast.commit(others, 1)
         return seen
 
-    monkeypatch.setattr(slow, "_look", look_then_lose)
+    monkeypatch.setattr(segments, "look", look_then_lose)
     slow.commit(mine, 1)
     assert fs.cat_file(str(path)) == b"a\nb\n"
 
@@ -326,7 +327,7 @@ def test_twins_that_commit_at_the_same_moment_commit_once(fs, tmp_path, monkeypa
 @pytest.mark.parametrize("took_place", [True, False])
 def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, monkeypatch, took_place):
     writer = sink(tmp_path / "t")
-    commit = writer._job.commit
+    commit = SegmentCommit.commit
     calls = []
 
     def unsure(*args: Any) -> None:
@@ -336,7 +337,7 @@ def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, 
         if len(calls) == 1:
             raise AppendOutcomeUnknown("the answer was lost")
 
-    monkeypatch.setattr(writer._job, "commit", unsure)
+    monkeypatch.setattr(SegmentCommit, "commit", unsure)
     writer.commit(stage(writer, "a"), 0)
     assert (fs.cat_file(str(tmp_path / "t")), len(calls)) == (b"a\n", 1 if took_place else 2)
 

@@ -22,9 +22,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rollingfs.errors import AppendOutcomeUnknown, CorruptHeaderError
 from rollingfs.format.header import ATTRS_MAX
-from rollingfs.spark.source import batch_writer
+from rollingfs.spark.source import segment_commit, segments
 from rollingfs.spark.source.batch_writer import RollingWriter
 from rollingfs.spark.source.datasource import RollingDataSource
+from rollingfs.spark.source.segment_commit import SegmentCommit
 from rollingfs.spark.source.stream_writer import RollingStreamWriter
 
 SCHEMA = StructType().add("value", "string")
@@ -39,7 +40,8 @@ def run_task(writer: Any, rows: pa.RecordBatch | None = None, batch: int | None 
 
 def source(path: Any, **options: Any) -> RollingDataSource:
     storage = '{"file": {}, "rolling": {"header_cache_s": 0, "sync": false}}'
-    return RollingDataSource({"path": str(path), "storage_options": storage, **options})
+    # each task stages what it writes, so that a file shows a task that began
+    return RollingDataSource({"path": str(path), "storage_options": storage, "taskMessageBytes": "0", **options})
 
 
 def writers(path: Any, schema: StructType = SCHEMA, overwrite: bool = False, **options: Any) -> list[Any]:
@@ -160,13 +162,14 @@ def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(tm
     receipt = run_task(writer, batch=0)
 
     def unsure(*args: Any) -> None:
-        monkeypatch.setattr(writer, "_look", gone)
+        monkeypatch.setattr(SegmentCommit, "view", gone)
+        monkeypatch.setattr(segments, "look", gone)
         raise AppendOutcomeUnknown("the answer was lost")
 
-    def gone() -> None:
+    def gone(*args: Any) -> None:
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(writer._job, "commit", unsure)
+    monkeypatch.setattr(SegmentCommit, "commit", unsure)
     with pytest.raises(AppendOutcomeUnknown, match="the answer was lost") as raised:
         writer.commit([receipt], 0)
     assert isinstance(raised.value.__cause__, ConnectionError)
@@ -264,16 +267,18 @@ def test_a_writer_of_parquet_that_loses_a_race_pauses_before_each_new_try(fs, tm
     slow, fast = (source(path, format="parquet").writer(StructType().add("n", "long"), False) for _ in range(2))
     mine = run_task(slow, pa.record_batch({"n": [1]}))
     pauses: list[float] = []
-    monkeypatch.setattr(batch_writer.time, "sleep", pauses.append)
-    look, tries = slow._job.view, iter(range(3))
+    monkeypatch.setattr(segment_commit.time, "sleep", pauses.append)
+    look, tries = SegmentCommit.view, iter(range(3))
 
-    def look_then_lose() -> Any:
-        seen = look()
-        if next(tries, None) is not None:
-            fast.commit([run_task(fast, pa.record_batch({"n": [0]}))])
+    def look_then_lose(one: SegmentCommit) -> Any:
+        seen = look(one)
+        with monkeypatch.context() as patch:
+            patch.setattr(SegmentCommit, "view", look)
+            if next(tries, None) is not None:
+                fast.commit([run_task(fast, pa.record_batch({"n": [0]}))])
         return seen
 
-    monkeypatch.setattr(slow._job, "view", look_then_lose)
+    monkeypatch.setattr(SegmentCommit, "view", look_then_lose)
     slow.commit([mine])
     assert [row["n"] for row in rows_in(fs, path)] == [0, 0, 0, 1]
     assert len(pauses) == 3

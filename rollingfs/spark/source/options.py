@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollingfs.policy import parse_bytes
+from rollingfs.spark.source import sink_options
+from rollingfs.spark.source.sink_options import SinkOptions
 
 TEXT, JSON, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "arrow", "parquet", "binary")
 EARLIEST, LATEST = "earliest", "latest"
@@ -24,6 +26,7 @@ _OWN = {
     "startingoffset": "startingOffset",
     "failondataloss": "failOnDataLoss",
     "oncorrupt": "onCorrupt",
+    **sink_options.NAMES,
 }
 """Our options, by their names in lower case, as Spark hands them over."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
@@ -54,6 +57,7 @@ class Options:
     starting_offset: str = EARLIEST
     fails_on_data_loss: bool = True
     skips_corrupt: bool = False
+    sink: SinkOptions = field(default_factory=SinkOptions)
 
     @property
     def target(self) -> Place:
@@ -78,8 +82,8 @@ class Options:
 
     @property
     def rolling_options(self) -> dict[str, Any]:
-        """Options of the rolling filesystem itself, nested under ``"rolling"``."""
-        return _table(self.storage_options.get("rolling"))
+        """Options of the rolling filesystem itself: those nested under ``"rolling"``, and the policy of a write."""
+        return {**_table(self.storage_options.get("rolling")), **self.sink.policy}
 
     @property
     def target_protocol(self) -> str:
@@ -114,6 +118,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         _choice(given, "startingoffset", (EARLIEST, LATEST), EARLIEST),
         _TRUTHS[_choice(given, "failondataloss", tuple(_TRUTHS), "true")],
         _choice(given, "oncorrupt", (FAIL, SKIP), FAIL) == SKIP,
+        sink=sink_options.parse(given),
     )
 
 

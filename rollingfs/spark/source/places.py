@@ -20,6 +20,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.workers import worker_folder
 
 SHOWN_MAX = 5
 """Maximum number of damaged segments that a message names."""
@@ -34,7 +35,7 @@ def filesystem(options: Options) -> RollingFileSystem:
         "rolling",
         target_protocol=options.target_protocol,
         target_options=options.target_options,
-        **options.rolling_options,
+        **{"probe_cache": worker_folder(), **options.rolling_options},
     )
     return fs
 

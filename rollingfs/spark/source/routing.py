@@ -1,0 +1,112 @@
+"""Rows by the segment that a column names, and which values can name one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from rollingfs.errors import RollingError
+from rollingfs.format import names
+
+NAME_BYTES_MAX = 255 - len(names.CHUNKS_SUFFIX)
+"""Maximum bytes of a name: disks take 255, and the files of a segment have a longer name than the segment."""
+
+
+class BadSegmentNameError(RollingError, ValueError):
+    """A value of the column that names segments can name none; nothing was written."""
+
+
+def without(schema: pa.Schema, column: str) -> pa.Schema:
+    """The columns that are written where `column` names the segment of a row.
+
+    Raises
+    ------
+    ValueError
+        There is no such column, or no other, or its type cannot name segments.
+    """
+    index = schema.get_field_index(column)
+    if index < 0:
+        raise ValueError(
+            f"option segmentBy is {column!r}: no column, or several, of {', '.join(schema.names)}; nothing was written"
+        )
+    kind = schema.field(index).type
+    if not (pt.is_string(kind) or pt.is_large_string(kind) or pt.is_integer(kind) or pt.is_date(kind)):
+        raise ValueError(
+            f"option segmentBy is {column!r}, a column of {kind}: strings, integers and dates name segments; "
+            "nothing was written"
+        )
+    if len(schema) == 1:
+        raise ValueError(
+            f"option segmentBy is {column!r}, the only column: it names segments and is not written into them; "
+            "nothing was written"
+        )
+    return schema.remove(index)
+
+
+def split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of a batch by segment, in their order, without the column that names the segment.
+
+    Raises
+    ------
+    BadSegmentNameError
+        A value can name no segment.
+    """
+    if not batch.num_rows:
+        return
+    index = batch.schema.get_field_index(column)
+    values = batch.column(index).cast(pa.string()).dictionary_encode()
+    if values.null_count:
+        raise BadSegmentNameError(
+            f"{values.null_count} rows are null in column {column!r}, which names their segment; nothing was written"
+        )
+    rest = batch.remove_column(index)
+    found = values.dictionary.to_pylist()
+    for name in found:
+        check_name(name, column)
+    if len(found) == 1:
+        yield found[0], rest
+        return
+    order = pc.sort_indices(values.indices)  # it keeps the order of equal values
+    ordered, codes = rest.take(order), values.indices.take(order)
+    counts = {row["values"]: row["counts"] for row in pc.value_counts(codes).to_pylist()}
+    start = 0
+    for code, name in enumerate(found):
+        yield name, ordered.slice(start, counts[code])
+        start += counts[code]
+
+
+def check_name(name: str, column: str) -> str:
+    """A value, if it can name a segment in a folder.
+
+    Raises
+    ------
+    BadSegmentNameError
+        It cannot; the message says why.
+    """
+    why = _objection(name)
+    if why is not None:
+        raise BadSegmentNameError(
+            f"value {name!r} of column {column!r} can name no segment: {why}; nothing was written"
+        )
+    return name
+
+
+def _objection(name: str) -> str | None:
+    if not name:
+        return "it is empty"
+    if "/" in name:
+        return "it has a slash, and each row goes to a segment directly in the folder"
+    if name[0] in "_.":
+        return "reads of the folder skip names that begin with '_' or '.'"
+    if len(name.encode()) > NAME_BYTES_MAX:
+        return f"it has {len(name.encode())} bytes, and a name has at most {NAME_BYTES_MAX}"
+    if names.is_ledger(name):
+        return "the memory of a stream has this name"
+    try:
+        names.check_segment_name(name)
+    except ValueError as error:
+        return str(error).partition(": ")[2]
+    return None

@@ -1,0 +1,630 @@
+"""What the sink sends in messages, stages, routes and commits, without a Spark session: requests, crashes, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import logging
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy, SegmentSealedError
+from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.faults import CRASHES, Crashed, Fault, Faulty, Store, hurry
+from tests.support.servers import require_module
+from tests.support.spark import Task
+
+require_module("pyarrow")
+require_module("pyspark")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.cloudpickle import dumps
+from pyspark.sql.types import StructType
+
+from rollingfs.commit.chunk_files import Staged
+from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
+from rollingfs.format.header import ATTRS_MAX
+from rollingfs.spark.source import commits, places
+from rollingfs.spark.source.commits import PartlyCommittedError
+from rollingfs.spark.source.datasource import RollingDataSource
+from rollingfs.spark.source.messages import Receipt, task_bytes_max
+from rollingfs.spark.source.routing import NAME_BYTES_MAX, BadSegmentNameError
+from rollingfs.spark.source.segment_commit import SegmentCommit
+from rollingfs.spark.source.workers import worker_folder
+
+QUERY = "3f"
+VALUE = StructType().add("value", "string")
+ROUTED = StructType().add("device", "string").add("value", "string")
+KIB = 1024
+WAIT_S_MAX = 60
+
+
+class Sink:
+    """A query's writer of one segment or folder, on a driver that can be replaced."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, backend: Any, schema: StructType = VALUE, **options: Any) -> None:
+        self.patch = patch
+        self.pickled = lambda one: pickle.loads(dumps(one))
+        self.schema = schema
+        self.options = {"path": "memory://log/t", **options}
+        self.restart(backend)
+
+    def restart(self, backend: Any) -> None:
+        """Let another process go on, with nothing in its caches."""
+        self.fs = RollingFileSystem(backend=backend, header_cache_s=0)
+        self.patch.setattr(places, "filesystem", lambda options: self.fs)
+
+    @property
+    def source(self) -> RollingDataSource:
+        return RollingDataSource(dict(self.options))
+
+    def run_tasks(self, writer: Any, batch: int | None, tasks: Sequence[Any]) -> list[Receipt]:
+        receipts = []
+        for nth, rows in enumerate(tasks):
+            with Task(nth, QUERY, batch).running():
+                receipt = self.pickled(writer).write(iter([record_batch(self.schema, rows)]))
+                receipts.append(self.pickled(receipt))
+        return receipts
+
+    def stream(self, batch: int, *tasks: Any) -> None:
+        """A batch of the stream, as Spark runs it; each task has rows."""
+        planned = self.source.streamWriter(self.schema, False)
+        receipts = self.run_tasks(planned, batch, tasks)
+        self.pickled(self.source).streamWriter(self.schema, False).commit(receipts, batch)
+
+    def write(self, *tasks: Any, overwrite: bool = False) -> None:
+        """A batch write."""
+        writer = self.source.writer(self.schema, overwrite)
+        receipts = self.run_tasks(writer, None, tasks)
+        self.pickled(writer).commit(receipts)
+
+    def lines(self, name: str = "log/t") -> list[str]:
+        return [] if not self.fs.exists(name) else self.fs.cat_file(name).decode().splitlines()
+
+    def routed(self) -> dict[str, list[str]]:
+        """The lines of each segment of the folder."""
+        return {path.rpartition("/")[2]: self.lines(path) for path in self.fs.find("log/t")}
+
+
+def record_batch(schema: StructType, rows: Any) -> pa.RecordBatch:
+    columns = [[row] for row in rows] if len(schema) == 1 else rows
+    return pa.record_batch([[row[nth] for row in columns] for nth in range(len(schema))], names=schema.names)
+
+
+@pytest.fixture
+def store() -> Counting:
+    return Counting(private_memory())
+
+
+@pytest.fixture
+def sink(store: Counting, monkeypatch: pytest.MonkeyPatch) -> Sink:
+    return Sink(monkeypatch, store)
+
+
+@pytest.fixture
+def routed(store: Counting, monkeypatch: pytest.MonkeyPatch) -> Sink:
+    return Sink(monkeypatch, store, ROUTED, segmentBy="device")
+
+
+def chunk_files(sink: Sink, name: str = "log/t") -> list[str]:
+    try:
+        entries = sink.fs._bridge.run(sink.fs._client.backend.list(f"/{name}$chunks")).entries
+    except FileNotFoundError:
+        return []
+    return [entry.path for entry in entries]
+
+
+# -- what a message may carry ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "batch"), [(64 * KIB, 8 * KIB * KIB), (1, 1), (1000, 10), (0, 100), (7, 100_000)])
+def test_the_messages_of_any_number_of_tasks_stay_within_the_bytes_of_a_batch(task, batch):
+    shares = [task_bytes_max(nth, task, batch) for nth in range(20_000)]
+    assert sum(shares) <= batch
+    assert max(shares) <= task
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_by_default_96_tasks_may_send_64_kib_and_480_may_send_4():
+    shares = [task_bytes_max(nth, 64 * KIB, 8 * KIB * KIB) for nth in range(481)]
+    assert (shares[95], shares[96], shares[479], shares[480]) == (64 * KIB, 4 * KIB, 4 * KIB, 256)
+
+
+def test_a_task_that_writes_more_than_its_message_may_carry_stages_all_of_it(sink):
+    sink.options["taskMessageBytes"] = "10"
+    writer = sink.source.writer(VALUE, False)
+    few, many, none = sink.run_tasks(writer, None, [["a" * 9], ["b" * 5, "c" * 5], []])
+    assert [piece.data for piece in few.pieces] == [b"a" * 9 + b"\n"]
+    assert isinstance(many.pieces[0].data, Staged)
+    assert none.pieces == ()
+    writer.commit([many, none, few])
+    assert sink.lines() == ["a" * 9, "b" * 5, "c" * 5]
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "arrow", "parquet"])
+def test_rows_are_the_same_whether_they_travel_or_are_staged(store, monkeypatch, format_):
+    found = []
+    for limit in ("0", "64KiB"):
+        sink = Sink(monkeypatch, store, format=format_, taskMessageBytes=limit, path=f"memory://log/{limit}")
+        for batch in range(3):
+            sink.stream(batch, ["a", "b"], [], [f"c{batch}"])
+        staged = [path for path in chunk_files(sink, f"log/{limit}") if "/stage-" in path]
+        assert bool(staged) == (limit == "0")
+        found.append(sink.fs.cat_file(f"log/{limit}"))
+        if format_ == "parquet":
+            with sink.fs.open(f"log/{limit}") as file:
+                assert pq.read_table(file)["value"].to_pylist() == [
+                    f"{x}" for n in range(3) for x in ("a", "b", f"c{n}")
+                ]
+    assert found[0] == found[1]
+
+
+# -- requests ----------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(sink, store):
+    sink.pickled = lambda one: one
+    tasks = [[f"{nth:04d}" + "x" * (KIB - 5)] for nth in range(200)]
+    for batch in range(5):
+        store.clear()
+        sink.stream(batch, *tasks)
+        besides = [verb for verb, path in store.calls if not path.endswith("$header")]
+        if batch:  # the first makes the segment
+            assert besides == (["write"] if batch % 2 else [])  # a chunk of tail and batch, or the tail
+            assert Counter(store.verbs)["replace"] == 1
+            assert len(store.calls) <= 5
+    assert sink.lines() == [row for _ in range(5) for [row] in tasks]
+    assert len(chunk_files(sink)) == 2
+
+
+def test_a_task_that_only_sends_a_message_asks_the_store_nothing(sink, store):
+    writer = sink.source.streamWriter(VALUE, False)
+    store.clear()
+    sink.run_tasks(writer, 0, [["a"], ["b"]])
+    assert store.calls == []
+
+
+def test_few_bytes_between_staged_ones_share_one_file(sink, store):
+    sink.options |= {"taskMessageBytes": "10", "inlineBytes": "0"}
+    sink.fs.create("log/t", RollingPolicy(inline_bytes=0))
+    writer = sink.source.writer(VALUE, False)
+    tasks = [["few"] if nth % 2 else ["x" * 20] for nth in range(10)]
+    receipts = sink.run_tasks(writer, None, tasks)
+    store.clear()
+    writer.commit(receipts)
+    assert store.count("write") == 1
+    assert sink.lines() == [row for [row] in tasks]
+
+
+def test_eight_mib_of_messages_become_one_chunk(sink):
+    sink.options["maxBytes"] = "64MiB"
+    tasks = [["x" * (64 * KIB - 1)] for _ in range(96)]
+    sink.stream(0, *tasks)
+    assert sink.fs.info("log/t")["length"] == 96 * 64 * KIB
+    assert len(chunk_files(sink)) == 1
+
+
+# -- the policy of a new segment ---------------------------------------------------------------------------------
+
+
+def test_the_options_are_the_policy_of_a_new_segment_and_a_segment_keeps_its_own(sink):
+    sink.options |= {"maxBytes": "1MiB", "inlineBytes": "1000", "maxAge": "1h"}
+    sink.fs = RollingFileSystem(
+        backend=sink.fs._backend, **{"max_bytes": "1MiB", "inline_bytes": 1000, "max_age": "1h"}
+    )
+    sink.write(["a"])
+    sink.stream(0, ["b"])
+    assert sink.fs.segment("log/t").policy == RollingPolicy("1MiB", "1h", 1000)
+    sink.options["maxBytes"] = "2MiB"
+    for plan in (lambda: sink.source.writer(VALUE, False), lambda: sink.source.streamWriter(VALUE, False)):
+        with pytest.raises(ValueError, match=r"log/t has RollingPolicy.*maxBytes.*nothing was written"):
+            plan()
+    assert sink.lines() == ["a", "b"]
+
+
+def test_the_filesystem_of_the_options_makes_segments_of_their_policy():
+    source = RollingDataSource({"path": "memory://log/p", "maxBytes": "1MiB", "inlineBytes": "1000", "maxAge": "1h"})
+    fs = places.filesystem(source._parsed())
+    assert fs._client.segments.policy == RollingPolicy("1MiB", "1h", 1000)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"maxBytes": "0"}, "option maxBytes: max_bytes is 0"),
+        ({"inlineBytes": "2MiB"}, "option inlineBytes: inline_bytes is 2097152"),
+        ({"maxAge": "soon"}, "option maxAge: 'soon' is no time"),
+        ({"taskMessageBytes": "-1"}, "option taskMessageBytes: '-1' is no size"),
+        ({"batchMessageBytes": "much"}, "option batchMessageBytes: 'much' is no size"),
+        ({"segmentBy": ""}, "option segmentBy is empty"),
+        ({"txnAppId": "a"}, "options txnAppId and txnVersion are 'a' and None: give both"),
+        ({"txnVersion": "1"}, "options txnAppId and txnVersion are None and '1': give both"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "whole number"),
+    ],
+)
+def test_a_bad_option_of_a_write_is_named(sink, options, told):
+    with pytest.raises(ValueError, match=told):
+        Sink(sink.patch, sink.fs._backend, **options).source.writer(VALUE, False)
+
+
+# -- rows by segment ---------------------------------------------------------------------------------------------
+
+
+def test_rows_go_to_the_segments_that_a_column_names_in_their_order_and_without_the_column(routed):
+    routed.stream(0, [("a", "1"), ("b", "2"), ("a", "3")], [("b", "4"), ("c d", "5")])
+    routed.stream(1, [("b", "6")], [])
+    routed.stream(2, [])
+    assert routed.routed() == {"a": ["1", "3"], "b": ["2", "4", "6"], "c d": ["5"]}
+
+
+@pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
+@pytest.mark.parametrize("format_", ["json", "arrow", "parquet"])
+def test_every_format_is_routed(store, monkeypatch, format_, message_bytes):
+    schema = StructType().add("n", "long").add("day", "date").add("s", "string")
+    sink = Sink(monkeypatch, store, schema, segmentBy="day", format=format_, taskMessageBytes=message_bytes)
+    one, two = datetime.date(2026, 11, 21), datetime.date(2026, 11, 22)
+    for batch in range(2):
+        sink.stream(batch, [(1, one, "x"), (2, two, "y")], [(3, one, "z")])
+    read = {
+        "json": lambda file: [json.loads(line) for line in file],
+        "arrow": lambda file: arrow_rows(file.read()),
+        "parquet": lambda file: pq.read_table(file).to_pylist(),
+    }[format_]
+    rows = {}
+    for path in sink.fs.find("log/t"):
+        with sink.fs.open(path, "rb") as file:
+            rows[path.rpartition("/")[2]] = read(file)
+    day = [{"n": 1, "s": "x"}, {"n": 3, "s": "z"}]
+    assert rows == {"2026-11-21": day * 2, "2026-11-22": [{"n": 2, "s": "y"}] * 2}
+
+
+def arrow_rows(data: bytes) -> list[Any]:
+    source, found = pa.BufferReader(data), []
+    while source.tell() < source.size():
+        found += pa.ipc.open_stream(source).read_all().to_pylist()
+    return found
+
+
+def test_a_task_stages_what_its_message_may_not_carry_the_largest_segments_first(routed, store, monkeypatch):
+    from rollingfs.spark.source import task_writer
+
+    routed.options["taskMessageBytes"] = "20"
+    writer = routed.source.streamWriter(ROUTED, False)
+    rows = [("small", "1"), ("large", "x" * 50), ("middle", "y" * 10)]
+    [receipt] = routed.run_tasks(writer, 0, [rows])
+    assert {piece.name: isinstance(piece.data, Staged) for piece in receipt.pieces} == {
+        "small": False,
+        "middle": False,
+        "large": True,
+    }
+    monkeypatch.setattr(task_writer, "HELD_BYTES_MAX", 1)  # the task stages what it holds, then goes on
+    batch = record_batch(ROUTED, rows)
+    with Task(0, QUERY, 0).running():
+        receipt = writer.write(iter([batch, batch]))
+    assert all(isinstance(piece.data, Staged) for piece in receipt.pieces)
+    writer.commit([receipt], 0)
+    assert routed.routed() == {"small": ["1"] * 2, "large": ["x" * 50] * 2, "middle": ["y" * 10] * 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "it is empty"),
+        ("a/b", "it has a slash"),
+        ("..", "begin with '_' or '.'"),
+        ("_tmp", "begin with '_' or '.'"),
+        ("a$header", "reserved"),
+        ("a$chunks", "reserved"),
+        ("$removed", "reserved"),
+        ("$stream", "the memory of a stream"),
+        ("a\nb", "line break"),
+        ("é" * (NAME_BYTES_MAX // 2 + 1), "at most 248"),
+        (None, "1 rows are null in column 'device'"),
+    ],
+)
+def test_a_value_that_can_name_no_segment_is_refused_by_the_task_and_nothing_is_written(routed, name, why):
+    with pytest.raises(BadSegmentNameError, match=why) as raised:
+        routed.stream(0, [("ok", "1"), (name, "2")])
+    assert "nothing was written" in str(raised.value)
+    assert routed.fs.find("log/t") == []
+
+
+def test_the_longest_name_can_be_written_to_a_disk(tmp_path):
+    fs = RollingFileSystem("file", sync=False)
+    path = f"{tmp_path}/{'é' * (NAME_BYTES_MAX // 2)}"
+    fs.overwrite(path, b"x" * 10)
+    assert fs.cat_file(path) == b"x" * 10
+
+
+def test_columns_that_cannot_name_segments_are_refused_before_a_task_begins(routed):
+    for schema, by, why in (
+        (ROUTED, "Device", "no column, or several, of device, value"),
+        (StructType().add("device", "double").add("value", "string"), "device", "a column of double"),
+        (StructType().add("device", "string"), "device", "the only column"),
+    ):
+        routed.options["segmentBy"] = by
+        for make in (routed.source.writer, routed.source.streamWriter):
+            with pytest.raises(ValueError, match=why):
+                make(schema, False)
+
+
+def test_an_overwrite_by_segments_is_refused_because_segments_without_rows_would_stay(routed):
+    for make in (routed.source.writer, routed.source.streamWriter):
+        with pytest.raises(ValueError, match=r"segmentBy appends.*Nothing was written"):
+            make(ROUTED, True)
+
+
+def test_a_target_that_is_a_segment_is_refused_as_a_folder(routed):
+    routed.fs.create("log/t")
+    for make in (routed.source.writer, routed.source.streamWriter):
+        with pytest.raises(NotADirectoryError, match="segmentBy=device needs one"):
+            make(ROUTED, False)
+
+
+def spoiled(fs: RollingFileSystem) -> Iterator[tuple[str, Any]]:
+    """Segments that take no batch, and what is said of them."""
+    fs.create("log/t/sealed")
+    fs.seal("log/t/sealed")
+    yield "sealed", SegmentSealedError
+    fs.overwrite("log/t/full", b"", attrs={f"spark/{nth}": "0" for nth in range(ATTRS_MAX)})
+    yield "full", ValueError
+    fs.overwrite("log/t/folder/below", b"x")
+    yield "folder", FolderOccupiedError
+    fs.create("log/t/other", RollingPolicy(max_bytes=10))
+    yield "other", ValueError
+
+
+def test_a_segment_that_takes_no_batch_refuses_the_whole_batch_before_anything_is_written(routed):
+    for name, error in spoiled(routed.fs):
+        routed.options |= {"maxBytes": "64MiB"} if name == "other" else {}
+        with pytest.raises(error, match=r"othing was written|sealed at"):
+            routed.stream(0, [("a", "1"), (name, "2"), ("zz", "3")])
+        assert not routed.fs.exists("log/t/a")
+        assert not routed.fs.exists("log/t/zz")
+
+
+def test_a_parquet_segment_with_other_columns_refuses_the_whole_batch_before_anything_is_written(store, monkeypatch):
+    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", format="parquet")
+    other = pa.BufferOutputStream()
+    pq.write_table(pa.table({"n": [1]}), other)
+    sink.fs.overwrite("log/t/b", other.getvalue().to_pybytes())
+    with pytest.raises(ValueError, match=r"log/t/b: these rows cannot be appended.*nothing was written"):
+        sink.stream(0, [("a", "1"), ("b", "2")])
+    assert not sink.fs.exists("log/t/a")
+
+
+def test_a_batch_write_that_fails_for_one_of_its_segments_says_which_have_the_rows(routed, monkeypatch):
+    commit = SegmentCommit.commit
+
+    def failing(one: SegmentCommit, *args: Any) -> None:
+        if one.path.endswith("/b"):
+            raise AppendOutcomeUnknown("the answer was lost")
+        commit(one, *args)
+
+    monkeypatch.setattr(SegmentCommit, "commit", failing)
+    told = (
+        r"2 of 3 segments \(/log/t/a, /log/t/c\), and not, or perhaps not, to /log/t/b \(the answer was lost\); do not"
+    )
+    with pytest.raises(PartlyCommittedError, match=told):
+        routed.write([("a", "1"), ("b", "2"), ("c", "3")])
+    assert routed.routed() == {"a": ["1"], "c": ["3"]}
+
+
+@pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
+def test_a_write_commits_to_several_segments_at_once(monkeypatch, message_bytes):
+    store = Scripted(private_memory(), suspends=True)
+    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", taskMessageBytes=message_bytes)
+    rows = [(f"{nth:02d}", str(nth)) for nth in range(20)]
+    sink.stream(0, rows)
+    second = asyncio.Event()
+
+    async def wait() -> None:
+        await asyncio.wait_for(second.wait(), WAIT_S_MAX)
+
+    store.plan("replace", before=wait)
+    store.plan("replace", before=second.set)  # it comes while the first waits, or the first fails
+    sink.stream(1, rows)
+    assert second.is_set()
+    assert sink.routed() == {name: [value] * 2 for name, value in rows}
+
+
+# -- exactly once ------------------------------------------------------------------------------------------------
+
+
+BATCHES = [
+    ([("a", "1"), ("b", "2")], [("a", "3" * 9)]),
+    ([("b", "4"), ("c", "5")], [("c", "6")]),
+    ([("a", "7" * 9), ("b", "8"), ("c", "9")],),
+]
+EXPECTED = {"a": ["1", "3" * 9, "7" * 9], "b": ["2", "4", "8"], "c": ["5", "6", "9"]}
+
+
+def has_met(sink: Sink, index: int, fault: Fault) -> bool:
+    """Run all batches; one call of the store meets a fault, and the driver starts again if that ends it."""
+    store = Store()
+    faulty = Faulty(store)
+    faulty.prepare({index: fault})
+    sink.restart(faulty)
+    for number, tasks in enumerate(BATCHES):
+        try:
+            sink.stream(number, *tasks)
+        except (Crashed, OSError):
+            sink.restart(store)
+            sink.stream(number, *tasks)
+    sink.restart(store)
+    store.land()
+    return not faulty.plan
+
+
+FAULTS = (*CRASHES, Fault.BEFORE, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CONFLICT)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message_bytes", "step"),
+    [
+        (Fault.CRASH_AFTER, "64KiB", 7),
+        *(pytest.param(fault, size, 1, marks=pytest.mark.slow) for fault in FAULTS for size in ("64KiB", "8")),
+    ],
+)
+def test_a_driver_that_meets_a_fault_at_any_request_of_routed_batches_writes_each_row_once(
+    monkeypatch, fault, message_bytes, step
+):
+    hurry(monkeypatch)
+    monkeypatch.setattr(commits, "COMMITS_MAX", 1)  # otherwise the requests come in any order
+    sink = Sink(monkeypatch, Store(), ROUTED, segmentBy="device", taskMessageBytes=message_bytes)
+    sink.pickled = lambda one: one
+    index = 0
+    while has_met(sink, index, fault):
+        assert sink.routed() == EXPECTED
+        index += step
+    assert index > 30
+
+
+def test_a_crash_between_two_segments_is_repaired_by_the_next_run_of_the_batch(routed, monkeypatch):
+    monkeypatch.setattr(commits, "COMMITS_MAX", 1)
+    commit = SegmentCommit.commit
+    done: list[str] = []
+
+    def dying(one: SegmentCommit, *args: Any) -> None:
+        if len(done) == 1:
+            raise Crashed("between two segments")
+        done.append(one.path)
+        commit(one, *args)
+
+    rows = [("a", "1"), ("b", "2"), ("c", "3")]
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentCommit, "commit", dying)
+        with pytest.raises(Crashed):
+            routed.stream(4, rows)
+    assert routed.routed() == {"a": ["1"]}
+    for _ in range(2):
+        routed.stream(4, rows)
+        assert routed.routed() == {"a": ["1"], "b": ["2"], "c": ["3"]}
+    assert routed.fs.segment("log/t/a").attrs == {"spark/3f": "4"}
+
+
+def test_a_batch_that_all_segments_have_may_be_run_again_when_they_are_sealed(routed):
+    rows = [("a", "1"), ("b", "2")]
+    routed.stream(0, rows)
+    routed.fs.seal("log/t/a")
+    routed.stream(0, rows)
+    assert routed.routed() == {"a": ["1"], "b": ["2"]}
+    with pytest.raises(SegmentSealedError, match="sealed at"):
+        routed.stream(1, rows)
+    assert routed.routed() == {"a": ["1"], "b": ["2"]}
+
+
+# -- transactions: the batches of foreachBatch -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [None, "device"])
+def test_a_write_of_a_transaction_takes_effect_once(store, monkeypatch, by):
+    """A query in update mode writes its batches so, by `foreachBatch`."""
+    options = {} if by is None else {"segmentBy": by}
+    sink = Sink(monkeypatch, store, VALUE if by is None else ROUTED, txnAppId="counts", **options)
+    rows = [["a"], ["b"]] if by is None else [[("a", "1"), ("b", "2")]]
+    for version in (0, 0, 1, 0, 1):
+        sink.options["txnVersion"] = str(version)
+        sink.write(*rows)
+    path = "log/t" if by is None else "log/t/b"
+    assert sink.lines(path) == (["a", "b"] * 2 if by is None else ["2"] * 2)
+    assert sink.fs.segment(path).attrs == {"spark/counts": "1"}
+    sink.fs.seal(path)
+    sink.write(*rows)
+    sink.options["txnVersion"] = "2"
+    with pytest.raises(SegmentSealedError):
+        sink.write(*rows)
+
+
+def test_an_overwrite_of_a_transaction_takes_effect_once(sink):
+    sink.options |= {"txnAppId": "counts", "txnVersion": "3"}
+    sink.write(["a"], overwrite=True)
+    sink.fs.append("log/t", b"later\n")
+    sink.write(["b"], overwrite=True)
+    assert sink.lines() == ["a", "later"]
+    sink.options["txnVersion"] = "4"
+    sink.write(["b"], overwrite=True)
+    assert sink.lines() == ["b"]
+
+
+def test_a_stream_takes_no_transaction_because_it_has_its_own(sink):
+    sink.options |= {"txnAppId": "counts", "txnVersion": "3"}
+    with pytest.raises(ValueError, match="a stream counts its batches itself"):
+        sink.source.streamWriter(VALUE, False)
+
+
+# -- the log of a failed job -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message_bytes", "commits_it", "others", "told"),
+    [
+        ("64KiB", False, False, "nothing was committed"),
+        ("64KiB", False, True, "perhaps committed"),
+        ("64KiB", True, False, "perhaps committed"),
+        ("0", False, True, "nothing was committed; 2 staged bytes are left"),
+        ("0", True, True, "its data IS committed"),
+    ],
+)
+def test_the_log_of_a_failed_job_says_what_is_known(sink, caplog, message_bytes, commits_it, others, told):
+    sink.options["taskMessageBytes"] = message_bytes
+    sink.fs.overwrite("log/t", b"before\n")
+    writer = sink.source.writer(VALUE, False)
+    receipts = sink.run_tasks(writer, None, [["a"]])
+    if commits_it:
+        pickle.loads(dumps(writer)).commit(receipts)
+    if others:
+        sink.fs.append("log/t", b"others\n")
+    with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
+        pickle.loads(dumps(writer)).abort(receipts)
+    assert told in caplog.text
+
+
+def test_the_log_of_a_failed_batch_of_many_segments_says_it_in_a_line_for_each_outcome(routed, caplog):
+    writer = routed.source.streamWriter(ROUTED, False)
+    receipts = routed.run_tasks(writer, 0, [[(f"{nth:02d}", "x") for nth in range(20)]])
+    routed.stream(0, [(f"{nth:02d}", "x") for nth in range(10)])
+    with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
+        writer.abort(receipts, 0)
+    committed, not_committed = caplog.messages
+    assert committed.startswith("/log/t/00, ")
+    assert "/log/t/07 and 2 more: the job reports a failure, but its data IS committed" in committed
+    assert not_committed.endswith("/log/t/17 and 2 more: the job failed, and nothing was committed")
+
+
+@pytest.mark.parametrize("commits_it", [True, False])
+def test_the_log_of_a_failed_batch_of_a_stream_says_by_its_number_whether_it_is_committed(sink, caplog, commits_it):
+    sink.fs.overwrite("log/t", b"before\n")
+    writer = sink.source.streamWriter(VALUE, False)
+    receipts = sink.run_tasks(writer, 7, [["a"]])
+    if commits_it:
+        writer.commit(receipts, 7)
+    sink.fs.append("log/t", b"others\n")
+    with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
+        pickle.loads(dumps(sink.source)).streamWriter(VALUE, False).abort(receipts, 7)
+    assert ("its data IS committed" if commits_it else "nothing was committed") in caplog.text
+
+
+# -- the verdict of the probe --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "is_shared"),
+    [("blockmgr-1", 0o755, True), ("blockmgr-1", 0o775, False), ("blockmgr-1", 0o757, False), ("mine", 0o755, False)],
+)
+def test_workers_share_the_verdict_of_the_probe_in_a_folder_of_spark_that_nobody_else_writes_to(
+    tmp_path, monkeypatch, name, mode, is_shared
+):
+    folder = tmp_path / name
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'blockmgr-gone'},{folder}")
+    assert worker_folder() == (str(folder) if is_shared else None)
+    fs = places.filesystem(RollingDataSource({"path": f"file://{tmp_path}/t"})._parsed())
+    assert fs._client.store.verdicts._cache == (f"{folder}/rollingfs-probe.json" if is_shared else None)

@@ -1,0 +1,103 @@
+"""The sink in a Spark session: routed batches, update mode, and the requests of small batches at the server."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from tests.support.proxy import Seen, proxy_to
+from tests.support.servers import new_bucket, require_module
+
+require_module("pyarrow")
+require_module("pyspark")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+TASKS = 200
+BESIDES_MAX = 3
+"""Requests of a small batch besides those of the header."""
+
+
+def run(rows: Any, checkpoint: Path, target: str, **options: Any) -> None:
+    """Run a streaming query over all that is there."""
+    writer = rows.writeStream.format("rolling").options(**options).option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start(target).awaitTermination()
+
+
+def test_a_query_routes_its_rows_and_a_batch_write_too(source, fs, tmp_path):
+    fs.create(f"{tmp_path}/in")
+    for batch in range(3):
+        lines = [f"{device}{batch}\n" for device in "abc"[: batch + 1]]
+        fs.append(f"{tmp_path}/in", "".join(lines).encode())
+        rows = source.readStream.format("rolling").load(f"file://{tmp_path}/in")
+        rows = rows.selectExpr("substring(value, 1, 1) device", "value")
+        run(rows, tmp_path / "checkpoint", f"file://{tmp_path}/out", segmentBy="device")
+    expected = {"a": b"a0\na1\na2\n", "b": b"b1\nb2\n", "c": b"c2\n"}
+    assert {path.rpartition("/")[2]: fs.cat_file(path) for path in fs.find(f"{tmp_path}/out")} == expected
+    read = source.read.format("rolling").load(f"file://{tmp_path}/out")
+    again = read.selectExpr("substring(value, 1, 1) device", "value").write.format("rolling")
+    again.option("segmentBy", "device").mode("append").save(f"file://{tmp_path}/again")
+    found = {path.rpartition("/")[2]: set(fs.cat_file(path).split()) for path in fs.find(f"{tmp_path}/again")}
+    assert found == {name: set(data.split()) for name, data in expected.items()}
+
+
+def test_a_value_that_names_no_segment_fails_the_query_with_one_sentence_and_nothing_is_written(source, fs, tmp_path):
+    rows = source.createDataFrame([("a", "1"), ("b/c", "2")], "device string, value string")
+    with pytest.raises(Exception, match=r"'b/c' of column 'device' can name no segment: it has a slash"):
+        rows.coalesce(1).write.format("rolling").option("segmentBy", "device").mode("append").save(
+            f"file://{tmp_path}/out"
+        )
+    assert fs.find(f"{tmp_path}/out") == []
+
+
+def test_a_query_in_update_mode_writes_the_rows_that_change_once(source, fs, tmp_path):
+    """As docs/spark.md says it: `foreachBatch`, and a transaction for each batch."""
+    fs.create(f"{tmp_path}/in")
+
+    def upsert(rows: Any, batch: int) -> None:
+        writer = rows.write.format("rolling").options(format="json", txnAppId="counts", txnVersion=batch)
+        for _ in range(2):  # Spark repeats a batch whose end it has not noted
+            writer.mode("append").save(f"file://{tmp_path}/counts")
+
+    for lines in (b"a\nb\na\n", b"b\n"):
+        fs.append(f"{tmp_path}/in", lines)
+        counts = source.readStream.format("rolling").load(f"file://{tmp_path}/in").groupBy("value").count()
+        query = counts.writeStream.outputMode("update").option("checkpointLocation", f"{tmp_path}/checkpoint")
+        query.foreachBatch(upsert).trigger(availableNow=True).start().awaitTermination()
+    rows = [json.loads(line) for line in fs.cat_file(f"{tmp_path}/counts").splitlines()]
+    assert sorted(rows[:2], key=str) == [{"value": "a", "count": 2}, {"value": "b", "count": 1}]
+    assert rows[2:] == [{"value": "b", "count": 2}]
+
+
+@pytest.mark.s3
+def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header(source, minio, tmp_path):
+    bucket = new_bucket(minio)
+    fs = RollingFileSystem("s3", minio, header_cache_s=0)
+    lines = [f"{nth:03d}{'x' * 1020}\n" for nth in range(TASKS)]
+    fs.create(f"{bucket}/in")
+    with proxy_to(minio["endpoint_url"]) as proxy:
+        storage = json.dumps({**minio, "endpoint_url": proxy.url})
+        counts = []
+        for _ in range(3):
+            fs.append(f"{bucket}/in", "".join(lines).encode())
+            rows = source.readStream.format("rolling").option("storage_options", json.dumps(minio))
+            rows = rows.load(f"s3://{bucket}/in").repartition(TASKS)
+            proxy.seen.clear()
+            run(rows, tmp_path / "checkpoint", f"s3://{bucket}/out", storage_options=storage)
+            counts.append(Counter(kind(seen) for seen in proxy.seen))
+    assert sorted(fs.cat_file(f"{bucket}/out").splitlines()) == sorted(line.encode()[:-1] for line in lines * 3)
+    for count in counts[1:]:  # the first makes the segment, and probes the store
+        assert count["besides"] <= BESIDES_MAX, counts
+        assert count["probe"] == 0, counts
+
+
+def kind(seen: Seen) -> str:
+    """What a request is about."""
+    if "/probe-" in seen.path or "probe-" in seen.path:
+        return "probe"
+    return "header" if "%24header" in seen.path or "$header" in seen.path else "besides"
