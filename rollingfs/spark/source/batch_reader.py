@@ -15,6 +15,7 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTrunc
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, jsonlines, lines, parquet, partitions, places, rows, segments, text
+from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, extent_of, is_remote, prefetched
@@ -44,6 +45,7 @@ class RollingReader(DataSourceReader):
     """Reads the segments as they are when the query is planned; it does not see later appends."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
+        options.reading.check_batch()
         self.options = options
         self.rows = RowReader(options, schema)
 
@@ -53,7 +55,8 @@ class RollingReader(DataSourceReader):
         found = places.find(fs, self.options)
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
-        cut = [one for view in found.views.values() for one in self.rows.cut(SegmentReader(fs, view), extent_of(view))]
+        wanted = Boundaries(self.options, fs).extents(found.views)
+        cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, found.views[extent.path]), extent)]
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

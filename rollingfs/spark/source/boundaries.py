@@ -6,7 +6,9 @@ once, also where a position lies within a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
+from glob import has_magic
 
 from fsspec.utils import glob_translate
 
@@ -16,12 +18,10 @@ from rollingfs.spark.source import ipc, lines, segments
 from rollingfs.spark.source.data_loss import lose
 from rollingfs.spark.source.options import ARROW, BINARY, PARQUET, Options
 from rollingfs.spark.source.partitions import Extent
+from rollingfs.spark.source.places import folders_of
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Point, Position
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 from rollingfs.stream.cut_finder import offset_at
-
-import re
-from glob import has_magic
 
 
 class Boundaries:
@@ -39,10 +39,10 @@ class Boundaries:
         asked = [one for one in (options.reading.starting, options.reading.ending) if one and not one.name]
         if asked and options.format in (PARQUET, BINARY):
             raise ValueError(
-                f"format {options.format!r} is read whole: startingOffsets and endingOffsets are for text, json and arrow"
+                f"format {options.format!r} is read whole: startingOffsets and endingOffsets take no time and no cut"
             )
 
-    def extents(self, views: Mapping[str, Snapshot]) -> Iterator[Extent]:
+    def extents(self, views: Mapping[str, Snapshot]) -> list[Extent]:
         """The bytes between the two positions of a batch read.
 
         Raises
@@ -55,15 +55,17 @@ class Boundaries:
         starting, ending = self.options.reading.starting, self.options.reading.ending or Position(LATEST)
         self.check(starting, "startingOffsets", views)
         self.check(ending, "endingOffsets", views)
-        for path, view in views.items():
-            if starting.name == EARLIEST and ending.name == LATEST:
-                yield extent_of(view)
-                continue
-            end = self._end(view, ending)
-            if end is not None and end > view.start:
-                start = self.start(view, starting, "startingOffsets")
-                if start < end:
-                    yield extent_of(view, start, end)
+        if starting.name == EARLIEST and ending.name == LATEST:
+            return [extent_of(view) for view in views.values()]
+        found = segments.each(self.fs, lambda view: self._extent(view, starting, ending), views.values())
+        return [extent for extent in found if extent is not None]
+
+    def _extent(self, view: Snapshot, starting: Position, ending: Position) -> Extent | None:
+        end = self._end(view, ending)
+        if end is None or end <= view.start:
+            return None
+        start = self.start(view, starting, "startingOffsets")
+        return extent_of(view, start, end) if start < end else None
 
     def check(self, position: Position, option: str, views: Mapping[str, Snapshot]) -> None:
         """Refuse a cut of other segments, and tell of segments that it names and that are gone.

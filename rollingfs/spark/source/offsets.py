@@ -7,10 +7,11 @@ Spark compares offsets as JSON text, so an offset that has not moved must have t
 If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins. An offset
 with a base names what has changed since the base, which is a file on the store (see `offset_store`)::
 
-    {"base": "/data/_offsets/5f0c…/0000000003-9be2….json.gz", "changed": {"/data/events/a": {…}}, "gone": ["/data/events/b"]}
+    {"base": "/data/_offsets/5f0c…/0000000003-9be2….json.gz", "changed": {"/data/events/a": {…}},
+     "gone": ["/data/events/b"]}
 
-Paths have a slash, so the names ``base``, ``changed``, ``gone`` and ``idle`` are no paths. ``"idle": true`` tells an
-offset from the one before it where nothing else does: Spark tells a source that a batch is done when the next begins.
+``"$idle": true`` tells an offset from the one before it where nothing else does: Spark says that a batch is done only
+when the next begins. The values of paths are objects, so no path is taken for one of these names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 from rollingfs.spark.source.partitions import Extent
 
-BASE, CHANGED, GONE, IDLE = "base", "changed", "gone", "idle"
+BASE, CHANGED, GONE, IDLE = "base", "changed", "gone", "$idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,12 @@ class Mark:
 
 def is_complete(offset: Mapping[str, Any]) -> bool:
     """Whether an offset says everything without a base."""
-    return BASE not in offset
+    return not isinstance(offset.get(BASE), str)
 
 
 def is_idle(offset: Mapping[str, Any]) -> bool:
     """Whether the batch that ends at an offset was made to end the one before it."""
-    return bool(offset.get(IDLE))
+    return offset.get(IDLE) is True
 
 
 def parse(offset: Mapping[str, Any], base: Mapping[str, Mark] | None = None) -> dict[str, Mark]:
@@ -67,7 +68,7 @@ def parse(offset: Mapping[str, Any], base: Mapping[str, Mark] | None = None) -> 
         The marks of its base; None for a complete offset.
     """
     if base is None:
-        return {path: Mark.from_json(found) for path, found in offset.items() if path != IDLE}
+        return {path: Mark.from_json(found) for path, found in offset.items() if found is not True}
     gone = set(offset[GONE])
     kept = {path: mark for path, mark in base.items() if path not in gone}
     return kept | {path: Mark.from_json(found) for path, found in offset[CHANGED].items()}

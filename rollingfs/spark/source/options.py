@@ -54,7 +54,7 @@ class Options:
     trigger_bytes_max: int | None = None
     fails_on_data_loss: bool = True
     skips_corrupt: bool = False
-    reading: ReadingOptions = ReadingOptions()
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
 
     @property
     def target(self) -> Place:

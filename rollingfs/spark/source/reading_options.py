@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rollingfs.policy import parse_seconds
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_position
@@ -25,7 +25,7 @@ _TRUTHS = {"true": True, "false": False}
 class ReadingOptions:
     """What to read, checked."""
 
-    starting: Position = Position(EARLIEST)
+    starting: Position = field(default_factory=lambda: Position(EARLIEST))
     ending: Position | None = None
     """Where a batch ends; None: at the present ends."""
     poll_s: float | None = None
