@@ -99,6 +99,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         marks = {
             path: Mark(segments.identity(view), offset)
             for (path, view), offset in zip(views.items(), starts, strict=True)
+            if not self._is_unborn(view)
         }
         if self._subscription is not None:
             self._subscription.begin(marks)
@@ -155,12 +156,18 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if path in found.corrupt
         }
         for path, view in views.items():
+            if path not in before and self._is_unborn(view):
+                continue
             end = self._end(view, begins[path], begins[path] + shares[path]) if shares.get(path) else begins[path]
             known = before.get(path)
             is_next = known is not None and known.offset == begins[path] and segments.is_same(view, known.identity)
             is_done = segments.is_sealed(view) and end == view.length
             marks[path] = Mark(segments.identity(view), end, None if is_next else begins[path], is_done)
         return marks
+
+    def _is_unborn(self, view: Snapshot) -> bool:
+        """Whether a segment is not there yet for a subscriber: retention may delete it when it is sealed empty."""
+        return self._subscription is not None and not view.size and not view.sealed
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """How far the stream lies behind the last look: ``lagBytes``, and the segments that have unread bytes.
@@ -305,6 +312,6 @@ def _lag(views: Mapping[str, Snapshot], marks: Mapping[str, Mark]) -> dict[str, 
     behind = {
         path: {"segment": segments.identity(view), "offset": view.length, "lagBytes": view.length - marks[path].offset}
         for path, view in views.items()
-        if view.length > marks[path].offset
+        if path in marks and view.length > marks[path].offset
     }
     return {"lagBytes": sum(views[path].length - marks[path].offset for path in behind), "segments": behind}
