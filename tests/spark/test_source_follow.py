@@ -298,7 +298,7 @@ def test_each_folder_of_a_query_is_a_stream_of_its_own_also_one_that_comes_later
     fs.rm(f"{tmp_path}/f/d2", recursive=True)
 
 
-SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -308,7 +308,7 @@ def test_retention_and_restarts_at_any_moment_lose_and_repeat_no_row(fs, tmp_pat
     folder = tmp_path / "f"
     fs.overwrite(f"{folder}/0", b"")
     query = Query(folder, subscriber="me", offsetsLocation=f"file://{tmp_path}/bases")
-    for nth in range(120):
+    for nth in range(1, 81):
         what = chooser.choice(
             ["append", "append", "append", "step", "crash", "retain", "seal", "new", "restart", "end"]
         )
@@ -333,7 +333,6 @@ def test_retention_and_restarts_at_any_moment_lose_and_repeat_no_row(fs, tmp_pat
             query.source.prepareForTriggerAvailableNow()
             query.run()
             query.restart()
-    query.run()
     query.run()
     assert sorted(query.rows) == sorted(sent)
     assert fs.stream(str(folder)).size() < sum(len(row) + 1 for row in sent)  # it trimmed
