@@ -88,7 +88,7 @@ def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_pat
 
 
 def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_shows_the_lag(source, disk, tmp_path):
-    """Spark commits a batch to its source when the next one begins, so a run up to the present ends adds an empty one."""
+    """Spark calls a batch done when the next one begins, so a run up to the present ends adds an empty one."""
     disk.segment("f/a", lines(0, 30), SMALL)
     fs = RollingFileSystem("file", sync=False, header_cache_s=0)
     stream = fs.stream(f"{disk.path}/f")
