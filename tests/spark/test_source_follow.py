@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -262,6 +263,20 @@ def test_the_last_batch_of_a_sealed_segment_is_published_without_another(fs, tmp
     assert not query.step()
 
 
+def test_an_empty_segment_that_is_sealed_and_deleted_by_retention_between_two_looks_is_no_loss(fs, tmp_path):
+    fs.overwrite(f"{tmp_path}/f/a", b"one\n")
+    fs.overwrite(f"{tmp_path}/f/empty", b"")
+    query = Query(tmp_path / "f", subscriber="me")
+    fs.overwrite(f"{tmp_path}/f/empty too", b"")
+    query.run()
+    for name in ("empty", "empty too"):
+        fs.seal(f"{tmp_path}/f/{name}")
+    assert set(kept(fs, tmp_path / "f")) == {"a"}
+    fs.append(f"{tmp_path}/f/a", b"two\n")
+    query.run()
+    assert query.rows == ["one", "two"]
+
+
 def test_a_run_up_to_the_present_ends_publishes_its_last_batch(fs, tmp_path):
     path = f"{tmp_path}/f/a"
     query = None
@@ -475,6 +490,24 @@ def test_bases_that_were_replaced_long_ago_are_deleted_and_the_two_newest_never(
         assert len(there) <= 3
     query.restart()
     assert not query.step()
+
+
+def test_a_checkpoint_that_was_set_back_keeps_its_base_when_newer_ones_are_old(fs, tmp_path, many, monkeypatch):
+    monkeypatch.setattr(offset_store, "CHANGED_MIN", 0)
+    monkeypatch.setattr(offset_store, "CHANGED_PART", 1000)
+    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
+    query.run()
+    for nth in range(2):
+        fs.append(f"{many}/000", b"more %d\n" % nth)
+        query.run()
+    for days, offset in zip((90, 60, 40), query.log[-3:], strict=True):
+        at = time.time() - days * 24 * 3600
+        os.utime(offset["base"], (at, at))
+    del query.log[-2:]
+    for _ in range(2):  # the second time after a crash: the new offset did not reach the checkpoint
+        query.restart()
+        end = saved(query.source.latestOffset(query.log[-1], ALL))
+        assert first_column(query.source, query.source.partitions(query.log[-1], end)) == ["more 0", "more 1"]
 
 
 @pytest.mark.parametrize("place", ["f", "f/bases", "f/in/bases"])
