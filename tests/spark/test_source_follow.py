@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem
-from tests.support.servers import require_module
+from tests.support.servers import count_requests, new_bucket, require_module
 from tests.support.spark import first_column, given
 
 require_module("pyarrow")
@@ -130,6 +130,30 @@ def test_a_poll_of_folders_in_a_folder_and_of_a_pattern_is_one_listing_each(fs, 
     calls.clear()
     assert source.latestOffset(end, ALL) is end
     assert calls == ["list"] * len(folders)
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["f", "f/*", "f/part-0*"])
+def test_a_poll_on_s3_is_one_request_until_something_is_appended(minio, place):
+    bucket = new_bucket(minio)
+    fs = RollingFileSystem("s3", minio, header_cache_s=0)
+    for nth in range(40):
+        fs.overwrite(f"{bucket}/f/part-{nth:03}", b"x\n")
+    storage = json.dumps({**minio, "rolling": {"header_cache_s": 0}})
+    source = RollingStreamReader(parse_options({"path": f"s3://{bucket}/{place}", "storage_options": storage}), TEXT)
+    end = source.latestOffset(source.initialOffset(), ALL)
+    with count_requests(source._fs._client.backend) as counted:
+        for _ in range(10):
+            assert source.latestOffset(end, ALL) is end
+    assert sum(counted.values()) == 10
+    fs.append(f"{bucket}/f/part-007", b"more\n")
+    with count_requests(source._fs._client.backend) as counted:
+        after = source.latestOffset(end, ALL)
+        rows = first_column(source, source.partitions(end, after))
+    assert rows == ["more"]
+    # a listing, and of one segment its header (for the driver, the plan and the task) and its bytes twice
+    assert sum(counted.values()) <= 8
 
 
 PATTERNS = [
