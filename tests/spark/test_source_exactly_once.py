@@ -191,5 +191,5 @@ def test_a_killed_job_that_begins_in_the_middle_and_whose_source_is_trimmed_as_i
     at, cut = time.time(), fs.stream(f"{tmp_path}/in").cut()
     time.sleep(BETWEEN_S)
     job.begin_at(str(cut) if how == "cut" else datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat())
-    check_exactly_once(job, ["pause", "any"], Job.retain, maxBytesPerTrigger="1MB")
+    check_exactly_once(job, ["pause", "any"], Job.retain, maxBytesPerTrigger="1MB", partitionBytes="10kB")
     assert list(fs.stream(f"{tmp_path}/in").subscribers()) == ["the job"]
