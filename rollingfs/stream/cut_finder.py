@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Chunk, Header
 from rollingfs.read.snapshot import Snapshot
@@ -58,31 +59,8 @@ class Cutter:
             return error
 
     async def _offset(self, view: Snapshot, at: float | None, align: bytes | None) -> int:
-        offset = view.length if at is None else await self._offset_at(view, at)
+        offset = view.length if at is None else await offset_at(self.client, view, at)
         return offset if align is None else await self._aligned(view, offset, align)
-
-    async def _offset_at(self, view: Snapshot, at: float) -> int:
-        if view.header is not None:
-            return await self._offset_in(view.path, view.header, round(at * 1000))
-        assert view.plain is not None
-        return view.plain.size if view.plain.modified <= at else 0
-
-    async def _offset_in(self, path: str, header: Header, at_ms: int) -> int:
-        """The end of the leading chunks that were all written by then.
-
-        A chunk's time is that of its newest byte. So the first newer chunk may begin with older bytes: those stay.
-        The inline tail counts as older only if nothing at all was committed since.
-        """
-        if header.modified_ms <= at_ms:
-            return header.length
-        offset = header.start
-        for entry in header.entries:
-            chunks = [entry] if isinstance(entry, Chunk) else await self.client.pages.chunks(path, entry)
-            for chunk in chunks:
-                if chunk.at_ms > at_ms:
-                    return offset
-                offset = max(offset, chunk.end)
-        return offset
 
     async def _aligned(self, view: Snapshot, offset: int, delimiter: bytes) -> int:
         if not delimiter:
@@ -98,3 +76,29 @@ class Cutter:
                 break
             window *= 16
         return view.start
+
+
+async def offset_at(client: Client, view: Snapshot, at: float) -> int:
+    """The offset of a segment before which all bytes were written by a time (seconds since 1970)."""
+    if view.header is not None:
+        return await _offset_in(client, view.path, view.header, round(at * 1000))
+    assert view.plain is not None
+    return view.plain.size if view.plain.modified <= at else 0
+
+
+async def _offset_in(client: Client, path: str, header: Header, at_ms: int) -> int:
+    """The end of the leading chunks that were all written by then.
+
+    A chunk's time is that of its newest byte. So the first newer chunk may begin with older bytes: those stay.
+    The inline tail counts as older only if nothing at all was committed since.
+    """
+    if header.modified_ms <= at_ms:
+        return header.length
+    offset = header.start
+    for entry in header.entries:
+        chunks = [entry] if isinstance(entry, Chunk) else await client.pages.chunks(path, entry)
+        for chunk in chunks:
+            if chunk.at_ms > at_ms:
+                return offset
+            offset = max(offset, chunk.end)
+    return offset

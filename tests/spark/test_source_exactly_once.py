@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import random
@@ -9,13 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
 from tests.support import spark as world
 from tests.support.servers import new_bucket, require_module
 
@@ -32,6 +33,10 @@ ANY_S_MAX = 2.0
 """After the first batch of a run, a kill comes within so many seconds."""
 POLL_S = 0.05
 WAIT_S_MAX = 240
+END_S_MAX = 600
+"""Maximum time of the last run. On a machine with much else to do, a batch takes a minute."""
+BETWEEN_S = 0.05
+"""So far lie a time and the commits before and after it apart."""
 LINES_PER_KILL = 400
 """Some twenty batches: more than are written before the kill."""
 POLICY = RollingPolicy(max_bytes=10_000, inline_bytes=1000)
@@ -43,15 +48,16 @@ class Job:
     def __init__(self, folder: Path, fs: RollingFileSystem, root: str, protocol: str, storage: dict[str, Any]) -> None:
         self.folder = folder
         self.fs = fs
-        self.source, self.target = f"{root}/source", f"{root}/target"
+        self.source, self.target = f"{root}/in/source", f"{root}/target"
         self.input = b""
         self.seen: tuple[int, int] | None = None
         fs.create(self.source, POLICY)
         urls = {
-            name: f"rolling+{protocol}://{path}" for name, path in (("source", self.source), ("target", self.target))
+            name: f"rolling+{protocol}://{path}" for name, path in (("source", f"{root}/in"), ("target", self.target))
         }
         options = {"storage_options": json.dumps(storage)}
         job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": "700", "partitionBytes": "300"}}
+        self.bases = f"{protocol}://{root}/bases"
         (folder / "job.json").write_text(json.dumps(job))
 
     def grow(self) -> None:
@@ -72,6 +78,23 @@ class Job:
             self.fs.truncate(self.source, self.seen[1])
         if self.seen is None or batch > self.seen[0]:
             self.seen = (batch, target.length)
+        return self.fs.segment(self.source).start
+
+    def begin_at(self, position: str) -> None:
+        """Let the query begin where its input begins, as a subscriber, with bases of its offsets on the store."""
+        self.set(startingOffsets=position, subscriber="the job", offsetsLocation=self.bases)
+
+    def set(self, **options: str) -> None:
+        """Give the source other options, from the next run on."""
+        job = json.loads((self.folder / "job.json").read_text())
+        job["source_options"] |= options
+        (self.folder / "job.json").write_text(json.dumps(job))
+
+    def retain(self) -> int:
+        """Retention by consumption, in the place of `trim`."""
+        stream = self.fs.stream(self.source.rpartition("/")[0])
+        stream.retention = RetentionPolicy.by_size(0, every="0s")
+        stream.retain()
         return self.fs.segment(self.source).start
 
     def run(self, mode: str) -> subprocess.Popen[bytes]:
@@ -122,16 +145,20 @@ def run_and_kill(job: Job, chooser: random.Random, how: str) -> None:
             (job.folder / name).unlink(missing_ok=True)
 
 
-def check_exactly_once(job: Job) -> None:
+def check_exactly_once(
+    job: Job, kills: Sequence[str] = KILLS, trim: Callable[[Job], int] = Job.trim, **last: str
+) -> None:
+    """Kill a job again and again; the last run, with some other options, goes to the end."""
     chooser = random.Random(SEED)
     trimmed = 0
-    for how in KILLS:
+    for how in kills:
         run_and_kill(job, chooser, how)
-        trimmed = max(trimmed, job.trim())
+        trimmed = max(trimmed, trim(job))
     job.grow()
+    job.set(**last)
     process = job.run("once")
     try:
-        status = process.wait(WAIT_S_MAX)
+        status = process.wait(END_S_MAX)
     finally:
         kill_session(process)
     assert status == 0, (job.folder / "log").read_text(errors="replace")[-5000:]
@@ -150,3 +177,19 @@ def test_a_job_killed_eight_times_on_s3_writes_each_row_once(tmp_path, minio):
     world.require_java()
     fs = RollingFileSystem("s3", minio, header_cache_s=0)
     check_exactly_once(Job(tmp_path, fs, new_bucket(minio), "s3", minio))
+
+
+@pytest.mark.parametrize("how", ["cut", "time"])
+def test_a_killed_job_that_begins_in_the_middle_and_whose_source_is_trimmed_as_it_publishes_writes_each_row_once(
+    tmp_path, how
+):
+    world.require_java()
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
+    job = Job(tmp_path, fs, str(tmp_path), "file", {})
+    fs.append(job.source, b"of an earlier time\n" * 100)
+    time.sleep(BETWEEN_S)
+    at, cut = time.time(), fs.stream(f"{tmp_path}/in").cut()
+    time.sleep(BETWEEN_S)
+    job.begin_at(str(cut) if how == "cut" else datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat())
+    check_exactly_once(job, ["pause", "any"], Job.retain, maxBytesPerTrigger="1MB", partitionBytes="10kB")
+    assert list(fs.stream(f"{tmp_path}/in").subscribers()) == ["the job"]

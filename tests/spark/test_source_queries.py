@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.policy import RollingPolicy
+from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
 from tests.support.servers import require_module
 
 require_module("pyarrow")
@@ -85,3 +85,47 @@ def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_pat
         disk.run(disk.client.segments.append(f"{disk.path}/s", lines(10, 20)))
     found = {row["odd"]: row["count"] for row in rows(load(disk, "out", "odd long, count long", format="json"))}
     assert found == {0: 10, 1: 10}
+
+
+def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_shows_the_lag(source, disk, tmp_path):
+    """Spark calls a batch done when the next one begins, so a run up to the present ends adds an empty one."""
+    disk.segment("f/a", lines(0, 30), SMALL)
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
+    stream = fs.stream(f"{disk.path}/f")
+    cut = stream.cut()
+    for first in (30, 50):
+        disk.run(disk.client.segments.append(f"{disk.path}/f/a", lines(first, first + 20)))
+        options = {"subscriber": "q", "startingOffsets": str(cut), "maxBytesPerTrigger": 200}
+        batches = run(source, disk, "f", "out", tmp_path / "check", **options)
+        lags = [json.loads(batch["sources"][0]["latestOffset"])["lagBytes"] for batch in batches]
+        assert lags == sorted(lags, reverse=True)
+        assert lags[0] > lags[-1] == 0
+    read = stream.subscribers()["q"]
+    assert len(lines(0, 50)) < read[f"{disk.path}/f/a"] < len(lines(0, 70))
+    stream.retention = RetentionPolicy.by_size(0, every="0s")
+    stream.retain()
+    assert fs.segment(f"{disk.path}/f/a").start == read[f"{disk.path}/f/a"]
+    disk.run(disk.client.segments.seal(f"{disk.path}/f/a"))
+    run(source, disk, "f", "out", tmp_path / "check", subscriber="q")
+    stream.retain()
+    assert stream.segments() == []
+    run(source, disk, "f", "out", tmp_path / "check", subscriber="q")
+    found = [row["n"] for row in rows(load(disk, "out", "n long", format="json"))]
+    assert found == list(range(30, 70))
+
+
+def test_a_batch_between_two_cuts_has_columns_that_say_where_its_rows_lie(source, disk):
+    disk.segment("f/a", lines(0, 30), SMALL)
+    stream = RollingFileSystem("file", sync=False, header_cache_s=0).stream(f"{disk.path}/f")
+    cuts = [str(stream.cut())]
+    disk.run(disk.client.segments.append(f"{disk.path}/f/a", lines(30, 40)))
+    cuts.append(str(stream.cut()))
+    disk.run(disk.client.segments.append(f"{disk.path}/f/a", lines(40, 50)))
+    reader = source.read.format("rolling").options(**options_of(disk), format="json", includeMetadata=True)
+    frame = reader.options(startingOffsets=cuts[0], endingOffsets=cuts[1], partitionBytes=50).load(url(disk, "f"))
+    assert frame.columns == ["n", "s", "_offset", "_segment", "_commit_time"]
+    found = frame.orderBy("_offset").collect()
+    assert [row["n"] for row in found] == list(range(30, 40))
+    assert [row["_offset"] for row in found] == [len(lines(0, nth)) for nth in range(30, 40)]
+    assert {row["_segment"] for row in found} == {f"{disk.path}/f/a"}
+    assert frame.where("_commit_time > current_timestamp() - interval 1 hour").count() == 10

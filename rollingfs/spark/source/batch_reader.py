@@ -14,7 +14,8 @@ from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import ipc, jsonlines, lines, parquet, partitions, places, rows, segments, text
+from rollingfs.spark.source import ipc, jsonlines, lines, metadata, parquet, partitions, places, rows, segments, text
+from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, extent_of, is_remote, prefetched
@@ -44,6 +45,7 @@ class RollingReader(DataSourceReader):
     """Reads the segments as they are when the query is planned; it does not see later appends."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
+        options.reading.check_batch()
         self.options = options
         self.rows = RowReader(options, schema)
 
@@ -53,7 +55,8 @@ class RollingReader(DataSourceReader):
         found = places.find(fs, self.options)
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
-        cut = [one for view in found.views.values() for one in self.rows.cut(SegmentReader(fs, view), extent_of(view))]
+        wanted = Boundaries(self.options, fs).extents(found.views)
+        cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, found.views[extent.path]), extent)]
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -73,8 +76,13 @@ class RowReader:
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.schema = schema
+        self.data_schema = rows.arrow_schema(schema)
+        if options.reading.has_metadata:
+            if options.format not in (TEXT, JSON, ARROW):
+                raise ValueError(f"format {options.format!r} has no rows with offsets: includeMetadata is not for it")
+            self.data_schema = metadata.data_schema(self.data_schema)
         if options.format == TEXT:
-            text.check_schema(rows.arrow_schema(schema), "format 'text'")
+            text.check_schema(self.data_schema, "format 'text'")
 
     def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
         """The ranges of an extent, each for one task; none if the extent is corrupt and is skipped."""
@@ -103,6 +111,8 @@ class RowReader:
         segments.keep_memory()
         schema = rows.arrow_schema(self.schema)
         fs = places.filesystem(self.options)
+        if self.options.reading.has_metadata:
+            return self._with_metadata(fs, partition.value, schema)
         read = {TEXT: self._lines, JSON: self._json, ARROW: self._arrow, PARQUET: self._parquet, BINARY: self._binary}
         return read[self.options.format](fs, partition.value, schema)
 
@@ -169,6 +179,38 @@ class RowReader:
             for batch in self._sound(one, ipc.batches(opened.read, one, at_once=is_remote(fs))):
                 yield rows.conform(batch, schema)
 
+    def _with_metadata(
+        self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with the columns of `metadata`."""
+        for opened, one in self._opened(fs, ranges):
+            times = fs._bridge.run(metadata.commit_times(fs._client, opened.view, one.start, one.extent.end))
+            located = self._located_arrow if self.options.format == ARROW else self._located_lines
+            for batch, offsets in located(opened, one):
+                yield metadata.with_columns(batch, offsets, opened.view.path, times, schema)
+
+    def _located_lines(self, opened: SegmentReader, one: Range) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
+        """The rows of a range of lines, with the offset of each."""
+        reader = jsonlines.Reader(self.data_schema)
+        blocks = lines.raw_blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end)
+        for position, data, size in self._sound(one, blocks):
+            starts = metadata.line_starts(data, size, position)
+            block = lines.normalized(data, size)
+            if self.options.format == TEXT:
+                yield text.to_batch(block, self.data_schema), starts
+                continue
+            for batch, offsets in metadata.located(reader.read, block, starts):
+                yield rows.checked(batch), offsets
+
+    def _located_arrow(self, opened: SegmentReader, one: Range) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
+        """The rows of a range of Arrow streams, each with the offset of its record batch."""
+
+        def found() -> Iterator[tuple[pa.RecordBatch, int]]:
+            yield from zip(ipc.batches(opened.read, one), ipc.batch_starts(opened.read, one), strict=True)
+
+        for batch, start in self._sound(one, found()):
+            yield rows.conform(batch, self.data_schema), [start] * batch.num_rows
+
     def _parquet(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for opened, one in self._opened(fs, ranges):
             for batch in self._sound(one, parquet.batches(opened.file(), one, schema.names)):
@@ -194,6 +236,11 @@ def infer_schema(options: Options) -> Any:
     ValueError
         No segment tells its columns.
     """
+    schema = _inferred(options)
+    return metadata.added_to(schema) if options.reading.has_metadata else schema
+
+
+def _inferred(options: Options) -> Any:
     if options.format == TEXT:
         return f"{text.COLUMN} string"
     if options.format == BINARY:

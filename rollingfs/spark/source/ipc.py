@@ -238,6 +238,12 @@ def batches(read: Read, one: Range, *, at_once: bool = True) -> Iterator[pa.Reco
                 yield pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
 
 
+def batch_starts(read: Look, one: Range) -> list[int]:
+    """The offsets of the messages from which `batches` makes record batches, in their order."""
+    found = messages(read, Extent(one.extent.path, one.extent.identity, one.start, one.end))
+    return [message.start for message in found if message.kind not in (SCHEMA, DICTIONARY, END)]
+
+
 def _held(data: bytes, start: int) -> Look:
     """A reader of bytes that begin at offset `start`."""
     view = memoryview(data)

@@ -37,7 +37,14 @@ class Lines(NamedTuple):
 
 
 def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines]:
-    """The lines that begin in ``[start, end)``, many to a block, each ended by one line feed.
+    """The lines that begin in ``[start, end)``, many to a block, each ended by one line feed; see `raw_blocks`."""
+    return (normalized(data, size) for _, data, size in raw_blocks(read, first, start, end, stop, block_bytes))
+
+
+def raw_blocks(
+    read: Read, first: int, start: int, end: int, stop: int, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[int, bytes, int]]:
+    """The lines that begin in ``[start, end)``, many to a block: its offset, data, and the size of the lines in that.
 
     Only the last line before `stop` may lack its line feed. A line that was read in part is read again with the next
     block, because joining the parts would copy the block.
@@ -54,7 +61,7 @@ def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes:
         data = read(position, position + size)
         at = _last_break(data)
         if at:
-            yield normalized(data, at)
+            yield position, data, at
         position += at
         size = block_bytes if at else 2 * size
     if position < end:
@@ -67,7 +74,7 @@ def blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes:
         more = rest(held, data[at - 1 : at], end, stop)
         if at + len(more) > len(data):
             data = data[:at] + more
-        yield normalized(data, at + len(more))
+        yield position, data, at + len(more)
 
 
 def begin(read: Read, first: int, start: int, stop: int) -> int:

@@ -1,10 +1,17 @@
 """Offsets of a stream: how far it has read each segment, as Spark keeps it in its checkpoint. Pure.
 
-Spark compares offsets as JSON text, so an offset that has not moved must have the same text::
+Spark compares offsets as JSON text, so an offset that has not moved must have the same text. A complete offset::
 
     {"/data/events/a": {"segment": "7b0c2f6e-…", "offset": 1048576, "sealed": true}, …}
 
-If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins.
+If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins. An offset
+with a base names what has changed since the base, which is a file on the store (see `offset_store`)::
+
+    {"base": "/data/_offsets/5f0c…/0000000003-9be2….json.gz", "changed": {"/data/events/a": {…}},
+     "gone": ["/data/events/b"]}
+
+``"$idle": true`` tells an offset from the one before it where nothing else does: Spark says that a batch is done only
+when the next begins. The values of paths are objects, so no path is taken for one of these names.
 """
 
 from __future__ import annotations
@@ -14,6 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.spark.source.partitions import Extent
+
+BASE, CHANGED, GONE, IDLE = "base", "changed", "gone", "$idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +49,40 @@ class Mark:
         return cls(found["segment"], found["offset"], found.get("from"), found.get("sealed", False))
 
 
-def parse(offset: Mapping[str, Any]) -> dict[str, Mark]:
-    """The marks of an offset, by path."""
-    return {path: Mark.from_json(found) for path, found in offset.items()}
+def is_complete(offset: Mapping[str, Any]) -> bool:
+    """Whether an offset says everything without a base."""
+    return not isinstance(offset.get(BASE), str)
 
 
-def format_offset(marks: Mapping[str, Mark]) -> dict[str, Any]:
-    """The inverse of `parse`."""
-    return {path: marks[path].as_json() for path in sorted(marks)}
+def is_idle(offset: Mapping[str, Any]) -> bool:
+    """Whether the batch that ends at an offset was made to end the one before it."""
+    return offset.get(IDLE) is True
+
+
+def parse(offset: Mapping[str, Any], base: Mapping[str, Mark] | None = None) -> dict[str, Mark]:
+    """The marks of an offset, by path.
+
+    Parameters
+    ----------
+    base
+        The marks of its base; None for a complete offset.
+    """
+    if base is None:
+        return {path: Mark.from_json(found) for path, found in offset.items() if found is not True}
+    gone = set(offset[GONE])
+    kept = {path: mark for path, mark in base.items() if path not in gone}
+    return kept | {path: Mark.from_json(found) for path, found in offset[CHANGED].items()}
+
+
+def format_offset(marks: Mapping[str, Mark], *, is_idle: bool = False) -> dict[str, Any]:
+    """The inverse of `parse`: a complete offset."""
+    return {path: marks[path].as_json() for path in sorted(marks)} | ({IDLE: True} if is_idle else {})
+
+
+def format_change(name: str, base: Mapping[str, Mark], marks: Mapping[str, Mark]) -> dict[str, Any]:
+    """The inverse of `parse`: the difference from a base of some name."""
+    changed = {path: mark.as_json() for path, mark in sorted(marks.items()) if base.get(path) != mark}
+    return {BASE: name, CHANGED: changed, GONE: sorted(base.keys() - marks.keys())}
 
 
 def extents(start: Mapping[str, Mark], end: Mapping[str, Mark]) -> list[Extent]:

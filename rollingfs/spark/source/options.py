@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollingfs.policy import parse_bytes
-from rollingfs.spark.source import sink_options
+from rollingfs.spark.source import reading_options, sink_options
+from rollingfs.spark.source.reading_options import ReadingOptions
 from rollingfs.spark.source.sink_options import SinkOptions
 
 TEXT, JSON, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "arrow", "parquet", "binary")
-EARLIEST, LATEST = "earliest", "latest"
 FAIL, SKIP = "fail", "skip"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
 SAMPLE_BYTES_DEFAULT = 4 * 1024 * 1024
@@ -23,10 +23,10 @@ _OWN = {
     "partitionbytes": "partitionBytes",
     "samplebytes": "sampleBytes",
     "maxbytespertrigger": "maxBytesPerTrigger",
-    "startingoffset": "startingOffset",
     "failondataloss": "failOnDataLoss",
     "oncorrupt": "onCorrupt",
     **sink_options.NAMES,
+    **reading_options.NAMES,
 }
 """Our options, by their names in lower case, as Spark hands them over."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
@@ -54,10 +54,10 @@ class Options:
     partition_bytes: int = PARTITION_BYTES_DEFAULT
     sample_bytes: int = SAMPLE_BYTES_DEFAULT
     trigger_bytes_max: int | None = None
-    starting_offset: str = EARLIEST
     fails_on_data_loss: bool = True
     skips_corrupt: bool = False
     sink: SinkOptions = field(default_factory=SinkOptions)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
 
     @property
     def target(self) -> Place:
@@ -115,10 +115,10 @@ def parse_options(options: Mapping[str, str]) -> Options:
         _size(given, "partitionbytes", PARTITION_BYTES_DEFAULT),
         _size(given, "samplebytes", SAMPLE_BYTES_DEFAULT),
         None if trigger is None else _size(given, "maxbytespertrigger", 0),
-        _choice(given, "startingoffset", (EARLIEST, LATEST), EARLIEST),
         _TRUTHS[_choice(given, "failondataloss", tuple(_TRUTHS), "true")],
         _choice(given, "oncorrupt", (FAIL, SKIP), FAIL) == SKIP,
         sink=sink_options.parse(given),
+        reading=reading_options.parse_reading(given),
     )
 
 

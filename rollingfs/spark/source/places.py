@@ -6,14 +6,17 @@ Plain files are read as segments, here and in all modules of the data source.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from glob import has_magic
 
 import fsspec
+from fsspec.utils import glob_translate
 
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.listing import REPORT, Listings
+from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -27,6 +30,8 @@ SHOWN_MAX = 5
 
 Looks = dict[str, Snapshot | CorruptHeaderError]
 """By path: the segment, or why its header cannot be read."""
+Scans = Mapping[str, Scan]
+"""Folders as they were listed, by path, the upper ones first."""
 
 
 def filesystem(options: Options) -> RollingFileSystem:
@@ -99,11 +104,37 @@ def find(fs: RollingFileSystem, options: Options, known: frozenset[str] = frozen
 
 
 def _matching(fs: RollingFileSystem, pattern: str) -> Looks:
+    """The segments that a pattern matches, and those below folders that it matches; each folder is listed once."""
+    parts = pattern.split("/")
+    magic = next(nth for nth, part in enumerate(parts) if has_magic(part))
+    level = ["/".join(parts[:magic])]
+    if level == [""]:  # the top of a store, which may be no folder
+        found = [_at(fs, path) for path in fs.glob(pattern) if not _is_skipped(path.rpartition("/")[2])]
+        return {path: look for looks in found for path, look in looks.items() if not names.is_ledger(path)}
+    if "**" in parts:
+        return _matched(_scans(fs, level), re.compile(glob_translate(pattern)), fs)
+    for nth in range(magic, len(parts) - 1):
+        wanted = re.compile(glob_translate("/".join(parts[: nth + 1])))
+        level = [folder for scan in _scans(fs, level, 1).values() for folder in _shown(scan) if wanted.match(folder)]
+    return _matched(_scans(fs, level, 1), re.compile(glob_translate(pattern)), fs)
+
+
+def _matched(scans: Scans, wanted: re.Pattern[str], fs: RollingFileSystem) -> Looks:
+    """What a pattern matches in folders that were listed, with what is below the folders that it matches."""
     looks: Looks = {}
-    for path in fs.glob(pattern):
-        if not _is_skipped(path.rpartition("/")[2]):
-            looks |= {name: look for name, look in _at(fs, path).items() if not names.is_ledger(name)}
+    edge = []
+    for scan in scans.values():
+        there = scan.listed | _corrupt(scan)
+        looks |= {path: look for path, look in there.items() if _is_wanted(path, wanted)}
+        edge += [folder for folder in _shown(scan) if _is_wanted(folder, wanted)]
+    more = _scans(fs, [folder for folder in edge if folder not in scans])
+    for folder in edge:
+        looks |= _below_in({**scans, **more}, folder)
     return looks
+
+
+def _is_wanted(path: str, wanted: re.Pattern[str]) -> bool:
+    return bool(wanted.match(path)) and not _is_skipped(path.rpartition("/")[2])
 
 
 def _at(fs: RollingFileSystem, path: str) -> Looks:
@@ -122,17 +153,40 @@ def _at(fs: RollingFileSystem, path: str) -> Looks:
 
 def _below(fs: RollingFileSystem, folder: str) -> Looks:
     """The segments below a folder; none where there is no folder."""
+    return _below_in(_scans(fs, [folder]), folder)
+
+
+def _scans(fs: RollingFileSystem, folders: Sequence[str], depth_max: int | None = None) -> Scans:
+    """The folders, and those below them, each listed once."""
+    listings = Listings(fs._client)
+    calls = [partial(listings.tree, folder, depth_max, on_error=REPORT) for folder in folders]
+    return {path: scan for tree in fs._bridge.run(listings.gather(calls)) for path, scan in tree.items()}
+
+
+def _below_in(scans: Scans, folder: str) -> Looks:
     looks: Looks = {}
     corrupt: Looks = {}
-    for scan in fs._bridge.run(Listings(fs._client).tree(folder, on_error=REPORT)).values():
-        looks |= scan.listed
-        for path, error in (scan.errors | ({scan.path: scan.error} if scan.error else {})).items():
-            if not isinstance(error, CorruptHeaderError):
-                raise error
-            corrupt[path] = error
+    for path, scan in scans.items():
+        if path == folder or path.startswith(f"{folder}/"):
+            looks |= scan.listed
+            corrupt |= _corrupt(scan)
     # a segment hides the folder of its name, also when its header cannot be read
     shown = {path: look for path, look in (looks | corrupt).items() if corrupt.keys().isdisjoint(folders_of(path))}
     return {path: look for path, look in shown.items() if not _is_skipped(path[len(folder) :])}
+
+
+def _corrupt(scan: Scan) -> Looks:
+    """The segments of a folder whose headers cannot be read; any other error is raised."""
+    found: Looks = {}
+    for path, error in (scan.errors | ({scan.path: scan.error} if scan.error else {})).items():
+        if not isinstance(error, CorruptHeaderError):
+            raise error
+        found[path] = error
+    return found
+
+
+def _shown(scan: Scan) -> list[str]:
+    return [folder for folder in scan.shown if folder not in scan.unreadable]
 
 
 def folders_of(path: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TypeVar
@@ -15,9 +15,12 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source.partitions import Extent
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 PLAIN = "plain "
 """With this begins the identity of a plain file."""
+THREADS_MAX = 16
+"""Maximum number of segments that are looked into at the same time."""
 KEPT_BYTES = 31 * 1024 * 1024
 """Size of the block by which `keep_memory` tells the C library what to keep; glibc heeds at most 32 MiB."""
 
@@ -137,6 +140,14 @@ def keep_memory() -> None:
 def is_remote(fs: RollingFileSystem) -> bool:
     """Whether a request takes long, however small it is."""
     return fs._bridge.is_async
+
+
+def each(fs: RollingFileSystem, call: Callable[[T], U], items: Iterable[T]) -> list[U]:
+    """The answers of a call for each of some items; those of a remote store are awaited together."""
+    if not is_remote(fs):
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(THREADS_MAX, "rollingfs-spark") as pool:
+        return list(pool.map(call, items))
 
 
 def prefetched(fs: RollingFileSystem, items: Iterator[T]) -> Iterator[T]:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, lines, offsets, partitions, places, segments
 from rollingfs.spark.source.batch_reader import CORRUPT, Ranges, RowReader
+from rollingfs.spark.source.boundaries import Boundaries
+from rollingfs.spark.source.data_loss import DataLossError, lose
+from rollingfs.spark.source.offset_store import OffsetStore
 from rollingfs.spark.source.offsets import Mark
-from rollingfs.spark.source.options import ARROW, JSON, LATEST, TEXT, Options
+from rollingfs.spark.source.options import ARROW, JSON, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.segments import SegmentReader, extent_of
+from rollingfs.spark.source.positions import LATEST
+from rollingfs.spark.source.segments import SegmentReader, each, extent_of
+from rollingfs.spark.source.subscription import Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,24 +32,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pyspark_rollingfs")
 
+__all__ = ["DataLossError", "RollingStreamReader"]
+
 FORMATS = (TEXT, JSON, ARROW)
 """The formats in which a segment grows by whole records."""
-
-
-class DataLossError(SegmentTruncatedError):
-    """Bytes are gone before the query has read them; with ``failOnDataLoss=false`` it goes on without them."""
 
 
 class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads appended bytes, in batches of whole records.
 
     A line ends with a line feed, or where a sealed segment ends; of Arrow, a batch takes whole IPC streams. A look at
-    the store stays valid as long as a cached header (``header_cache_s``), because Spark asks a hundred times a second.
+    the store stays valid for the option ``pollInterval``, because Spark asks a hundred times a second.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
         if options.format not in FORMATS:
             raise ValueError(f"format {options.format!r} cannot be read as a stream: it must be {', '.join(FORMATS)}")
+        options.reading.check_stream()
         self.options = options
         self.rows = RowReader(options, schema)
         self._ends: dict[str, Mark] | None = None
@@ -53,17 +59,51 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._looked_at_s: float | None = None
         self._idle_at: dict[str, Any] | None = None
         """The offset of the query at which the last look showed nothing to read."""
+        self._lag: dict[str, Any] | None = None
+
+    # made where they are used: Spark makes and pickles many readers, and the tasks need none of these
+
+    @cached_property
+    def _fs(self) -> RollingFileSystem:
+        return places.filesystem(self.options)
+
+    @cached_property
+    def _store(self) -> OffsetStore:
+        return OffsetStore(self.options, self._fs)
+
+    @cached_property
+    def _subscription(self) -> Subscription | None:
+        name = self.options.reading.subscriber
+        return None if name is None else Subscription(self.options, self._fs, name)
 
     # -- offsets -----------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offset of a new query: the first retained bytes, or the present ends."""
-        is_latest = self.options.starting_offset == LATEST
-        marks = {}
-        for view in self._look().views.values():
-            offset = self._end(view, view.start, view.length) if is_latest else view.start
-            marks[view.path] = Mark(segments.identity(view), offset)
-        return offsets.format_offset(marks)
+        """The offset of a new query, as the option ``startingOffsets`` says.
+
+        Raises
+        ------
+        ValueError, DataLossError
+            The option is a cut that does not fit the segments.
+        """
+        views = self._look().views
+        position, boundaries = self.options.reading.starting, Boundaries(self.options, self._fs)
+        boundaries.check(position, "startingOffsets", views)
+
+        def start(view: Snapshot) -> int:
+            if position.name == LATEST:
+                return self._end(view, view.start, view.length)
+            return boundaries.start(view, position, "startingOffsets")
+
+        starts = each(self._fs, start, views.values())
+        marks = {
+            path: Mark(segments.identity(view), offset)
+            for (path, view), offset in zip(views.items(), starts, strict=True)
+            if not self._is_unborn(view)
+        }
+        if self._subscription is not None:
+            self._subscription.begin(marks)
+        return self._store.format(marks, {})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember the present ends of all segments."""
@@ -86,8 +126,24 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._look()
         if start == self._idle_at:
             return start
-        before, views = offsets.parse(start), found.views
+        before = self._store.parse(start)
         self._check_gone(before, found)
+        marks = self._marks(before, found, limit)
+        self._lag = _lag(found.views, marks)
+        subscription = self._subscription
+        if subscription is not None:
+            subscription.join(before, marks)
+        if _has_moved(before, marks):
+            return self._store.format(marks, start)
+        if subscription is not None and not offsets.is_idle(start) and (self._ends or subscription.is_due(before)):
+            # Spark says that a batch is done when the next begins: without one, its end would not be published
+            return self._store.format(marks, start, is_idle=True)
+        self._idle_at = start
+        return start
+
+    def _marks(self, before: Mapping[str, Mark], found: places.Found, limit: ReadLimit) -> dict[str, Mark]:
+        """Where the next batch ends in each segment."""
+        views = found.views
         begins = {path: self._begin(view, before.get(path)) for path, view in views.items()}
         backlogs = {path: max(0, self._limit(path, view) - begins[path]) for path, view in views.items()}
         shares = backlogs
@@ -100,22 +156,33 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if path in found.corrupt
         }
         for path, view in views.items():
+            if path not in before and self._is_unborn(view):
+                continue
             end = self._end(view, begins[path], begins[path] + shares[path]) if shares.get(path) else begins[path]
             known = before.get(path)
             is_next = known is not None and known.offset == begins[path] and segments.is_same(view, known.identity)
             is_done = segments.is_sealed(view) and end == view.length
             marks[path] = Mark(segments.identity(view), end, None if is_next else begins[path], is_done)
-        if _has_moved(before, marks):
-            return offsets.format_offset(marks)
-        self._idle_at = start
-        return start
+        return marks
+
+    def _is_unborn(self, view: Snapshot) -> bool:
+        """Whether a segment is not there yet for a subscriber: retention may delete it when it is sealed empty."""
+        return self._subscription is not None and not view.size and not view.sealed
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """How far the stream lies behind the last look: ``lagBytes``, and the segments that have unread bytes.
+
+        It asks the store nothing.
+        """
+        return self._lag
 
     def _look(self, *, fresh: bool = False) -> places.Found:
         """The segments as the last look has shown them; a new look, if a cached header of that age is not valid."""
-        fs = places.filesystem(self.options)
-        now_s = time.monotonic()
-        if fresh or self._looked_at_s is None or now_s - self._looked_at_s >= fs._client.headers.cache_s:
-            before, self._found = self._found, places.find(fs, self.options, self._found.folders)
+        now_s, poll_s = time.monotonic(), self.options.reading.poll_s
+        if poll_s is None:
+            poll_s = self._fs._client.headers.cache_s
+        if fresh or self._looked_at_s is None or now_s - self._looked_at_s >= poll_s:
+            before, self._found = self._found, places.find(self._fs, self.options, self._found.folders)
             self._looked_at_s, self._idle_at = now_s, None
             if self._found.corrupt and self._found.corrupt.keys() != before.corrupt.keys():
                 logger.warning("%s; they are skipped until they can be read (onCorrupt=skip)", self._found)
@@ -149,9 +216,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lose(f"{path}: the segment is gone, and it was not sealed when it was read up to {mark.offset}")
 
     def _lose(self, what: str) -> None:
-        if self.options.fails_on_data_loss:
-            raise DataLossError(f"{what}; option failOnDataLoss=false goes on without them")
-        logger.warning("%s; going on without (failOnDataLoss=false)", what)
+        lose(self.options, what)
 
     def _end(self, view: Snapshot, begin: int, upto: int) -> int:
         """The end of the last whole record that ends at or before `upto`; else that of the first one behind it."""
@@ -160,7 +225,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known, end = self._aligned.get(view.path, (None, begin))
         if known != key:
             try:
-                end = self._align(SegmentReader(places.filesystem(self.options), view), begin, min(upto, limit), limit)
+                end = self._align(SegmentReader(self._fs, view), begin, min(upto, limit), limit)
             except CORRUPT as error:
                 self.rows.skip(extent_of(view, begin, limit), error)
                 end = begin  # the stream waits until the bytes can be read
@@ -191,8 +256,8 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         DataLossError
             Its bytes are gone, and the options do not say to go on without them.
         """
-        fs = places.filesystem(self.options)
-        wanted = offsets.extents(offsets.parse(start), offsets.parse(end))
+        fs = self._fs
+        wanted = offsets.extents(self._store.parse(start), self._store.parse(end))
         views = segments.look(fs, [extent.path for extent in wanted])
         cut: list[Range] = []
         for extent, view in zip(wanted, views, strict=True):
@@ -220,7 +285,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.rows.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint keeps the offset, and retention decides which bytes may go."""
+        """Publish how far the query has read, if it is a subscriber; the checkpoint keeps the offset in any case."""
+        if self._subscription is not None:
+            self._subscription.finished(self._store.parse(end))
 
     def stop(self) -> None:
         """Do nothing: nothing is open between batches."""
@@ -238,3 +305,13 @@ def _has_moved(before: Mapping[str, Mark], after: Mapping[str, Mark]) -> bool:
         elif mark.begin is not None or mark.offset > known.offset or mark.sealed != known.sealed:
             return True
     return False
+
+
+def _lag(views: Mapping[str, Snapshot], marks: Mapping[str, Mark]) -> dict[str, Any]:
+    """What `reportLatestOffset` gives."""
+    behind = {
+        path: {"segment": segments.identity(view), "offset": view.length, "lagBytes": view.length - marks[path].offset}
+        for path, view in views.items()
+        if path in marks and view.length > marks[path].offset
+    }
+    return {"lagBytes": sum(views[path].length - marks[path].offset for path in behind), "segments": behind}

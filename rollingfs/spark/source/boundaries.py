@@ -1,0 +1,154 @@
+"""Where a read begins and ends in each segment: positions as offsets behind whole records.
+
+A record lies before a position if it ends there or before. So reads from one position to the next give each record
+once, also where a position lies within a record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from glob import has_magic
+
+from fsspec.utils import glob_translate
+
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.spark.source import ipc, lines, segments
+from rollingfs.spark.source.data_loss import lose
+from rollingfs.spark.source.options import ARROW, BINARY, PARQUET, Options
+from rollingfs.spark.source.partitions import Extent
+from rollingfs.spark.source.places import folders_of
+from rollingfs.spark.source.positions import EARLIEST, LATEST, Point, Position
+from rollingfs.spark.source.segments import SegmentReader, extent_of
+from rollingfs.stream.cut_finder import offset_at
+
+
+class Boundaries:
+    """Finds the offsets that positions mean.
+
+    Raises
+    ------
+    ValueError
+        The format has no records that a position could lie between.
+    """
+
+    def __init__(self, options: Options, fs: RollingFileSystem) -> None:
+        self.options = options
+        self.fs = fs
+        asked = [one for one in (options.reading.starting, options.reading.ending) if one and not one.name]
+        if asked and options.format in (PARQUET, BINARY):
+            raise ValueError(
+                f"format {options.format!r} is read whole: startingOffsets and endingOffsets take no time and no cut"
+            )
+
+    def extents(self, views: Mapping[str, Snapshot]) -> list[Extent]:
+        """The bytes between the two positions of a batch read.
+
+        Raises
+        ------
+        DataLossError
+            Bytes between them are gone, and the options do not say to go on without them.
+        ValueError
+            A cut names no segment of the read, or an offset behind the end of one.
+        """
+        starting, ending = self.options.reading.starting, self.options.reading.ending or Position(LATEST)
+        self.check(starting, "startingOffsets", views)
+        self.check(ending, "endingOffsets", views)
+        if starting.name == EARLIEST and ending.name == LATEST:
+            return [extent_of(view) for view in views.values()]
+        found = segments.each(self.fs, lambda view: self._extent(view, starting, ending), views.values())
+        return [extent for extent in found if extent is not None]
+
+    def _extent(self, view: Snapshot, starting: Position, ending: Position) -> Extent | None:
+        end = self._end(view, ending)
+        if end is None or end <= view.start:
+            return None
+        start = self.start(view, starting, "startingOffsets")
+        return extent_of(view, start, end) if start < end else None
+
+    def check(self, position: Position, option: str, views: Mapping[str, Snapshot]) -> None:
+        """Refuse a cut of other segments, and tell of segments that it names and that are gone.
+
+        Raises
+        ------
+        DataLossError, ValueError
+            As `extents`.
+        """
+        if not position.is_cut or not position.points:
+            return
+        meant = [path for path in position.points if self._is_meant(path)]
+        if not meant:
+            one = next(iter(position.points))
+            raise ValueError(f"option {option} is a cut of other segments ({one}, …) than this query reads")
+        for path in meant:
+            if path not in views:
+                what = f"the segment is gone; option {option} names offset {position.points[path].offset} in it"
+                lose(self.options, f"{path}: {what}")
+
+    def start(self, view: Snapshot, position: Position, option: str) -> int:
+        """The offset at which a read from a position begins in a segment."""
+        if position.name:
+            return view.start if position.name == EARLIEST else self._behind(view, view.length)
+        if position.at_s is not None:
+            return self._behind(view, self._at(view, position.at_s))
+        point = position.points.get(view.path)
+        if point is None:
+            return view.start  # it came after the cut
+        if not self._is_same(view, point):
+            lose(self.options, _replaced(view, point, option))
+            return view.start
+        if point.offset < view.start:
+            lose(self.options, f"{view.path}: bytes {point.offset} to {view.start} were truncated away")
+        return self._behind(view, self._checked(view, point, option))
+
+    def _end(self, view: Snapshot, position: Position) -> int | None:
+        """The offset at which a read up to a position ends in a segment; None if the segment came later."""
+        if position.name:
+            return view.length
+        if position.at_s is not None:
+            return self._behind(view, self._at(view, position.at_s))
+        point = position.points.get(view.path)
+        if point is None:
+            return None
+        if not self._is_same(view, point):
+            lose(self.options, _replaced(view, point, "endingOffsets"))
+            return None
+        return self._behind(view, self._checked(view, point, "endingOffsets"))
+
+    def _at(self, view: Snapshot, at_s: float) -> int:
+        return max(view.start, self.fs._bridge.run(offset_at(self.fs._client, view, at_s)))
+
+    def _checked(self, view: Snapshot, point: Point, option: str) -> int:
+        if point.offset > view.length:
+            raise ValueError(f"option {option} names offset {point.offset} of {view.path}, but {view.extent}")
+        return max(point.offset, view.start)
+
+    def _behind(self, view: Snapshot, offset: int) -> int:
+        """The end of the last whole record that ends at or before an offset; else the start of the segment."""
+        if offset == view.start:
+            return offset
+        read = SegmentReader(self.fs, view).read
+        if self.options.format == ARROW:
+            end = ipc.whole_end(read, extent_of(view, view.start, offset), offset)
+            return end if end <= offset else view.start
+        return lines.last_line_end(read, view.start, offset)
+
+    def _is_same(self, view: Snapshot, point: Point) -> bool:
+        known = point.incarnation
+        return known is None or known in view.incarnations or segments.is_same(view, known)
+
+    def _is_meant(self, path: str) -> bool:
+        """Whether a path is one that the query reads."""
+        for place in self.options.places:
+            root = str(self.fs._strip_protocol(place.path))
+            if has_magic(root):
+                if any(re.match(glob_translate(root), one) for one in (path, *folders_of(path))):
+                    return True
+            elif path == root or path.startswith(f"{root}/"):
+                return True
+        return False
+
+
+def _replaced(view: Snapshot, point: Point, option: str) -> str:
+    return f"{view.path}: another segment has this name now than the one of which option {option} names {point.offset}"

@@ -1,0 +1,150 @@
+"""The columns `_offset`, `_segment` and `_commit_time`: where a row lies, and when its bytes were committed."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from rollingfs.client import Client
+from rollingfs.commit.shadowing import modified_ms
+from rollingfs.format.header import Chunk
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.spark.source.lines import FEED, Lines
+
+OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
+SPARK_TYPES = {OFFSET: "long", SEGMENT: "string", COMMIT_TIME: "timestamp"}
+_TYPES = {OFFSET: pa.int64(), SEGMENT: pa.string(), COMMIT_TIME: pa.timestamp("us", "UTC")}
+_BREAK = re.compile(rb"\r\n|\r|\n")
+_LIST = re.compile(rb"^[ \t]*\[", re.MULTILINE)
+"""A line that gives a row for each of its values."""
+
+
+def data_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns that come from the bytes.
+
+    Raises
+    ------
+    ValueError
+        A column has the name of one of ours, and another type.
+    """
+    for field in schema:
+        if field.name in _TYPES and field.type != _TYPES[field.name]:
+            raise ValueError(
+                f"column {field.name} is {field.type}, but with includeMetadata it is {SPARK_TYPES[field.name]}"
+            )
+    return pa.schema([field for field in schema if field.name not in _TYPES], schema.metadata)
+
+
+def added_to(schema: Any) -> Any:
+    """An inferred Spark schema, with our columns.
+
+    Raises
+    ------
+    ValueError
+        The data has a column of such a name.
+    """
+    if isinstance(schema, str):
+        return ", ".join([schema, *(f"{name} {kind}" for name, kind in SPARK_TYPES.items())])
+    taken = sorted(set(schema.names) & SPARK_TYPES.keys())
+    if taken:
+        raise ValueError(f"the data has a column {taken[0]}, which includeMetadata adds: read without includeMetadata")
+    for name, kind in SPARK_TYPES.items():
+        schema = schema.add(name, kind)
+    return schema
+
+
+async def commit_times(client: Client, view: Snapshot, start: int, end: int) -> CommitTimes:
+    """The commit times of the bytes ``[start, end)``, as far as the segment's map tells them."""
+    header = view.header
+    if header is None:
+        assert view.plain is not None
+        return CommitTimes([], [], modified_ms(view.plain))
+    ends: list[int] = []
+    at_ms: list[int] = []
+    for entry in header.entries:
+        if entry.end > start and entry.start < end:
+            chunks = [entry] if isinstance(entry, Chunk) else await client.pages.chunks(view.path, entry)
+            ends += [chunk.end for chunk in chunks]
+            at_ms += [chunk.at_ms for chunk in chunks]
+    return CommitTimes(ends, at_ms, header.modified_ms)
+
+
+class CommitTimes:
+    """Commit times by segment offset: of each chunk that of its newest byte, of the tail that of the last commit.
+
+    Parameters
+    ----------
+    ends
+        Where the chunks end, by segment offset, ascending.
+    at_ms
+        Their times, in milliseconds since 1970.
+    last_ms
+        The time of all that lies behind them.
+    """
+
+    def __init__(self, ends: Sequence[int], at_ms: Sequence[int], last_ms: int) -> None:
+        self._ends = ends
+        self._at_us = [1000 * one for one in (*at_ms, last_ms)]
+
+    def of(self, offsets: Sequence[int]) -> pa.Array:
+        """The times of some offsets."""
+        found = [self._at_us[bisect_right(self._ends, offset)] for offset in offsets]
+        return pa.array(found, pa.int64()).cast(_TYPES[COMMIT_TIME])
+
+
+def with_columns(
+    batch: pa.RecordBatch, offsets: Sequence[int], path: str, times: CommitTimes, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Rows with those of our columns that a schema has.
+
+    Parameters
+    ----------
+    offsets
+        The offset of each row.
+    """
+    columns = []
+    for field in schema:
+        if field.name == OFFSET:
+            columns.append(pa.array(offsets, pa.int64()))
+        elif field.name == SEGMENT:
+            columns.append(pa.array([path] * batch.num_rows, pa.string()))
+        elif field.name == COMMIT_TIME:
+            columns.append(times.of(offsets))
+        else:
+            columns.append(batch.column(field.name))
+    return pa.record_batch(columns, schema=schema)
+
+
+def line_starts(data: bytes, end: int, position: int) -> list[int]:
+    """The offsets of the lines in the first `end` bytes of some data, which begins at offset `position`."""
+    found = [position, *(position + at.end() for at in _BREAK.finditer(data, 0, end))]
+    return found if found[-1] < position + end else found[:-1]
+
+
+def located(
+    read: Callable[[Lines], list[pa.RecordBatch]], block: Lines, starts: Sequence[int]
+) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
+    """The batches that a format makes of a block, with the offset of each row.
+
+    A line gives one row, none (a blank one) or several (a list of objects). Where the numbers differ, halves are read.
+    """
+    batches = read(block)
+    count = sum(batch.num_rows for batch in batches)
+    if len(starts) == 1:
+        yield from ((batch, [starts[0]] * batch.num_rows) for batch in batches)
+    elif count == len(starts) and not _LIST.search(block.data, block.start, block.end):
+        at = 0
+        for batch in batches:
+            yield batch, starts[at : at + batch.num_rows]
+            at += batch.num_rows
+    elif count:
+        data, start, end = block
+        half = (start + end) // 2
+        middle = data.find(FEED, half, end - 1) + 1 or data.rfind(FEED, start, half) + 1
+        first = data.count(FEED, start, middle)
+        yield from located(read, Lines(data, start, middle), starts[:first])
+        yield from located(read, Lines(data, middle, end), starts[first:])

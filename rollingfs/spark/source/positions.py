@@ -1,0 +1,81 @@
+"""Where a read begins and ends: `startingOffsets` and `endingOffsets`. Pure.
+
+Spark's Kafka source has given both options their names; the word for the value of a cut is Pravega's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rollingfs.spark.source.offsets import is_complete, parse
+from rollingfs.stream.cut import CUT_FORMAT, StreamCut
+
+EARLIEST, LATEST = "earliest", "latest"
+FORMS = "earliest, latest, a time like 2026-11-21T08:00:00Z, or a stream cut, as str(stream.cut()) gives it"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place in one segment."""
+
+    offset: int
+    incarnation: str | None
+    """The incarnation that the offset belongs to, or its identity; None if an old cut does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in all segments that a query reads. At most one of the fields says which."""
+
+    name: str = ""
+    """`EARLIEST` or `LATEST`."""
+    at_s: float | None = None
+    """A time, in seconds since 1970."""
+    points: Mapping[str, Point] = field(default_factory=dict)
+    """By path on the backend."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is a cut: segments that it does not name came later."""
+        return not self.name and self.at_s is None
+
+
+def parse_position(option: str, text: str) -> Position:
+    """A position as a user writes it.
+
+    Parameters
+    ----------
+    option
+        The option's name, for errors.
+
+    Raises
+    ------
+    ValueError
+        The text is none of `FORMS`, nor the offset of a streaming query.
+    """
+    said = text.strip()
+    if said.lower() in (EARLIEST, LATEST):
+        return Position(said.lower())
+    if said.startswith("{"):
+        return Position(points=_points(option, said))
+    try:
+        at = datetime.fromisoformat(said)
+    except ValueError as error:
+        raise ValueError(f"option {option} is {text!r}: it must be {FORMS}") from error
+    return Position(at_s=(at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+
+
+def _points(option: str, text: str) -> dict[str, Point]:
+    try:
+        found = json.loads(text)
+        if CUT_FORMAT in found:
+            cut = StreamCut.parse(text)
+            return {path: Point(offset, cut.incarnations.get(path)) for path, offset in cut.items()}
+        if not is_complete(found):
+            raise ValueError("it is an offset that refers to a file below offsetsLocation; take a stream cut instead")
+        return {path: Point(mark.offset, mark.identity) for path, mark in parse(found).items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"option {option} is no stream cut and no offset of a query: {error}") from error

@@ -1,0 +1,543 @@
+"""What a stream asks of the store, what it publishes, and how its offsets grow. Without a session of Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rollingfs import RetentionPolicy, RollingFileSystem
+from tests.support.servers import count_requests, new_bucket, require_module
+from tests.support.spark import first_column, given
+
+require_module("pyarrow")
+require_module("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
+
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.errors import AppendOutcomeUnknown, CorruptChunkError
+from rollingfs.fs.stream_handle import Stream
+from rollingfs.spark.source import offset_store, offsets, stream_reader
+from rollingfs.spark.source.data_loss import DataLossError
+from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.stream_reader import RollingStreamReader
+
+TEXT = StructType().add("value", "string")
+ALL = ReadAllAvailable()
+VERBS = ("read", "read_if_changed", "read_range", "read_ranges", "read_into", "stat", "is_folder", "list", "write")
+
+
+def reader(path: Any, **options: Any) -> RollingStreamReader:
+    return RollingStreamReader(parse_options(given(path, **options)), TEXT)
+
+
+def saved(offset: dict[str, Any]) -> dict[str, Any]:
+    """An offset that went through the checkpoint."""
+    return json.loads(json.dumps(offset))
+
+
+class Query:
+    """A streaming query as Spark runs it: it calls a batch finished when the next one is in the checkpoint."""
+
+    def __init__(self, path: Any, **options: Any) -> None:
+        self.path, self.options = path, options
+        self.source = reader(path, **options)
+        self.log = [saved(self.source.initialOffset())]
+        self.rows: list[str] = []
+
+    def restart(self) -> None:
+        """The process dies behind a batch, and another goes on with the checkpoint."""
+        self.source = reader(self.path, **self.options)
+
+    def step(self, crash: Callable[[], object] | None = None) -> bool:
+        """A trigger; whether it made a batch. At `crash`, the batch is in the checkpoint, and no task has begun."""
+        end = saved(self.source.latestOffset(self.log[-1], ALL))
+        if end == self.log[-1]:
+            return False
+        self.log.append(end)
+        if len(self.log) > 2:
+            self.source.commit(self.log[-2])
+        if crash is not None:
+            crash()
+            self.restart()
+        self.rows += first_column(self.source, self.source.partitions(*self.log[-2:]))
+        return True
+
+    def run(self) -> None:
+        while self.step():
+            pass
+
+
+# -- looks at the store ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls of the backend from here on."""
+    found: list[str] = []
+
+    def counted(verb: str) -> Callable[..., Any]:
+        real = getattr(LocalBackend, verb)
+
+        def call(*args: Any, **options: Any) -> Any:
+            found.append(verb)
+            return real(*args, **options)
+
+        return call
+
+    for verb in VERBS:
+        if hasattr(LocalBackend, verb):
+            monkeypatch.setattr(LocalBackend, verb, counted(verb))
+    return found
+
+
+def test_a_poll_of_two_thousand_segments_is_one_listing(fs, tmp_path, calls):
+    """Plain files, because they are quick to make; segments in their place cost the same listing."""
+    (tmp_path / "f").mkdir()
+    for nth in range(2000):
+        (tmp_path / "f" / f"{nth:04}").write_bytes(b"x\n")
+    for nth in range(0, 2000, 100):
+        fs.append(f"{tmp_path}/f/{nth:04}", b"more\n")
+    source = reader(tmp_path / "f")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ALL)
+    calls.clear()
+    assert source.latestOffset(end, ALL) is end
+    assert calls == ["list"]
+
+
+@pytest.mark.parametrize(
+    ("place", "folders"),
+    [("", ["", "d1", "d2"]), ("/*", ["", "d1", "d2"]), ("/d*", ["", "d1", "d2"]), ("/d*/*", ["", "d1", "d2"]),
+     ("/d1/s*", ["d1"]), ("/**", ["", "d1", "d2"]), ("/*/s1", ["", "d1", "d2"])],
+)  # fmt: skip
+def test_a_poll_of_folders_in_a_folder_and_of_a_pattern_is_one_listing_each(fs, tmp_path, calls, place, folders):
+    for name in ("s0", "d1/s1", "d1/s2", "d2/s1"):
+        fs.overwrite(f"{tmp_path}/f/{name}", b"x\n")
+    (tmp_path / "f" / "d1" / "plain").write_bytes(b"x\n")
+    source = reader(f"{tmp_path}/f{place}")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ALL)
+    calls.clear()
+    assert source.latestOffset(end, ALL) is end
+    assert calls == ["list"] * len(folders)
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["f", "f/*", "f/part-0*"])
+def test_a_poll_on_s3_is_one_request_until_something_is_appended(minio, place):
+    bucket = new_bucket(minio)
+    fs = RollingFileSystem("s3", minio, header_cache_s=0)
+    for nth in range(40):
+        fs.overwrite(f"{bucket}/f/part-{nth:03}", b"x\n")
+    storage = json.dumps({**minio, "rolling": {"header_cache_s": 0}})
+    source = RollingStreamReader(parse_options({"path": f"s3://{bucket}/{place}", "storage_options": storage}), TEXT)
+    end = source.latestOffset(source.initialOffset(), ALL)
+    with count_requests(source._fs._client.backend) as counted:
+        for _ in range(10):
+            assert source.latestOffset(end, ALL) is end
+    assert sum(counted.values()) == 10
+    fs.append(f"{bucket}/f/part-007", b"more\n")
+    with count_requests(source._fs._client.backend) as counted:
+        after = source.latestOffset(end, ALL)
+        rows = first_column(source, source.partitions(end, after))
+    assert rows == ["more"]
+    # a listing, and of one segment its header (for the driver, the plan and the task) and its bytes twice
+    assert sum(counted.values()) <= 8
+
+
+PATTERNS = [
+    "/*",
+    "/d*",
+    "/d*/*",
+    "/*/*",
+    "/d1/s*",
+    "/**",
+    "/**/s1",
+    "/*/s1",
+    "/d?/in",
+    "/d1",
+    "/[sd]*",
+    "/*/in/*",
+    "/n*",
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_matches_what_a_glob_matches_and_what_is_below_matched_folders(fs, tmp_path, pattern):
+    root = str(tmp_path / "f")
+    names = ["s0", "d1/s1", "d1/s2", "d1/in/x", "d2/s1", "d2/in/deep/y", "_tmp/z", "d1/_hid", "d2/.hid/q", "d3/in/x"]
+    for name in names:
+        fs.overwrite(f"{root}/{name}", b"x\n")
+    (tmp_path / "f" / "d2" / "plain").write_bytes(b"x\n")
+    fs.stream(f"{root}/d1").retention = RetentionPolicy.by_size(1)  # its ledger is a hidden segment
+    expected = set()
+    for path in fs.glob(root + pattern):
+        below = [path] if fs.isfile(path) else fs.find(path)
+        for one in below:
+            rest = path.rpartition("/")[2] + one[len(path) :]
+            if not any(part[0] in "_." for part in rest.split("/")):
+                expected.add(one)
+    assert set(reader(root + pattern).initialOffset()) == expected
+
+
+def test_the_poll_interval_says_how_often_the_store_is_asked(fs, tmp_path, monkeypatch, calls):
+    fs.overwrite(f"{tmp_path}/f/s", b"one\n")
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    source = reader(tmp_path / "f", pollInterval="5s")
+    end = source.latestOffset(source.initialOffset(), ALL)
+    calls.clear()
+    for _ in range(1000):  # ten seconds of Spark's questions
+        assert source.latestOffset(end, ALL) is end
+        clock.now += 0.01
+    assert calls == ["list"]
+    clock.now += 0.01
+    source.latestOffset(end, ALL)
+    assert calls == ["list"] * 2
+
+
+def test_the_lag_is_what_the_last_look_showed_behind_the_batch(fs, tmp_path, calls):
+    for name in ("a", "b"):
+        fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
+    source = reader(tmp_path / "f")
+    assert source.reportLatestOffset() is None
+    end = source.latestOffset(source.initialOffset(), ALL)
+    assert source.reportLatestOffset() == {"lagBytes": 0, "segments": {}}
+    fs.append(f"{tmp_path}/f/b", b"two\nno end")
+    end = source.latestOffset(end, ALL)
+    calls.clear()
+    lag = source.reportLatestOffset()
+    assert calls == []
+    identity = end[f"{tmp_path}/f/b"]["segment"]
+    behind = {f"{tmp_path}/f/b": {"segment": identity, "offset": 14, "lagBytes": 6}}
+    assert lag == {"lagBytes": 6, "segments": behind}
+
+
+# -- subscribers -------------------------------------------------------------------------------------------------
+
+
+def kept(fs: RollingFileSystem, folder: Path) -> dict[str, int]:
+    """What is left in a folder after retention by consumption: the first retained byte of each segment."""
+    stream = fs.stream(str(folder))
+    stream.retention = RetentionPolicy.by_size(0, every="0s")
+    stream.retain()
+    return {path.rpartition("/")[2]: int(info["start_offset"]) for path, info in stream.infos().items()}
+
+
+def test_retention_keeps_what_the_query_has_not_read_from_the_moment_it_begins(fs, tmp_path):
+    for name in ("a", "b"):
+        fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
+    query = Query(tmp_path / "f", subscriber="me")
+    assert kept(fs, tmp_path / "f") == {"a": 0, "b": 0}
+    query.run()
+    assert kept(fs, tmp_path / "f") == {"a": 0, "b": 0}  # Spark has not said that the batch is done
+    fs.append(f"{tmp_path}/f/a", b"two\n")
+    query.run()
+    fs.append(f"{tmp_path}/f/a", b"three\n")
+    query.run()
+    assert kept(fs, tmp_path / "f") == {"a": 4, "b": 0}
+    fs.seal(f"{tmp_path}/f/b")
+    query.run()
+    assert kept(fs, tmp_path / "f") == {"a": 8}
+    assert query.rows == ["one", "one", "two", "three"]
+
+
+def test_a_segment_that_is_sealed_and_deleted_by_retention_between_two_looks_is_no_loss(fs, tmp_path):
+    """If the end of an open segment were published, retention could delete it before the query sees the seal."""
+    path = f"{tmp_path}/f/a"
+    fs.overwrite(path, b"one\n")
+    fs.overwrite(f"{tmp_path}/f/other", b"x\n")
+    query = Query(tmp_path / "f", subscriber="me")
+    for nth in range(3):
+        fs.append(path, b"more\n")
+        fs.append(f"{tmp_path}/f/other", b"x\n")
+        query.run()
+        assert nth < 2 or kept(fs, tmp_path / "f")["a"] > 0
+    fs.append(f"{tmp_path}/f/other", b"x\n")
+    query.run()  # the last batch of a is finished
+    fs.seal(path)
+    assert "a" in kept(fs, tmp_path / "f")
+    query.run()
+    assert "a" not in kept(fs, tmp_path / "f")
+    fs.append(f"{tmp_path}/f/other", b"x\n")
+    query.run()
+    assert query.rows.count("more") == 3
+
+
+def test_the_last_batch_of_a_sealed_segment_is_published_without_another(fs, tmp_path):
+    fs.overwrite(f"{tmp_path}/f/a", b"one\n")
+    fs.seal(f"{tmp_path}/f/a")
+    query = Query(tmp_path / "f", subscriber="me")
+    query.run()
+    assert kept(fs, tmp_path / "f") == {}
+    assert query.rows == ["one"]
+    assert not query.step()
+    query.restart()
+    assert not query.step()
+
+
+def test_an_empty_segment_that_is_sealed_and_deleted_by_retention_between_two_looks_is_no_loss(fs, tmp_path):
+    fs.overwrite(f"{tmp_path}/f/a", b"one\n")
+    fs.overwrite(f"{tmp_path}/f/empty", b"")
+    query = Query(tmp_path / "f", subscriber="me")
+    fs.overwrite(f"{tmp_path}/f/empty too", b"")
+    query.run()
+    for name in ("empty", "empty too"):
+        fs.seal(f"{tmp_path}/f/{name}")
+    assert set(kept(fs, tmp_path / "f")) == {"a"}
+    fs.append(f"{tmp_path}/f/a", b"two\n")
+    query.run()
+    assert query.rows == ["one", "two"]
+
+
+def test_a_run_up_to_the_present_ends_publishes_its_last_batch(fs, tmp_path):
+    path = f"{tmp_path}/f/a"
+    query = None
+    for nth in range(4):
+        fs.append(path, b"line %d\n" % nth) if nth else fs.overwrite(path, b"line 0\n")
+        if query is None:
+            query = Query(tmp_path / "f", subscriber="me")
+        else:
+            query.restart()
+        query.source.prepareForTriggerAvailableNow()
+        query.run()
+        # the batch of the run before this one is published: the segment may still grow
+        assert kept(fs, tmp_path / "f") == {"a": 7 * nth}
+    assert query is not None
+    assert query.rows == [f"line {nth}" for nth in range(4)]
+
+
+def test_each_folder_of_a_query_is_a_stream_of_its_own_also_one_that_comes_later(fs, tmp_path):
+    for name in ("d1/a", "d2/b"):
+        fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
+    query = Query(tmp_path / "f", subscriber="me")
+    query.run()
+    fs.overwrite(f"{tmp_path}/f/d3/c", b"one\n")
+    assert query.step()
+    fs.append(f"{tmp_path}/f/d3/c", b"two\n")
+    fs.append(f"{tmp_path}/f/d1/a", b"two\n")
+    assert kept(fs, tmp_path / "f" / "d3") == {"c": 0}
+    query.run()
+    fs.append(f"{tmp_path}/f/d3/c", b"three\n")
+    query.run()
+    assert kept(fs, tmp_path / "f" / "d1") == {"a": 4}
+    assert kept(fs, tmp_path / "f" / "d2") == {"b": 0}
+    assert kept(fs, tmp_path / "f" / "d3") == {"c": 4}
+    fs.rm(f"{tmp_path}/f/d2", recursive=True)
+
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_retention_and_restarts_at_any_moment_lose_and_repeat_no_row(fs, tmp_path, seed):
+    """Appends, seals, new segments, retention, restarts and runs to the present ends, in any order."""
+    chooser, names, sent = random.Random(seed), [0], []
+    folder = tmp_path / "f"
+    fs.overwrite(f"{folder}/0", b"")
+    query = Query(folder, subscriber="me", offsetsLocation=f"file://{tmp_path}/bases")
+    for nth in range(1, 81):
+        what = chooser.choice(
+            ["append", "append", "append", "step", "crash", "retain", "seal", "new", "restart", "end"]
+        )
+        if what == "append" and names:
+            sent.append(f"row {nth}")
+            fs.append(f"{folder}/{chooser.choice(names)}", b"row %d\n" % nth)
+        elif what == "seal" and len(names) > 1:
+            fs.seal(f"{folder}/{names.pop(chooser.randrange(len(names)))}")
+        elif what == "new":
+            names.append(nth)
+            fs.overwrite(f"{folder}/{nth}", b"")
+        elif what == "step":
+            query.step()
+        elif what == "crash":
+            query.step(crash=lambda: kept(fs, folder))
+        elif what == "retain":
+            kept(fs, folder)
+        elif what == "restart":
+            query.restart()
+        elif what == "end":
+            query.restart()
+            query.source.prepareForTriggerAvailableNow()
+            query.run()
+            query.restart()
+    query.run()
+    assert sorted(query.rows) == sorted(sent)
+    assert fs.stream(str(folder)).size() < sum(len(row) + 1 for row in sent)  # it trimmed
+
+
+def test_a_subscriber_reads_whole_folders(fs, tmp_path):
+    fs.overwrite(f"{tmp_path}/f/a", b"one\n")
+    for place in ("a", "*"):
+        with pytest.raises(ValueError, match=r"option subscriber: .* is no folder"):
+            Query(tmp_path / "f" / place, subscriber="me")
+    assert fs.stream(f"{tmp_path}/f").subscribers() == {}
+
+
+def test_a_publication_whose_outcome_is_unknown_is_made_again_and_a_refused_one_ends_the_query(
+    fs, tmp_path, monkeypatch, caplog
+):
+    fs.overwrite(f"{tmp_path}/f/a", b"one\n")
+    query = Query(tmp_path / "f", subscriber="me")
+    publish = Stream.publish
+    error: OSError = AppendOutcomeUnknown("the answer was lost")
+
+    def failing(*args: Any) -> None:
+        raise error
+
+    for line in (b"two\n", b"three\n"):
+        query.run()
+        fs.append(f"{tmp_path}/f/a", line)
+        monkeypatch.setattr(Stream, "publish", failing)
+    query.run()
+    assert "subscriber me is published with the next batch: the answer was lost" in caplog.text
+    assert kept(fs, tmp_path / "f") == {"a": 0}
+    monkeypatch.setattr(Stream, "publish", publish)
+    fs.append(f"{tmp_path}/f/a", b"four\n")
+    query.run()
+    assert kept(fs, tmp_path / "f") == {"a": 8}
+    error = PermissionError(13, "no")
+    monkeypatch.setattr(Stream, "publish", failing)
+    fs.append(f"{tmp_path}/f/a", b"five\n")
+    with pytest.raises(PermissionError):
+        query.run()
+
+
+# -- offsets with a base -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """A folder of 300 plain files."""
+    (tmp_path / "f").mkdir()
+    for nth in range(300):
+        (tmp_path / "f" / f"{nth:03}").write_bytes(b"x\n")
+    return tmp_path / "f"
+
+
+def test_an_offset_grows_with_what_changed_and_a_restart_knows_all_of_it(fs, tmp_path, many):
+    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
+    query.run()
+    assert len(query.rows) == 300
+    sizes = []
+    for nth in range(12):
+        fs.append(f"{many}/{nth:03}", b"more %d\n" % nth)
+        query.restart()
+        query.run()
+        sizes.append(len(json.dumps(query.log[-1])))
+    plain = len(json.dumps(offsets.format_offset(query.source._store.parse(query.log[-1]))))
+    assert query.rows[300:] == [f"more {nth}" for nth in range(12)]
+    assert plain > 20_000
+    assert max(sizes) < 2500
+    os.unlink(many / "299")  # never adopted, never sealed
+    with pytest.raises(DataLossError, match="/299: the segment is gone"):
+        query.step()
+
+
+def test_many_changes_make_a_new_base_and_few_segments_need_none(fs, tmp_path, many):
+    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
+    query.run()
+    first = query.log[-1]["base"]
+    for nth in range(40):
+        fs.append(f"{many}/{nth:03}", b"more\n")
+    query.run()
+    assert query.log[-1]["base"] != first
+    assert query.log[-1]["changed"] == {}
+    assert query.rows[300:] == ["more"] * 40
+    fs.overwrite(f"{tmp_path}/small/s", b"x\n")
+    few = Query(tmp_path / "small", offsetsLocation=f"file://{tmp_path}/bases")
+    few.run()
+    assert set(few.log[-1]) == {f"{tmp_path}/small/s"}
+
+
+def test_a_checkpoint_of_complete_offsets_goes_on_with_a_base_and_back(fs, tmp_path, many):
+    query = Query(many)
+    query.run()
+    assert len(query.log[-1]) == 300
+    fs.append(f"{many}/000", b"more\n")
+    query.options = {"offsetsLocation": f"file://{tmp_path}/bases"}
+    query.restart()
+    query.run()
+    assert set(query.log[-1]) == {"base", "changed", "gone"}
+    fs.append(f"{many}/000", b"again\n")
+    query.options = {}
+    query.restart()
+    query.run()
+    assert len(query.log[-1]) == 300
+    assert query.rows[300:] == ["more", "again"]
+
+
+def test_a_base_that_is_gone_or_damaged_stops_the_query_and_says_so(fs, tmp_path, many):
+    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
+    query.run()
+    base = Path(query.log[-1]["base"])
+    sound = base.read_bytes()
+    for damage in (sound[:-9], sound[:40] + b"\0\0" + sound[42:], b""):
+        base.write_bytes(damage)
+        query.restart()
+        with pytest.raises(CorruptChunkError, match="base of a stream's offsets cannot be read"):
+            query.step()
+    base.unlink()
+    query.restart()
+    with pytest.raises(FileNotFoundError, match="begin a query with a new checkpoint"):
+        query.step()
+
+
+def test_bases_that_were_replaced_long_ago_are_deleted_and_the_two_newest_never(fs, tmp_path, many, monkeypatch):
+    monkeypatch.setattr(offset_store, "CHANGED_MIN", 0)
+    monkeypatch.setattr(offset_store, "CHANGED_PART", 1000)
+    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
+    query.run()
+    month = 31 * 24 * 3600
+    bases = [query.log[-1]["base"]]
+    for nth in range(5):
+        for base in map(Path, bases):
+            if base.exists():  # a month passes
+                before = base.stat().st_mtime - month
+                os.utime(base, (before, before))
+        fs.append(f"{many}/000", b"more %d\n" % nth)
+        query.run()
+        bases.append(query.log[-1]["base"])
+        there = {str(path) for path in (tmp_path / "bases").rglob("*.gz")}
+        assert there >= set(bases[-2:])
+        assert len(there) <= 3
+    query.restart()
+    assert not query.step()
+
+
+def test_a_checkpoint_that_was_set_back_keeps_its_base_when_newer_ones_are_old(fs, tmp_path, many, monkeypatch):
+    monkeypatch.setattr(offset_store, "CHANGED_MIN", 0)
+    monkeypatch.setattr(offset_store, "CHANGED_PART", 1000)
+    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
+    query.run()
+    for nth in range(2):
+        fs.append(f"{many}/000", b"more %d\n" % nth)
+        query.run()
+    for days, offset in zip((90, 60, 40), query.log[-3:], strict=True):
+        at = time.time() - days * 24 * 3600
+        os.utime(offset["base"], (at, at))
+    del query.log[-2:]
+    for _ in range(2):  # the second time after a crash: the new offset did not reach the checkpoint
+        query.restart()
+        end = saved(query.source.latestOffset(query.log[-1], ALL))
+        assert first_column(query.source, query.source.partitions(query.log[-1], end)) == ["more 0", "more 1"]
+
+
+@pytest.mark.parametrize("place", ["f", "f/bases", "f/in/bases"])
+def test_bases_do_not_lie_where_they_would_be_read(tmp_path, many, place):
+    with pytest.raises(ValueError, match="lies in the folder that is read"):
+        Query(many, offsetsLocation=f"file://{tmp_path}/{place}")
+    Query(many, offsetsLocation=f"file://{tmp_path}/f/_bases")
+    with pytest.raises(ValueError, match="must lie on the store that is read"):
+        Query(many, offsetsLocation="s3://bucket/bases")

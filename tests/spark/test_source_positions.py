@@ -1,0 +1,344 @@
+"""Where reads begin and end (times, cuts), and the columns that say where a row lies. Without a session of Spark."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy, StreamCut
+from tests.support.servers import require_module
+from tests.support.spark import arrow_stream, first_column, given
+
+require_module("pyarrow")
+require_module("pyspark")
+
+import pyarrow as pa
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+from pyspark.sql.types import StructType
+
+from rollingfs.format.header import Page
+from rollingfs.spark.source import lines, metadata
+from rollingfs.spark.source.batch_reader import RollingReader, infer_schema
+from rollingfs.spark.source.data_loss import DataLossError
+from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.positions import Position, parse_position
+from rollingfs.spark.source.stream_reader import RollingStreamReader
+
+CHUNKS = RollingPolicy(max_bytes=40, inline_bytes=10)
+TEXT = StructType().add("value", "string")
+NUMBERS = StructType().add("n", "long")
+ALL = ReadAllAvailable()
+OURS = [("_offset", "long"), ("_segment", "string"), ("_commit_time", "timestamp")]
+
+
+def read(path: Any, schema: StructType = TEXT, **options: Any) -> list[Any]:
+    reader = RollingReader(parse_options(given(path, **options)), schema)
+    return first_column(reader, reader.partitions())
+
+
+def begun(path: Any, schema: StructType = TEXT, **options: Any) -> list[Any]:
+    """What a new stream reads first."""
+    source = RollingStreamReader(parse_options(given(path, **options)), schema)
+    start = json.loads(json.dumps(source.initialOffset()))
+    end = json.loads(json.dumps(source.latestOffset(start, ALL)))
+    return first_column(source, source.partitions(start, end))
+
+
+def numbered(count: int, first: int = 0) -> bytes:
+    return b"".join(b'{"n": %d}\n' % nth for nth in range(first, first + count))
+
+
+# -- options -----------------------------------------------------------------------------------------------------
+
+
+def test_a_position_is_a_name_a_time_a_cut_or_the_offset_of_a_query():
+    assert parse_position("o", " Earliest ") == Position("earliest")
+    assert parse_position("o", "1970-01-01T00:01:00Z").at_s == 60
+    assert parse_position("o", "1970-01-01 00:01").at_s == 60  # without a zone: UTC, as in the formats
+    cut = parse_position("o", str(StreamCut({"/f/a": 7}, 5.0, 7, {"/f/a": "x"})))
+    query = parse_position("o", json.dumps({"/f/a": {"segment": "x", "offset": 7}}))
+    assert cut == query
+    assert cut.is_cut
+
+
+@pytest.mark.parametrize("text", ["soon", "1700000000", '{"a": 1}', '{"base": "/f", "changed": {}, "gone": []}', "{"])
+def test_anything_else_is_refused_by_the_name_of_the_option(text):
+    with pytest.raises(ValueError, match="option endingOffsets is "):
+        parse_options(given("/x", endingOffsets=text))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"startingOffsets": "latest"}, "a batch read would be empty"),
+        ({"subscriber": "me"}, "subscriber is for streams"),
+        ({"offsetsLocation": "/y"}, "offsetsLocation is for streams"),
+    ],
+)
+def test_options_of_streams_are_refused_in_a_batch_read(options, why):
+    with pytest.raises(ValueError, match=why):
+        read("/x", **options)
+
+
+def test_options_of_batch_reads_are_refused_in_a_stream_and_the_impossible_everywhere(tmp_path):
+    with pytest.raises(ValueError, match="endingOffsets is for batch reads"):
+        begun(tmp_path, endingOffsets="latest")
+    with pytest.raises(ValueError, match="old name of option startingOffsets"):
+        begun(tmp_path, startingOffset="latest", startingOffsets="latest")
+    with pytest.raises(ValueError, match="endingOffsets is 'earliest'"):
+        parse_options(given("/x", endingOffsets="earliest"))
+    with pytest.raises(ValueError, match="option pollInterval: 'x'"):
+        parse_options(given("/x", pollInterval="x"))
+    with pytest.raises(ValueError, match="option includeMetadata is 'maybe'"):
+        parse_options(given("/x", includeMetadata="maybe"))
+    with pytest.raises(ValueError, match="option subscriber is empty"):
+        parse_options(given("/x", subscriber=""))
+    with pytest.raises(ValueError, match="format 'parquet' is read whole"):
+        read(tmp_path, format="parquet", startingOffsets="2026-01-01")
+
+
+# -- cuts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["text", "json", "arrow"])
+def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, tmp_path, kind):
+    """Cuts are taken between appends that end within records; the last of them is sealed."""
+    chooser = random.Random(20261122)
+    names = [f"{tmp_path}/f/{name}" for name in "abc"]
+    for name in names:
+        fs.create(name, CHUNKS)
+    stream, cuts = fs.stream(f"{tmp_path}/f"), []
+    for round in range(6):
+        for name in names:
+            data = numbered(9, 100 * round)
+            if kind == "arrow":
+                data = b"".join(arrow_stream(pa.record_batch({"n": [100 * round + nth]})) for nth in range(2))
+            at = chooser.randrange(len(data))
+            fs.append(name, data[:at])
+            cuts.append(str(stream.cut()))
+            fs.append(name, data[at:])
+    for name in names:
+        fs.append(name, b'{"n": 999}' if kind != "arrow" else b"")
+        fs.seal(name)
+    cuts.append(str(stream.cut()))
+    schema = TEXT if kind == "text" else NUMBERS
+    found = read(tmp_path / "f", schema, format=kind, endingOffsets=cuts[0])
+    for start, end in pairwise(cuts):
+        found += read(tmp_path / "f", schema, format=kind, startingOffsets=start, endingOffsets=end)
+    found += read(tmp_path / "f", schema, format=kind, startingOffsets=cuts[-1])
+    assert sorted(found) == sorted(read(tmp_path / "f", schema, format=kind))
+    assert len(found) == (36 if kind == "arrow" else 165)
+
+
+def test_a_cut_does_not_name_what_came_later_so_it_ends_before_it_and_begins_with_it(fs, tmp_path):
+    fs.overwrite(f"{tmp_path}/f/a", b"a\n")
+    cut = str(fs.stream(f"{tmp_path}/f").cut())
+    fs.append(f"{tmp_path}/f/a", b"more\n")
+    fs.overwrite(f"{tmp_path}/f/b", b"b\n")
+    assert read(tmp_path / "f", endingOffsets=cut) == ["a"]
+    assert read(tmp_path / "f", startingOffsets=cut) == ["more", "b"]
+    assert sorted(begun(tmp_path / "f", startingOffsets=cut)) == ["b", "more"]
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_a_cut_of_a_segment_that_was_replaced_is_data_loss_and_never_an_offset_in_the_new_one(fs, tmp_path, option):
+    for name in ("a", "b"):
+        fs.overwrite(f"{tmp_path}/f/{name}", b"old\nolder\n")
+    cut = str(fs.stream(f"{tmp_path}/f").cut())
+    fs.overwrite(f"{tmp_path}/f/a", b"new one\nnew two\n")
+    with pytest.raises(DataLossError, match=f"/f/a: another segment has this name now .*{option}"):
+        read(tmp_path / "f", **{option: cut})
+    found = read(tmp_path / "f", **{option: cut}, failOnDataLoss="false")
+    assert found == (["new one", "new two"] if option == "startingOffsets" else ["old", "older"])
+    fs.rm(f"{tmp_path}/f/a")
+    with pytest.raises(DataLossError, match=f"/f/a: the segment is gone; option {option} names offset 10"):
+        read(tmp_path / "f", **{option: cut})
+
+
+def test_a_head_that_was_truncated_past_the_cut_is_data_loss_and_a_cut_behind_the_end_an_error(fs, tmp_path, caplog):
+    fs.overwrite(f"{tmp_path}/f/a", b"one\n")
+    cut = fs.stream(f"{tmp_path}/f").cut()
+    fs.append(f"{tmp_path}/f/a", b"two\nthree\n")
+    fs.truncate(f"{tmp_path}/f/a", 8)
+    for reading in (read, begun):
+        with pytest.raises(DataLossError, match="bytes 4 to 8 were truncated away"):
+            reading(tmp_path / "f", startingOffsets=str(cut))
+        assert reading(tmp_path / "f", startingOffsets=str(cut), failOnDataLoss="false") == ["three"]
+    ahead = StreamCut({f"{tmp_path}/f/a": 15}, cut.at, 15, cut.incarnations)
+    with pytest.raises(ValueError, match=r"startingOffsets names offset 15 of .*/f/a, but it holds bytes 8 to 14"):
+        read(tmp_path / "f", startingOffsets=str(ahead))
+    with pytest.raises(ValueError, match="is a cut of other segments"):
+        read(tmp_path / "f", endingOffsets=str(StreamCut({"/g/a": 1}, 0, 1)))
+
+
+def test_a_cut_of_a_stream_serves_a_read_of_one_segment_of_it_and_of_a_pattern(fs, tmp_path):
+    for name in ("a1", "a2", "b"):
+        fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())
+    cut = str(fs.stream(f"{tmp_path}/f").cut())
+    for name in ("a1", "a2", "b"):
+        fs.append(f"{tmp_path}/f/{name}", f"{name} more\n".encode())
+    fs.rm(f"{tmp_path}/f/b")  # it is none of what is read
+    assert read(tmp_path / "f" / "a1", startingOffsets=cut) == ["a1 more"]
+    assert read(tmp_path / "f" / "a*", startingOffsets=cut) == ["a1 more", "a2 more"]
+    with pytest.raises(DataLossError, match="/f/b: the segment is gone"):
+        read(tmp_path / "f", startingOffsets=cut)
+
+
+# -- times -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dated(tmp_path: Path) -> tuple[Path, float]:
+    """A segment with chunks of two lines, a minute apart; the time of the first."""
+    at = 1_800_000_000.0
+    now = [at]
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
+    fs.create(f"{tmp_path}/f/s", RollingPolicy(max_bytes=18, inline_bytes=0))
+    for nth in range(5):
+        fs.append(f"{tmp_path}/f/s", numbered(2, 2 * nth))
+        now[0] += 60
+    return tmp_path / "f", at
+
+
+def moment(at_s: float) -> str:
+    return datetime.datetime.fromtimestamp(at_s, datetime.UTC).isoformat()
+
+
+def test_a_time_is_exact_to_a_chunk_of_the_map_and_no_newer_row_is_missed(dated):
+    folder, at = dated
+    for seconds, count in ((-1, 0), (0, 2), (59, 2), (60, 4), (240, 10), (9999, 10)):
+        split = moment(at + seconds)
+        before = read(folder, NUMBERS, format="json", endingOffsets=split)
+        after = read(folder, NUMBERS, format="json", startingOffsets=split)
+        assert before == list(range(count))
+        assert after == list(range(count, 10)) == begun(folder, NUMBERS, format="json", startingOffsets=split)
+    between = read(folder, NUMBERS, format="json", startingOffsets=moment(at + 60), endingOffsets=moment(at + 120))
+    assert between == [4, 5]
+
+
+def test_a_record_that_a_time_cuts_in_two_is_read_behind_it(tmp_path):
+    now = [1_800_000_000.0]
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
+    path = str(tmp_path / "s")
+    fs.create(path, RollingPolicy(max_bytes=4, inline_bytes=0))
+    fs.append(path, b"one\nt")
+    now[0] += 60
+    fs.append(path, b"wo\nthree\n")
+    split = moment(now[0] - 1)
+    assert (read(path, endingOffsets=split), read(path, startingOffsets=split)) == (["one"], ["two", "three"])
+    assert begun(path, startingOffsets=split) == ["two", "three"]
+
+
+def test_a_plain_file_lies_before_the_time_of_its_last_change_or_behind_it(tmp_path):
+    (tmp_path / "p").write_bytes(b"plain\n")
+    assert read(tmp_path / "p", endingOffsets=moment(time.time() - 3600)) == []
+    assert read(tmp_path / "p", endingOffsets=moment(time.time() + 3600)) == ["plain"]
+
+
+# -- columns -----------------------------------------------------------------------------------------------------
+
+
+def rows(path: Any, schema: StructType, **options: Any) -> list[tuple[Any, ...]]:
+    reader = RollingReader(parse_options(given(path, includeMetadata="true", **options)), schema)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def ours(schema: StructType) -> StructType:
+    for name, kind in OURS:
+        schema = schema.add(name, kind)
+    return schema
+
+
+def test_each_row_says_where_it_begins_in_which_segment_and_when_it_was_committed(dated):
+    folder, at = dated
+    found = rows(folder, ours(StructType().add("n", "long")), format="json", partitionBytes="20")
+    assert [row[0] for row in found] == list(range(10))
+    assert [row[1] for row in found] == [9 * nth for nth in range(10)]
+    assert {row[2] for row in found} == {f"{folder}/s"}
+    assert [row[3].timestamp() - at for row in found] == [60 * (nth // 2) for nth in range(10)]
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+@pytest.mark.parametrize("block_bytes", [16, 64, 4096])
+def test_offsets_are_those_of_the_lines_whatever_ends_them_and_whichever_give_rows(
+    fs, tmp_path, monkeypatch, kind, block_bytes
+):
+    """Blank lines give no row of JSON, lists several; a return counts as Spark counts it."""
+    monkeypatch.setattr(lines.raw_blocks, "__defaults__", (block_bytes,))
+    pieces = [b'{"n": 1}\r\n', b"\n", b'[{"n": 2}, {"n": 3}]\n', b'{"n": 4}\r', b"  \n", b"[]\n", b"rubbish\n"]
+    pieces += [b'{"n": 5}\n'] * 20 + [b"\n"] + [b'{"n": 6}']
+    starts = [sum(map(len, pieces[:nth])) for nth in range(len(pieces))]
+    fs.create(str(tmp_path / "s"), CHUNKS)
+    fs.append(str(tmp_path / "s"), b"".join(pieces))
+    schema = ours(StructType().add(*(("value", "string") if kind == "text" else ("n", "long"))))
+    found = [row[:2] for row in rows(tmp_path / "s", schema, format=kind, partitionBytes="50")]
+    if kind == "text":
+        assert found == [(piece.rstrip(b"\r\n").decode(), start) for piece, start in zip(pieces, starts, strict=True)]
+        return
+    expected = [(1, starts[0]), (2, starts[2]), (3, starts[2]), (4, starts[3]), (None, starts[6])]
+    expected += [(5, start) for start in starts[7:27]] + [(6, starts[28])]
+    assert found == expected
+
+
+def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(fs, tmp_path):
+    one = arrow_stream(pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]}))
+    words = pa.record_batch({"n": pa.array(["x", "y"]).dictionary_encode()})
+    fs.create(str(tmp_path / "s"), CHUNKS)
+    fs.append(str(tmp_path / "s"), one + one)
+    found = rows(tmp_path / "s", ours(StructType().add("n", "long")), format="arrow")
+    assert [row[0] for row in found] == [1, 2, 3, 1, 2, 3]
+    first = [row[1] for row in found]
+    assert first[0] == first[1] < first[2] < len(one)
+    assert [start + len(one) for start in first[:3]] == first[3:]
+    fs.overwrite(str(tmp_path / "d"), arrow_stream(words))
+    assert [row[0] for row in rows(tmp_path / "d", ours(StructType().add("n", "string")), format="arrow")] == ["x", "y"]
+
+
+def test_streams_have_the_columns_and_a_schema_may_name_some_of_them(fs, tmp_path):
+    fs.overwrite(str(tmp_path / "s"), b"one\ntwo\n")
+    options = parse_options(given(tmp_path / "s", includeMetadata="true"))
+    source = RollingStreamReader(options, StructType().add("_offset", "long").add("value", "string"))
+    start = source.initialOffset()
+    parts = source.partitions(start, source.latestOffset(start, ReadMaxBytes(100)))
+    assert [row for part in parts for batch in source.read(part) for row in batch.to_pylist()] == [
+        {"_offset": 0, "value": "one"},
+        {"_offset": 4, "value": "two"},
+    ]
+
+
+def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
+    fs.overwrite(str(tmp_path / "s"), b'{"_offset": "theirs"}\n')
+    own = StructType().add("_offset", "string")
+    assert read(tmp_path / "s", own, format="json") == ["theirs"]
+    with pytest.raises(ValueError, match="column _offset is string, but with includeMetadata it is long"):
+        read(tmp_path / "s", own, format="json", includeMetadata="true")
+    with pytest.raises(ValueError, match="the data has a column _offset"):
+        infer_schema(parse_options(given(tmp_path / "s", format="json", includeMetadata="true")))
+    with pytest.raises(ValueError, match="includeMetadata is not for it"):
+        read(tmp_path / "s", own, format="binary", includeMetadata="true")
+    schema = infer_schema(parse_options(given(tmp_path / "s", includeMetadata="true")))
+    assert schema == "value string, _offset long, _segment string, _commit_time timestamp"
+    assert metadata.added_to(StructType().add("n", "long")).names == ["n", "_offset", "_segment", "_commit_time"]
+
+
+def test_commit_times_are_found_in_index_pages_too(tmp_path):
+    now = [1_800_000_000.0]
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
+    path = str(tmp_path / "s")
+    fs.create(path, RollingPolicy(max_bytes=5, inline_bytes=0))
+    for nth in range(300):
+        fs.append(path, b"%04d\n" % nth)
+        now[0] += 1
+    header = fs._bridge.run(fs._client.lookup.view(path)).header
+    assert header is not None
+    assert any(isinstance(entry, Page) for entry in header.entries)
+    found = rows(path, ours(StructType().add("value", "string")), partitionBytes="400")
+    assert [(row[1], row[3].timestamp()) for row in found] == [(5 * nth, 1_800_000_000.0 + nth) for nth in range(300)]
