@@ -6,6 +6,7 @@ the caller reads these rows one by one.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from functools import partial
@@ -78,7 +79,7 @@ def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         mask = column.is_null() if column.null_count else None
         return pa.ListArray.from_arrays(column.offsets, inner, type=kind, mask=mask), None
     if pt.is_decimal(kind):
-        return _decimals(column, kind)
+        return decimals(column, kind)
     if pt.is_date32(kind):
         return dates(column)
     if pt.is_timestamp(kind):
@@ -108,10 +109,7 @@ def timestamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
     """Text, or whole seconds, as timestamps; a text without a zone is a time of `zone`."""
     if pt.is_integer(column.type):
         return _seconds(column, kind)
-    sound = pc.match_substring_regex(column, _STAMP)
-    marks = _not(sound)
-    if marks is not None:
-        column = pc.if_else(sound, column, None)
+    column, marks = matching(column, _STAMP)
     try:
         return _stamps(column, kind, zone), marks
     except pa.ArrowInvalid:
@@ -129,6 +127,13 @@ def timestamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         return found, either([one for one in (marks, more) if one is not None])
 
 
+def matching(column: pa.Array, pattern: str) -> Marked:
+    """The texts that match a pattern; all others are null, and marked."""
+    sound = pc.match_substring_regex(column, pattern)
+    marks = _not(sound)
+    return (column if marks is None else pc.if_else(sound, column, None)), marks
+
+
 def one_by_one(column: pa.Array, kind: pa.DataType, parse: Any) -> Marked:
     """Values that a function of one text makes; where it makes none, the row is marked."""
     texts = column.to_pylist()
@@ -136,7 +141,8 @@ def one_by_one(column: pa.Array, kind: pa.DataType, parse: Any) -> Marked:
     return found, _not(pc.or_(found.is_valid(), column.is_null()))
 
 
-def _decimals(column: pa.Array, kind: pa.DataType) -> Marked:
+def decimals(column: pa.Array, kind: pa.DataType) -> Marked:
+    """Decimals of another type, rounded half up; those with too many digits before the point are marked."""
     try:
         if column.type.equals(WIDE):
             column = pc.round(column, kind.scale, "half_towards_infinity")
@@ -177,12 +183,7 @@ def _seconds(column: pa.Array, kind: pa.DataType) -> Marked:
 
 
 def _bytes(column: pa.Array) -> Marked:
-    from base64 import b64decode
-
-    sound = pc.match_substring_regex(column, _BASE64)
-    marks = _not(sound)
-    if marks is not None:
-        column = pc.if_else(sound, column, None)
+    column, marks = matching(column, _BASE64)
     return pa.array([None if one is None else b64decode(one) for one in column.to_pylist()], pa.binary()), marks
 
 
