@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +14,22 @@ from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import ipc, jsonlines, lines, parquet, partitions, places, rows, segments, text
-from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
+from rollingfs.spark.source import (
+    compression,
+    csvlines,
+    ipc,
+    json_schema,
+    jsonlines,
+    lines,
+    parquet,
+    partitions,
+    places,
+    rows,
+    segments,
+    text,
+)
+from rollingfs.spark.source.modes import MalformedRecordError
+from rollingfs.spark.source.options import ARROW, BINARY, CSV, JSON, LINES, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, extent_of, is_remote, prefetched
 
@@ -75,11 +89,15 @@ class RowReader:
         self.schema = schema
         if options.format == TEXT:
             text.check_schema(rows.arrow_schema(schema), "format 'text'")
+        self._line_reader(rows.arrow_schema(schema))  # it refuses columns of other types before any task begins
 
     def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
         """The ranges of an extent, each for one task; none if the extent is corrupt and is skipped."""
         size_max = self.options.partition_bytes
         if self.options.format == BINARY:
+            return list(partitions.whole(extent))
+        if self._codec(extent) is not None:
+            compression.check_whole(extent, opened.view.start, opened.view.length)
             return list(partitions.whole(extent))
         if self.options.format != ARROW:
             return list(partitions.split(extent, size_max))
@@ -103,7 +121,7 @@ class RowReader:
         segments.keep_memory()
         schema = rows.arrow_schema(self.schema)
         fs = places.filesystem(self.options)
-        read = {TEXT: self._lines, JSON: self._json, ARROW: self._arrow, PARQUET: self._parquet, BINARY: self._binary}
+        read = {ARROW: self._arrow, PARQUET: self._parquet, BINARY: self._binary, **dict.fromkeys(LINES, self._lines)}
         return read[self.options.format](fs, partition.value, schema)
 
     def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range]]:
@@ -124,7 +142,7 @@ class RowReader:
         view = segments.view_now(fs, one.extent.path)
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
-        if self.options.format in (TEXT, JSON):
+        if self.options.format in LINES and self._codec(one.extent) is None:
             extent = Extent(one.extent.path, one.extent.identity, view.start, one.extent.end)
             yield SegmentReader(fs, view), Range(extent, max(one.start, view.start), one.end)
 
@@ -149,20 +167,47 @@ class RowReader:
                 ) from error
             self.skip(one, error)
 
-    def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[lines.Lines]:
+    def _codec(self, extent: Extent) -> str | None:
+        """The compression of a segment of lines, or None."""
+        is_lines = self.options.format in LINES
+        return compression.codec_of(extent.path, self.options.records.compression) if is_lines else None
+
+    def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[Range, lines.Lines, bool]]:
+        """Blocks of lines, each with its range, and whether the segment began with it."""
+        size = lines.BLOCK_BYTES if is_remote(fs) else lines.LOCAL_BLOCK_BYTES
         for opened, one in self._opened(fs, ranges):
-            size = lines.BLOCK_BYTES if is_remote(fs) else lines.LOCAL_BLOCK_BYTES
-            blocks = lines.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
-            yield from self._sound(one, blocks)
+            codec = self._codec(one.extent)
+            if codec is not None:
+                blocks = compression.blocks(opened.read, one.extent, codec, size)
+            else:
+                blocks = lines.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
+            is_first = one.start == one.extent.start
+            for block in self._sound(one, blocks):
+                if is_first and codec is None and self.options.records.compression == compression.AUTO:
+                    compression.check_plain(one.extent.path, block.data[block.start : block.end])
+                # offset 0 is where the segment once began; a header is nowhere else
+                yield one, block, is_first and one.start == 0
+                is_first = False
+
+    def _line_reader(self, schema: pa.Schema) -> Callable[[lines.Lines, bool], list[pa.RecordBatch]]:
+        """The function that makes rows of a block."""
+        known = self.options.records
+        if self.options.format == JSON:
+            json_reader = jsonlines.Reader(schema, known.zone, known.mode, known.corrupt_column)
+            return lambda block, _: json_reader.read(block)
+        if self.options.format == CSV:
+            csv_reader = csvlines.CsvReader(schema, known.csv, known.zone, known.mode, known.corrupt_column)
+            return lambda block, is_first: [csv_reader.read(block, is_first=is_first)]
+        return lambda block, _: [text.to_batch(block, schema)]
 
     def _lines(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for block in prefetched(fs, self._blocks(fs, ranges)):
-            yield text.to_batch(block, schema)
-
-    def _json(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        reader = jsonlines.Reader(schema)
-        for block in prefetched(fs, self._blocks(fs, ranges)):
-            yield from map(rows.checked, reader.read(block))
+        read = self._line_reader(schema)
+        for one, block, is_first in prefetched(fs, self._blocks(fs, ranges)):
+            try:
+                yield from map(rows.checked, read(block, is_first))
+            except MalformedRecordError as error:
+                where = f"{one.extent.path}: in bytes {one.start} to {one.end}"
+                raise MalformedRecordError(f"{where}, {error}") from error
 
     def _arrow(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for opened, one in self._opened(fs, ranges):
@@ -201,7 +246,10 @@ def infer_schema(options: Options) -> Any:
     fs = places.filesystem(options)
     found = [view for view in places.find(fs, options).views.values() if view.size]
     if options.format == JSON:
-        return rows.spark_schema(jsonlines.infer(_sample(fs, found, options)))
+        known = options.records
+        return rows.spark_schema(json_schema.infer(_sample(fs, found, options), known.mode, known.corrupt_column))
+    if options.format == CSV:
+        return ", ".join(f"`{name.replace('`', '``')}` string" for name in _csv_names(fs, found, options))
     for view in found:
         opened = SegmentReader(fs, view)
         try:
@@ -213,6 +261,19 @@ def infer_schema(options: Options) -> Any:
         if schema is not None:
             return rows.spark_schema(schema)
     raise ValueError(f"there is no {options.format} to infer the columns from: give .schema(...)")
+
+
+def _csv_names(fs: RollingFileSystem, views: Sequence[Snapshot], options: Options) -> list[str]:
+    """The names of the columns: those of the first segment that has a line."""
+    for view in views:
+        for line in _sample(fs, [view], options):
+            if line.strip():
+                if options.records.csv.header and view.start:
+                    raise ValueError(
+                        f"{view.path}: its header is truncated away, with {view.start} bytes: give .schema(...)"
+                    )
+                return csvlines.column_names(line, options.records.csv)
+    raise ValueError("there is no line of CSV to infer the columns from: give .schema(...)")
 
 
 def _arrow_schema(opened: SegmentReader) -> pa.Schema | None:
@@ -227,8 +288,17 @@ def _sample(fs: RollingFileSystem, views: Sequence[Snapshot], options: Options) 
         extent, opened = extent_of(view), SegmentReader(fs, view)
         upto = min(extent.start + min(each, size), extent.end)
         try:
-            for block in lines.blocks(opened.read, extent.start, extent.start, upto, extent.end):
+            codec = compression.codec_of(view.path, options.records.compression)
+            if codec is not None:
+                blocks = compression.blocks(opened.read, extent, codec, lines.LOCAL_BLOCK_BYTES)
+            else:
+                blocks = lines.blocks(opened.read, extent.start, extent.start, upto, extent.end)
+            for nth, block in enumerate(blocks):
+                if not nth and codec is None and options.records.compression == compression.AUTO:
+                    compression.check_plain(view.path, block.data[block.start : block.end])
                 yield from bytes(block).split(lines.FEED)
+                if codec is not None:
+                    break  # the first block is a sample
         except CORRUPT:
             if not options.skips_corrupt:
                 raise

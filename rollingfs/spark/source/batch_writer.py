@@ -19,9 +19,9 @@ from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import ipc, jsonlines, parquet, places, rows, segments, text
+from rollingfs.spark.source import compression, csv_writer, ipc, json_writer, parquet, places, rows, segments, text
 from rollingfs.spark.source.footer import MalformedFooterError, Part
-from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
+from rollingfs.spark.source.options import ARROW, BINARY, CSV, JSON, LINES, PARQUET, TEXT, Options
 from rollingfs.spark.source.segments import SegmentReader
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ class JobCommit:
         self.url = options.target.path
         if options.format == TEXT:
             text.check_schema(self.schema, "writing text")
+        if options.format == JSON:
+            json_writer.check_schema(self.schema)
+        if options.format == CSV:
+            csv_writer.check_schema(self.schema)
+        if options.format in LINES:
+            compression.check_target(self.url)
         if options.format == BINARY and (len(self.schema) != 1 or not pa.types.is_binary(self.schema.field(0).type)):
             raise ValueError(f"writing binary needs one column of binary, not ({', '.join(map(str, self.schema))})")
 
@@ -117,7 +123,9 @@ class JobCommit:
     def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         if self.options.format == PARQUET:
             return parquet.Encoder(batches)
-        encode = {TEXT: text.encode, JSON: jsonlines.encode, ARROW: ipc.encode, BINARY: _raw}
+        if self.options.format == CSV:
+            return csv_writer.encode(batches, self.options.records.csv)
+        encode = {TEXT: text.encode, JSON: json_writer.encode, ARROW: ipc.encode, BINARY: _raw}
         return encode[self.options.format](batches)
 
     # -- on the driver ---------------------------------------------------------------------------------------
@@ -139,6 +147,8 @@ class JobCommit:
         receipts = sorted(received(messages), key=lambda receipt: receipt.partition)
         if self.options.format == PARQUET:
             self._grow(fs, [one for one in receipts if one.footer is not None], attrs or {}, expected_attrs or {})
+        elif self.options.format == CSV and self.options.records.csv.header:
+            self._write_with_header(fs, [receipt.staged for receipt in receipts], attrs or {}, expected_attrs or {})
         else:
             data = [receipt.staged for receipt in receipts]
             self._write(fs, data, attrs or {}, Guard(expected_attrs=expected_attrs or {}))
@@ -151,6 +161,27 @@ class JobCommit:
         # the same commit makes the segment if it is missing
         commit = fs._client.segments.extend(path, data, attrs=attrs, guard=guard, create=True)
         fs._bridge.run(commit, commits=path)
+
+    def _write_with_header(
+        self,
+        fs: RollingFileSystem,
+        staged: Sequence[Staged],
+        attrs: Mapping[str, str],
+        expected_attrs: Mapping[str, str | None],
+    ) -> None:
+        """Append or overwrite with CSV lines; the names of the columns are the first line of the segment."""
+        data = [csv_writer.header(self.schema, self.options.records.csv), *staged]
+        view = None if self.overwrite else self.view()
+        if view is None or not view.length:
+            expected = None if self.overwrite else 0
+            try:
+                self._write(fs, data, attrs, Guard(expected_offset=expected, expected_attrs=expected_attrs))
+                return
+            except BadOffsetError:
+                if self.overwrite:
+                    raise
+        # there are lines, perhaps those of another writer, who wrote the header
+        self._write(fs, staged, attrs, Guard(expected_attrs=expected_attrs))
 
     def _grow(
         self,

@@ -30,7 +30,7 @@ def fields(line: str, form: CsvFormat) -> list[str | None]:
 
 
 class _Cutter:
-    """Cuts a line with quotes. A field whose quotes do not end at a separator is taken as it stands, quotes included."""
+    """Cuts a line with quotes. A field whose quotes do not end at a separator stays as it is, with its quotes."""
 
     def __init__(self, line: str, form: CsvFormat) -> None:
         self._line = line

@@ -13,7 +13,7 @@ import pyarrow.types as pt
 
 from rollingfs.spark.source import times
 from rollingfs.spark.source.csv_tokens import CsvFormat, fields
-from rollingfs.spark.source.json_values import UnsupportedTypeError, rounded
+from rollingfs.spark.source.json_scalars import UnsupportedTypeError, rounded
 
 Parse = Callable[[str], Any]
 """Makes a value of a field; None if the field does not fit."""

@@ -1,4 +1,4 @@
-"""CSV lines as Arrow batches: whole blocks by Arrow's reader; lines that it may read otherwise than Spark, one by one."""
+"""CSV lines as Arrow batches: blocks by Arrow's reader; lines that it may read otherwise than Spark, one by one."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ class CsvReader:
 
 
 def column_names(first: bytes, form: CsvFormat) -> list[str]:
-    """The names of the columns, given the first line that is not blank: its fields, or ``_c0``, ``_c1``, …
+    """The names of the columns, given the first line that is not blank: its fields, or ``_c0``, ``_c1`` and so on.
 
     As in Spark, a name that is empty is replaced, and names that are there twice get their number.
     """

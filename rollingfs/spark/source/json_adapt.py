@@ -1,4 +1,4 @@
-"""How Arrow's JSON reader is asked for the columns, and how that changes when the data is other than its schema says."""
+"""How Arrow's JSON reader is asked for the columns, and what changes when the data is other than its schema."""
 
 from __future__ import annotations
 

@@ -52,8 +52,6 @@ def infer(lines: Iterable[bytes], mode: str = PERMISSIVE, corrupt_column: str = 
     return pa.schema(sorted(fields, key=lambda field: field.name))
 
 
-
-
 def _kind(value: Any) -> pa.DataType:
     if isinstance(value, dict):
         return pa.struct([pa.field(key, _kind(item)) for key, item in sorted(value.items())])

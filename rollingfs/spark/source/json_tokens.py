@@ -32,8 +32,9 @@ class _Level:
     __slots__ = ("kind", "name", "size")
 
     def __init__(self, kind: str) -> None:
-        self.kind, self.name, self.size = kind, None, 0
-        self.name: str | None
+        self.kind = kind
+        self.name: str | None = None
+        self.size = 0
 
 
 class Tokens:

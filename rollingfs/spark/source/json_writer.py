@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from rollingfs.spark.source.json_values import UnsupportedTypeError
+from rollingfs.spark.source.json_scalars import UnsupportedTypeError
 from rollingfs.spark.source.lines import FEED
 
 _SPECIAL = re.compile(rb'["\\\x00-\x1f]')
@@ -42,7 +42,7 @@ def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 def text_of(column: pa.Array) -> pa.Array:
-    """The values of a column as plain text, without quotes: numbers, truths, dates and times, bytes; null stays null."""
+    """The values of a column as plain text, without quotes: numbers, truths, times, bytes; null stays null."""
     kind = column.type
     if pt.is_floating(kind):
         text = column.cast(pa.string())
@@ -161,7 +161,7 @@ def _quoted(text: pa.Array) -> pa.Array:
 
 def _escaped(column: pa.Array) -> pa.Array:
     """Text with the letters escaped that must not stand in a string of JSON."""
-    _, offsets, letters = column.buffers()
+    _, _, letters = column.buffers()
     if letters is None or not len(column):
         return column
     view = memoryview(letters)

@@ -1,4 +1,4 @@
-"""JSON lines as Arrow batches: whole blocks by Arrow's reader; lines that it refuses, or reads otherwise, one by one."""
+"""JSON lines as Arrow batches: blocks by Arrow's reader; lines that it refuses, or reads otherwise, one by one."""
 
 from __future__ import annotations
 
@@ -48,6 +48,22 @@ class _RefusedError(Exception):
         super().__init__(reason)
         self.line = line
         """The line that it refuses, if that is known."""
+
+
+class _Numbered:
+    """Lines by their numbers."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._starts: list[int] = []
+        """Where each line begins, and where the last ends; empty until it is asked for."""
+
+    def lines(self, first: int, last: int) -> bytes:
+        """The lines from a number to another, with their ends."""
+        if not first and not self._starts and self._data.count(FEED) == last:
+            return self._data
+        self._starts = self._starts or [0, *(one.end() for one in re.finditer(FEED, self._data))]
+        return self._data[self._starts[first] : self._starts[last]]
 
 
 class Reader:
@@ -107,35 +123,38 @@ class Reader:
         if not self._adaptation.is_possible:
             yield self._slowly(data.split(FEED)[:-1])
             return
-        starts: list[int] = []
         todo: list[Part] = [(0, count, True)] if count else []
         if nulls := _null_lines(data):
-            starts = _starts(data)
             todo = _around(nulls, count)[::-1]
+        plain, quoted = _Numbered(data), _Numbered(self._adaptation.quoted(data))
         while todo:
             first, last, may_be_fast = todo.pop()
-            part = data[starts[first] : starts[last]] if starts else data
+            part = plain.lines(first, last)
             if not may_be_fast:
                 yield self._slowly(part.split(FEED)[:-1])
                 continue
             try:
-                yield self._fast(part, last - first)
+                yield self._fast(part, quoted.lines(first, last), last - first)
             except _RefusedError as error:
                 if self._adaptation.adapts(str(error)):
+                    quoted = _Numbered(self._adaptation.quoted(data))
                     todo.append((first, last, True))
                     continue
-                starts = starts or _starts(data)
                 todo += reversed(_cut(first, last, error.line))
 
-    def _fast(self, data: bytes, count: int) -> pa.RecordBatch:
+    def _fast(self, data: bytes, raw: bytes, count: int) -> pa.RecordBatch:
         """The rows as Arrow reads them, except those of lines that it reads otherwise than Spark.
+
+        Parameters
+        ----------
+        raw
+            The data as Arrow is to read it.
 
         Raises
         ------
         _RefusedError
             Arrow does not read every line as one row.
         """
-        raw = self._adaptation.quoted(data)
         options = pj.ReadOptions(use_threads=False, block_size=len(raw))
         try:
             table = pj.read_json(pa.BufferReader(raw), options, self._adaptation.options)
@@ -207,8 +226,7 @@ class Reader:
         if not len(self.schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
         columns: list[Any] = [
-            pa.array([row[nth] for row in rows], field.type, from_pandas=False)
-            for nth, field in enumerate(self.schema)
+            pa.array([row[nth] for row in rows], field.type, from_pandas=False) for nth, field in enumerate(self.schema)
         ]
         return pa.record_batch(columns, schema=self.schema)
 
@@ -220,11 +238,6 @@ class Reader:
                 self._slow_lines,
                 self._adaptation.reason or "they are malformed, or their values have other forms than their columns",
             )
-
-
-def _starts(data: bytes) -> list[int]:
-    """Where each line begins, and where the last ends."""
-    return [0, *(one.end() for one in re.finditer(FEED, data))]
 
 
 def _null_lines(data: bytes) -> list[int]:

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollingfs.policy import parse_bytes
+from rollingfs.spark.source import record_options
+from rollingfs.spark.source.record_options import RecordOptions, parse_record_options
 
-TEXT, JSON, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "arrow", "parquet", "binary")
+TEXT, JSON, CSV, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "csv", "arrow", "parquet", "binary")
+LINES = (TEXT, JSON, CSV)
+"""The formats whose records are lines."""
 EARLIEST, LATEST = "earliest", "latest"
 FAIL, SKIP = "fail", "skip"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
@@ -24,6 +28,7 @@ _OWN = {
     "startingoffset": "startingOffset",
     "failondataloss": "failOnDataLoss",
     "oncorrupt": "onCorrupt",
+    **record_options.OWN,
 }
 """Our options, by their names in lower case, as Spark hands them over."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
@@ -54,6 +59,7 @@ class Options:
     starting_offset: str = EARLIEST
     fails_on_data_loss: bool = True
     skips_corrupt: bool = False
+    records: RecordOptions = field(default_factory=RecordOptions)
 
     @property
     def target(self) -> Place:
@@ -104,9 +110,10 @@ def parse_options(options: Mapping[str, str]) -> Options:
     if len(protocols) != 1:
         raise ValueError(f"all of load()'s paths must lie on one backend, but they are on {', '.join(protocols)}")
     trigger = given.get("maxbytespertrigger")
+    kind = _choice(given, "format", FORMATS, TEXT)
     return Options(
         places,
-        _choice(given, "format", FORMATS, TEXT),
+        kind,
         parse_storage_options(given.get("storage_options", "{}")),
         _size(given, "partitionbytes", PARTITION_BYTES_DEFAULT),
         _size(given, "samplebytes", SAMPLE_BYTES_DEFAULT),
@@ -114,6 +121,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         _choice(given, "startingoffset", (EARLIEST, LATEST), EARLIEST),
         _TRUTHS[_choice(given, "failondataloss", tuple(_TRUTHS), "true")],
         _choice(given, "oncorrupt", (FAIL, SKIP), FAIL) == SKIP,
+        parse_record_options(given, kind),
     )
 
 

@@ -15,7 +15,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import ipc, lines, offsets, partitions, places, segments
 from rollingfs.spark.source.batch_reader import CORRUPT, Ranges, RowReader
 from rollingfs.spark.source.offsets import Mark
-from rollingfs.spark.source.options import ARROW, JSON, LATEST, TEXT, Options
+from rollingfs.spark.source.options import ARROW, LATEST, LINES, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pyspark_rollingfs")
 
-FORMATS = (TEXT, JSON, ARROW)
+FORMATS = (*LINES, ARROW)
 """The formats in which a segment grows by whole records."""
 
 

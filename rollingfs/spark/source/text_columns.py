@@ -45,11 +45,11 @@ def raw_type(kind: pa.DataType, *, wide: bool) -> pa.DataType | None:
         Keep all digits of decimals; else a decimal with more digits than its column is refused.
     """
     if pt.is_struct(kind):
-        fields = [(field.name, raw_type(field.type, wide=wide)) for field in kind]
-        return None if any(one is None for _, one in fields) else pa.struct(fields)
+        parts = [(field.name, raw_type(field.type, wide=wide)) for field in kind]
+        return None if any(part is None for _, part in parts) else pa.struct(parts)
     if pt.is_list(kind):
-        inner = raw_type(kind.value_type, wide=wide)
-        return None if inner is None else pa.list_(inner)
+        item = raw_type(kind.value_type, wide=wide)
+        return None if item is None else pa.list_(item)
     if pt.is_decimal(kind):
         return WIDE if wide else pa.decimal128(DIGITS_MAX, kind.scale)
     if pt.is_date32(kind) or pt.is_timestamp(kind) or pt.is_binary(kind):
@@ -114,6 +114,8 @@ def timestamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         return _stamps(column, kind, zone), marks
     except pa.ArrowInvalid:
         pass
+    if (found := _of_nanos(column, kind)) is not None:
+        return found, marks
     short = pc.replace_substring_regex(column, _NANOS, r"\1")
     try:
         if kind.tz is None:
@@ -158,6 +160,16 @@ def decimals(column: pa.Array, kind: pa.DataType) -> Marked:
         return pc.if_else(marks, None, column).cast(kind), marks
 
 
+def _of_nanos(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Texts with up to nine digits behind the point; None if they are not all from 1970 to 2262, and with a zone."""
+    try:
+        found = column.cast(pa.timestamp("ns", kind.tz))
+    except pa.ArrowInvalid:
+        return None
+    first = pc.min(found.cast(pa.int64())).as_py()
+    return found.cast(kind, safe=False) if first is None or first >= 0 else None  # Spark cuts digits off
+
+
 def _stamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     if kind.tz is None:
         return column.cast(kind)
@@ -170,7 +182,7 @@ def _stamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
 def _localized(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     local = column.cast(pa.timestamp("us"))
     if zone is UTC:
-        return local.cast(kind) if kind.tz is None else pc.assume_timezone(local, "UTC").cast(kind)
+        return local.cast(kind)
     return pc.assume_timezone(local, str(zone), ambiguous="earliest").cast(kind)
 
 
