@@ -45,8 +45,8 @@ def raw_type(kind: pa.DataType, *, wide: bool) -> pa.DataType | None:
         Keep all digits of decimals; else a decimal with more digits than its column is refused.
     """
     if pt.is_struct(kind):
-        parts = [(field.name, raw_type(field.type, wide=wide)) for field in kind]
-        return None if any(part is None for _, part in parts) else pa.struct(parts)
+        fields = [(field.name, raw_type(field.type, wide=wide)) for field in kind]
+        return None if any(inner is None for _, inner in fields) else pa.struct(fields)
     if pt.is_list(kind):
         item = raw_type(kind.value_type, wide=wide)
         return None if item is None else pa.list_(item)
@@ -73,8 +73,8 @@ def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         joined = pa.StructArray.from_arrays([part for part, _ in parts], fields=list(kind), mask=mask)
         return joined, either(marks)
     if pt.is_list(kind):
-        inner, marks = converted(column.values, kind.value_type, zone)
-        if marks is not None:
+        inner, inner_marks = converted(column.values, kind.value_type, zone)
+        if inner_marks is not None:
             raise InnerValueError
         mask = column.is_null() if column.null_count else None
         return pa.ListArray.from_arrays(column.offsets, inner, type=kind, mask=mask), None
