@@ -19,7 +19,7 @@ require_module("pyspark")
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 60
+EXAMPLES = 40
 """Each is two jobs of Spark."""
 
 

@@ -119,36 +119,20 @@ def _merged(parts: Sequence[pa.Array | str]) -> list[pa.Array | str]:
 
 
 def _maps(column: pa.Array) -> pa.Array:
-    entries = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field]))).flatten()
+    lists = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+    entries = lists.flatten()
     keys, items = entries.field(0), pc.fill_null(_values(entries.field(1)), "null")
     names = _quoted(_escaped(keys) if pt.is_string(keys.type) else text_of(keys))
-    return _wrapped(column, "{", pc.binary_join_element_wise(names, items, ":"), "}")
+    return _wrapped(lists, "{", pc.binary_join_element_wise(names, items, ":"), "}")
 
 
 def _wrapped(column: pa.Array, before: str, texts: pa.Array, after: str) -> pa.Array:
-    """The texts of each list of a column, joined by commas."""
-    offsets = column.offsets
-    if len(offsets) and offsets[0].as_py():
-        offsets = pc.subtract(offsets, offsets[0])
-    mask = column.is_null() if column.null_count else None
-    if column.null_count and not _is_packed(column):
-        offsets, mask = _packed_offsets(column), mask
-    lists = pa.ListArray.from_arrays(offsets, texts, mask=mask)
-    return pc.binary_join_element_wise(before, pc.binary_join(lists, ","), after, "")
-
-
-def _is_packed(column: pa.Array) -> bool:
-    return int(pc.sum(pc.list_value_length(column.cast(_list_of(column.type)))).as_py() or 0) == len(column.values)
-
-
-def _packed_offsets(column: pa.Array) -> pa.Array:
-    """The offsets of the lists without what lies behind nulls."""
-    sizes = pc.fill_null(pc.list_value_length(column.cast(_list_of(column.type))), 0)
-    return pa.array([0, *pc.cumulative_sum(sizes).to_pylist()], pa.int32())
-
-
-def _list_of(kind: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.struct([kind.key_field, kind.item_field])) if pt.is_map(kind) else kind
+    """The texts of all values of each list of a column, joined by commas; of a list that is null there are none."""
+    sizes = pc.fill_null(pc.list_value_length(column), 0)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(sizes).cast(pa.int32())])
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
+    whole = pc.binary_join_element_wise(before, joined, after, "")
+    return pc.if_else(column.is_valid(), whole, None) if column.null_count else whole
 
 
 def _key(name: str) -> str:
