@@ -18,7 +18,7 @@ from benchmarks.spark import data
 from benchmarks.spark.query import PLAIN, Files, Query, spark_case
 from benchmarks.spark.session import measured
 
-LINES = 60_000
+LINES = 200_000
 LINES_QUICK = 2_000
 """Lines of each of the files."""
 ROWS = 500_000
@@ -117,7 +117,7 @@ def _bound(title: str, one: str, other: str, most: float) -> Goal:
 CASES = (
     spark_case(
         "S5",
-        "Spark: 60 MB of JSON and 25 MB of CSV with dates, times and decimals, read; 500,000 rows written",
+        "Spark: 190 MB of JSON and 75 MB of CSV with dates, times and decimals, read; 500,000 rows written",
         CONTESTANTS,
         (
             _bound("JSON, all types / plain types", "source, JSON", "source, JSON, plain types", 1.3),

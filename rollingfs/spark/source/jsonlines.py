@@ -29,7 +29,7 @@ SLOW_LINES_WARNED = 100_000
 
 _ODD = re.compile(rb"(?<=[:\[, \t])(?:-?(?:NaN|Inf)|-0(?=[,}\] \t\n]))")
 """Arrow reads these otherwise than Spark: NaN and Inf with a sign, the integer -0."""
-_ODD_SIGNS = (b"NaN", b"Inf", b"-0")
+_ODD_SIGNS = (b"NaN", b"Inf", b":-0", b" -0", b"[-0", b",-0", b"\t-0")
 _NULL_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*n", re.MULTILINE)
 """Arrow 26 crashes the process at a line that is null."""
 _NULL_LINE_SIGNS = (b"\nn", b"\n ", b"\n\t", b"\n\xef")
