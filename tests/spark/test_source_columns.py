@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from rollingfs.spark.source import footer, ipc, parquet, rows
-from rollingfs.spark.source.batch_reader import RowReader, infer_schema
+from rollingfs.spark.source.batch_reader import RowReader
+from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.partitions import Extent, Range
 
 NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", ArrayType(LongType(), False), False)])

@@ -23,7 +23,8 @@ from pyspark.sql.types import StructType
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.spark.source import lines, places, stream_reader
-from rollingfs.spark.source.batch_reader import RollingReader, infer_schema
+from rollingfs.spark.source.batch_reader import RollingReader
+from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.stream_reader import RollingStreamReader
 

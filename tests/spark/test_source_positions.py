@@ -25,8 +25,9 @@ from pyspark.sql.types import StructType
 
 from rollingfs.format.header import Page
 from rollingfs.spark.source import lines, metadata
-from rollingfs.spark.source.batch_reader import RollingReader, infer_schema
+from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.data_loss import DataLossError
+from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.positions import Position, parse_position
 from rollingfs.spark.source.stream_reader import RollingStreamReader

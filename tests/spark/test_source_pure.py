@@ -23,7 +23,18 @@ require_module("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.spark.source import footer, ipc, jsonlines, lines, offsets, parquet, partitions, text
+from rollingfs.spark.source import (
+    footer,
+    ipc,
+    json_schema,
+    json_writer,
+    jsonlines,
+    lines,
+    offsets,
+    parquet,
+    partitions,
+    text,
+)
 from rollingfs.spark.source.offsets import Mark
 from rollingfs.spark.source.options import Place, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
@@ -86,7 +97,7 @@ def test_storage_options_may_be_flat_or_nested_and_never_show():
     ("given_options", "message"),
     [
         ({"path": "/x", "maxbytespertriger": "1"}, "no option maxbytespertriger"),
-        ({"path": "/x", "format": "csv"}, "option format is 'csv'"),
+        ({"path": "/x", "format": "orc"}, "option format is 'orc'"),
         ({"path": "/x", "partitionbytes": "much"}, "option partitionBytes"),
         ({"path": "/x", "maxbytespertrigger": "0"}, "at least 1 byte"),
         ({"path": "/x", "storage_options": '{"secret": "HIDE"'}, "storage_options must be a JSON object"),
@@ -206,7 +217,7 @@ def test_json_that_arrow_refuses_or_reads_otherwise_comes_as_from_spark():
     block = b'{"s": 1.50, "n": 1}\n\n{"s": {"a": [true]}, "n": 300}\nno json\n[{"n": 2}, {"n": "3"}]\n{"n": 4}\n'
     assert json_rows(block, schema) == [
         {"s": "1.50", "n": 1},
-        {"s": '{"a":[true]}', "n": None},
+        {"s": '{"a": [true]}', "n": None},
         {"s": None, "n": None},
         {"s": None, "n": 2},
         {"s": None, "n": None},
@@ -262,7 +273,7 @@ def test_json_dates_times_decimals_bytes_and_maps_are_converted():
 
 def test_the_schema_of_a_sample_is_sorted_and_text_where_types_differ():
     lines = [b'{"b": 1, "a": {"y": null, "x": [1, 2.5]}}', b'{"b": true, "c": 1}', b"", b'{"c": 2.0, "n": null}']
-    assert jsonlines.infer(lines) == pa.schema(
+    assert json_schema.infer(lines) == pa.schema(
         [
             ("a", pa.struct([("x", pa.list_(pa.float64())), ("y", pa.string())])),
             ("b", pa.string()),
@@ -271,7 +282,7 @@ def test_the_schema_of_a_sample_is_sorted_and_text_where_types_differ():
         ]
     )
     with pytest.raises(ValueError, match="give"):
-        jsonlines.infer([b"", b"  "])
+        json_schema.infer([b"", b"  "])
 
 
 def test_rows_are_written_as_json_lines_without_nulls_and_read_back_the_same():
@@ -287,7 +298,7 @@ def test_rows_are_written_as_json_lines_without_nulls_and_read_back_the_same():
             "m": pa.array([[("k", None)], None], pa.map_(pa.string(), pa.int64())),
         }
     )
-    written = b"".join(jsonlines.encode(iter([rows])))
+    written = b"".join(json_writer.encode(iter([rows])))
     first, second = written.splitlines()
     assert first.decode() == (
         '{"s":"a\\"\\n","f":"NaN","e":1.20,"t":"2024-01-01T00:00:00.000Z","d":"2024-01-01","b":"YQ==",'

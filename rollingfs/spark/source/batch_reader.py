@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -14,11 +15,25 @@ from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import ipc, jsonlines, lines, metadata, parquet, partitions, places, rows, segments, text
+from rollingfs.spark.source import (
+    compression,
+    csvlines,
+    ipc,
+    jsonlines,
+    lines,
+    metadata,
+    parquet,
+    partitions,
+    places,
+    rows,
+    segments,
+    text,
+)
 from rollingfs.spark.source.boundaries import Boundaries
-from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
+from rollingfs.spark.source.modes import MalformedRecordError
+from rollingfs.spark.source.options import ARROW, BINARY, CSV, JSON, LINES, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.segments import SegmentReader, extent_of, is_remote, prefetched
+from rollingfs.spark.source.segments import SegmentReader, is_remote, prefetched
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -30,8 +45,6 @@ logger = logging.getLogger("pyspark_rollingfs")
 CORRUPT = (CorruptHeaderError, CorruptChunkError)
 
 BINARY_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
-SAMPLE_BYTES_MIN = 64 * 1024
-"""Minimum size that a sample takes of each segment, until it is full."""
 
 
 class Ranges(InputPartition):
@@ -83,11 +96,19 @@ class RowReader:
             self.data_schema = metadata.data_schema(self.data_schema)
         if options.format == TEXT:
             text.check_schema(self.data_schema, "format 'text'")
+        self._line_reader(self.data_schema)  # it refuses columns of other types before any task begins
 
     def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
         """The ranges of an extent, each for one task; none if the extent is corrupt and is skipped."""
         size_max = self.options.partition_bytes
         if self.options.format == BINARY:
+            return list(partitions.whole(extent))
+        if self._codec(extent) is not None:
+            if self.options.reading.has_metadata:
+                raise ValueError(
+                    f"{extent.path} is compressed, so its rows have no offsets: includeMetadata is not for it"
+                )
+            compression.check_whole(extent, opened.view.start, opened.view.length)
             return list(partitions.whole(extent))
         if self.options.format != ARROW:
             return list(partitions.split(extent, size_max))
@@ -113,7 +134,7 @@ class RowReader:
         fs = places.filesystem(self.options)
         if self.options.reading.has_metadata:
             return self._with_metadata(fs, partition.value, schema)
-        read = {TEXT: self._lines, JSON: self._json, ARROW: self._arrow, PARQUET: self._parquet, BINARY: self._binary}
+        read = {ARROW: self._arrow, PARQUET: self._parquet, BINARY: self._binary, **dict.fromkeys(LINES, self._lines)}
         return read[self.options.format](fs, partition.value, schema)
 
     def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range]]:
@@ -134,7 +155,7 @@ class RowReader:
         view = segments.view_now(fs, one.extent.path)
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
-        if self.options.format in (TEXT, JSON):
+        if self.options.format in LINES and self._codec(one.extent) is None:
             extent = Extent(one.extent.path, one.extent.identity, view.start, one.extent.end)
             yield SegmentReader(fs, view), Range(extent, max(one.start, view.start), one.end)
 
@@ -159,20 +180,50 @@ class RowReader:
                 ) from error
             self.skip(one, error)
 
-    def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[lines.Lines]:
+    def _codec(self, extent: Extent) -> str | None:
+        """The compression of a segment of lines, or None."""
+        is_lines = self.options.format in LINES
+        return compression.codec_of(extent.path, self.options.records.compression) if is_lines else None
+
+    def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[Range, lines.Lines, bool]]:
+        """Blocks of lines, each with its range, and whether the segment began with it."""
+        size = lines.BLOCK_BYTES if is_remote(fs) else lines.LOCAL_BLOCK_BYTES
         for opened, one in self._opened(fs, ranges):
-            size = lines.BLOCK_BYTES if is_remote(fs) else lines.LOCAL_BLOCK_BYTES
-            blocks = lines.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
-            yield from self._sound(one, blocks)
+            codec = self._codec(one.extent)
+            if codec is not None:
+                blocks = compression.blocks(opened.read, one.extent, codec, size)
+            else:
+                blocks = lines.blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
+            is_first = one.start == one.extent.start
+            for block in self._sound(one, blocks):
+                if is_first and codec is None:
+                    self._check_plain(one, block)
+                # offset 0 is where the segment once began; a header is nowhere else
+                yield one, block, is_first and one.start == 0
+                is_first = False
+
+    def _check_plain(self, one: Range, block: lines.Lines) -> None:
+        """Refuse compressed bytes under a name that does not say so."""
+        if self.options.records.compression == compression.AUTO:
+            compression.check_plain(one.extent.path, block.data[block.start : block.end])
+
+    def _line_reader(self, schema: pa.Schema) -> Callable[[lines.Lines, bool], list[pa.RecordBatch]]:
+        """The function that makes rows of a block."""
+        known = self.options.records
+        if self.options.format == JSON:
+            json_reader = jsonlines.Reader(schema, known.zone, known.mode, known.corrupt_column)
+            return lambda block, _: json_reader.read(block)
+        if self.options.format == CSV:
+            csv_reader = csvlines.CsvReader(schema, known.csv, known.zone, known.mode, known.corrupt_column)
+            return lambda block, is_first: [csv_reader.read(block, is_first=is_first)]
+        return lambda block, _: [text.to_batch(block, schema)]
 
     def _lines(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for block in prefetched(fs, self._blocks(fs, ranges)):
-            yield text.to_batch(block, schema)
-
-    def _json(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        reader = jsonlines.Reader(schema)
-        for block in prefetched(fs, self._blocks(fs, ranges)):
-            yield from map(rows.checked, reader.read(block))
+        read = self._line_reader(schema)
+        for one, block, is_first in prefetched(fs, self._blocks(fs, ranges)):
+            with _named(one):
+                batches = read(block, is_first)
+            yield from map(rows.checked, batches)
 
     def _arrow(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for opened, one in self._opened(fs, ranges):
@@ -191,16 +242,21 @@ class RowReader:
 
     def _located_lines(self, opened: SegmentReader, one: Range) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
         """The rows of a range of lines, with the offset of each."""
-        reader = jsonlines.Reader(self.data_schema)
+        reader = self._line_reader(self.data_schema)
+        is_first = one.start == one.extent.start
         blocks = lines.raw_blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end)
         for position, data, size in self._sound(one, blocks):
             starts = metadata.line_starts(data, size, position)
             block = lines.normalized(data, size)
+            if is_first:
+                self._check_plain(one, block)
+                is_first = False
             if self.options.format == TEXT:
                 yield text.to_batch(block, self.data_schema), starts
                 continue
-            for batch, offsets in metadata.located(reader.read, block, starts):
-                yield rows.checked(batch), offsets
+            with _named(one):
+                for batch, offsets in metadata.located(lambda part: reader(part, False), block, starts):
+                    yield rows.checked(batch), offsets
 
     def _located_arrow(self, opened: SegmentReader, one: Range) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
         """The rows of a range of Arrow streams, each with the offset of its record batch."""
@@ -228,61 +284,14 @@ class RowReader:
                 yield rows.conform(pa.record_batch(columns), schema)
 
 
-def infer_schema(options: Options) -> Any:
-    """The columns of the segments.
-
-    Raises
-    ------
-    ValueError
-        No segment tells its columns.
-    """
-    schema = _inferred(options)
-    return metadata.added_to(schema) if options.reading.has_metadata else schema
-
-
-def _inferred(options: Options) -> Any:
-    if options.format == TEXT:
-        return f"{text.COLUMN} string"
-    if options.format == BINARY:
-        return BINARY_SCHEMA
-    fs = places.filesystem(options)
-    found = [view for view in places.find(fs, options).views.values() if view.size]
-    if options.format == JSON:
-        return rows.spark_schema(jsonlines.infer(_sample(fs, found, options)))
-    for view in found:
-        opened = SegmentReader(fs, view)
-        try:
-            schema = parquet.schema(opened.file()) if options.format == PARQUET else _arrow_schema(opened)
-        except CORRUPT:
-            if not options.skips_corrupt:
-                raise
-            continue  # the read that follows names it
-        if schema is not None:
-            return rows.spark_schema(schema)
-    raise ValueError(f"there is no {options.format} to infer the columns from: give .schema(...)")
-
-
-def _arrow_schema(opened: SegmentReader) -> pa.Schema | None:
-    return ipc.schema(opened.read, extent_of(opened.view))
-
-
-def _sample(fs: RollingFileSystem, views: Sequence[Snapshot], options: Options) -> Iterator[bytes]:
-    """Lines of the first bytes of each segment, until the sample is full."""
-    size = options.sample_bytes
-    each = max(SAMPLE_BYTES_MIN, size // max(len(views), 1))
-    for view in views:
-        extent, opened = extent_of(view), SegmentReader(fs, view)
-        upto = min(extent.start + min(each, size), extent.end)
-        try:
-            for block in lines.blocks(opened.read, extent.start, extent.start, upto, extent.end):
-                yield from bytes(block).split(lines.FEED)
-        except CORRUPT:
-            if not options.skips_corrupt:
-                raise
-            continue  # the read that follows names it
-        size -= upto - extent.start
-        if size <= 0:
-            return
+@contextmanager
+def _named(one: Range) -> Iterator[None]:
+    """Say where a malformed record lies."""
+    try:
+        yield
+    except MalformedRecordError as error:
+        where = f"{one.extent.path}: in bytes {one.start} to {one.end}"
+        raise MalformedRecordError(f"{where}, {error}") from error
 
 
 def _modified(view: Snapshot) -> datetime:

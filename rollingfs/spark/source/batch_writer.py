@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rollingfs.format.header import Header
-from rollingfs.spark.source import commits, messages, routing, rows, text
+from rollingfs.spark.source import commits, compression, csv_writer, json_writer, messages, routing, rows, text
 from rollingfs.spark.source.commits import Marker, Part, Planned
 from rollingfs.spark.source.messages import Receipt, received
-from rollingfs.spark.source.options import BINARY, TEXT, Options
+from rollingfs.spark.source.options import BINARY, CSV, JSON, LINES, TEXT, Options
 from rollingfs.spark.source.segment_commit import SegmentCommit
 from rollingfs.spark.source.task_writer import TaskWriter
 
@@ -49,6 +49,12 @@ class JobCommit:
             self.schema = routing.without(self.schema, self.column)
         if options.format == TEXT:
             text.check_schema(self.schema, "writing text")
+        if options.format == JSON:
+            json_writer.check_schema(self.schema)
+        if options.format == CSV:
+            csv_writer.check_schema(self.schema)
+        if options.format in LINES:
+            compression.check_target(self.url)
         if options.format == BINARY and (len(self.schema) != 1 or not pa.types.is_binary(self.schema.field(0).type)):
             raise ValueError(f"writing binary needs one column of binary, not ({', '.join(map(str, self.schema))})")
 

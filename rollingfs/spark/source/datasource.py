@@ -44,7 +44,7 @@ class RollingDataSource(DataSource):
         ValueError
             There is nothing to infer them from.
         """
-        from rollingfs.spark.source.batch_reader import infer_schema
+        from rollingfs.spark.source.inference import infer_schema
 
         schema: StructType | str = infer_schema(self._parsed())
         return schema

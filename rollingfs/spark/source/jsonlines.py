@@ -1,27 +1,69 @@
-"""JSON lines as Arrow batches: read by Arrow's reader where it agrees with Spark's, else value by value."""
+"""JSON lines as Arrow batches: blocks by Arrow's reader; lines that it refuses, or reads otherwise, one by one."""
 
 from __future__ import annotations
 
-import base64
-import json
-import math
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from json.encoder import encode_basestring
+import logging
+import re
+from collections.abc import Iterator
+from datetime import UTC, tzinfo
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from rollingfs.spark.source import modes, text_columns
+from rollingfs.spark.source.json_adapt import Adaptation
+from rollingfs.spark.source.json_values import LineParser, Row
 from rollingfs.spark.source.lines import FEED, Lines
+from rollingfs.spark.source.modes import CORRUPT_COLUMN, DROPMALFORMED, FAILFAST, PERMISSIVE
 
-CORRUPT_COLUMN = "_corrupt_record"
-"""If the schema has a string column of this name, it takes the lines that are no JSON."""
-HALVES_LINES_MIN = 64
-"""A block that Arrow's reader refuses is halved; a part of fewer lines is read value by value."""
+logger = logging.getLogger("pyspark_rollingfs")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PART_LINES_MIN = 64
+"""A part of fewer lines that Arrow's reader refuses, without a word on which, is read line by line."""
+RUN_LINES_MIN = 16
+"""If Arrow refuses a line within as few lines, the next `PART_LINES_MIN` lines are read one by one."""
+SLOW_LINES_WARNED = 100_000
+"""A task that reads as many lines one by one says so in its log."""
+
+_ODD = re.compile(rb"(?<=[:\[, \t])(?:-?(?:NaN|Inf)|-0(?=[,}\] \t\n]))")
+"""Arrow reads these otherwise than Spark: NaN and Inf with a sign, the integer -0."""
+_ODD_SIGNS = (b"NaN", b"Inf", b":-0", b" -0", b"[-0", b",-0", b"\t-0")
+_NULL_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*n", re.MULTILINE)
+"""Arrow 26 crashes the process at a line that is null."""
+_NULL_LINE_SIGNS = (b"\nn", b"\n ", b"\n\t", b"\n\xef")
+_BLANK_LINES = re.compile(rb"(?:^[ \t]*\n)+", re.MULTILINE)
+_ROW = re.compile(r" in row (\d+)$")
+
+
+Part = tuple[int, int, bool]
+"""The lines from one number to another, and whether Arrow may read them."""
+
+
+class _RefusedError(Exception):
+    """Arrow does not read a part of a block."""
+
+    def __init__(self, line: int | None, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        """The line that it refuses, if that is known."""
+
+
+class _Numbered:
+    """Lines by their numbers."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._starts: list[int] = []
+        """Where each line begins, and where the last ends; empty until it is asked for."""
+
+    def lines(self, first: int, last: int) -> bytes:
+        """The lines from a number to another, with their ends."""
+        if not first and not self._starts and self._data.count(FEED) == last:
+            return self._data
+        self._starts = self._starts or [0, *(one.end() for one in re.finditer(FEED, self._data))]
+        return self._data[self._starts[first] : self._starts[last]]
 
 
 class Reader:
@@ -31,295 +73,220 @@ class Reader:
     ----------
     schema
         That of the rows; fields that it lacks are skipped.
-    """
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._corrupt = schema.get_field_index(CORRUPT_COLUMN)
-        self._is_fast = self._corrupt < 0 and len(schema) > 0 and all(_is_fast(field.type) for field in schema)
-        self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-
-    def read(self, block: Lines) -> list[pa.RecordBatch]:
-        """The rows of a block of whole lines, in order."""
-        if not self._is_fast:
-            return [self._slowly(block)]
-        batch = self._fast(block)
-        if batch is not None:
-            return [batch]
-        data, start, end = block
-        if data.count(FEED, start, end) < HALVES_LINES_MIN:
-            return [self._slowly(block)]
-        half = (start + end) // 2
-        middle = data.find(FEED, half, end) + 1 or data.rfind(FEED, start, half) + 1
-        if middle in (0, end):
-            return [self._slowly(block)]
-        return [*self.read(Lines(data, start, middle)), *self.read(Lines(data, middle, end))]
-
-    def _fast(self, block: Lines) -> pa.RecordBatch | None:
-        """The rows as Arrow reads them, or None if it would not read every line as one row."""
-        data, start, end = block
-        options = pj.ReadOptions(use_threads=False, block_size=max(end - start, 1))
-        try:
-            table = pj.read_json(pa.BufferReader(pa.py_buffer(data).slice(start, end - start)), options, self._options)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return None
-        if table.num_rows != data.count(FEED, start, end) + (not block.ends):
-            return None  # there are blank lines, several values in a line, or a value over several lines
-        batches = table.select(self.schema.names).combine_chunks().to_batches()
-        return pa.record_batch(batches[0].columns, schema=self.schema) if batches else None
-
-    def _slowly(self, block: Lines) -> pa.RecordBatch:
-        rows = [row for line in bytes(block).split(FEED) if line.strip() for row in self._rows(line)]
-        columns = [
-            pa.array([row[index] for row in rows], field.type, from_pandas=False)
-            for index, field in enumerate(self.schema)
-        ]
-        if not columns:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
-        return pa.record_batch(columns, schema=self.schema)
-
-    def _rows(self, line: bytes) -> Iterator[list[Any]]:
-        """The rows of a line: one, or for a list of objects several."""
-        try:
-            value = _loads(line)
-        except ValueError:
-            value = None
-        values = value if isinstance(value, list) else [value]
-        for one in values:
-            row: list[Any] = [None] * len(self.schema)
-            if isinstance(one, dict):
-                row = [convert(one.get(field.name), field.type) for field in self.schema]
-            elif self._corrupt >= 0:
-                row[self._corrupt] = line.decode(errors="replace")
-            yield row
-
-
-def _is_fast(kind: pa.DataType) -> bool:
-    """Whether Arrow's reader reads values of a type as Spark's does, or refuses them."""
-    if pa.types.is_struct(kind):
-        return all(_is_fast(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return _is_fast(kind.value_type)
-    tests: list[Callable[[Any], bool]] = [
-        pa.types.is_boolean,
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_string,
-        pa.types.is_timestamp,
-    ]
-    return any(test(kind) for test in tests)
-
-
-class _Number(float):
-    """A number that keeps its digits, for columns of strings or decimals."""
-
-    text: str
-
-    def __new__(cls, text: str) -> _Number:
-        self = super().__new__(cls, text)
-        self.text = text
-        return self
-
-
-_DECODER = json.JSONDecoder(parse_float=_Number)
-
-
-def _loads(line: bytes) -> Any:
-    """The first value of a line; the rest is ignored, as in Spark."""
-    return _DECODER.raw_decode(line.decode().strip())[0]
-
-
-def convert(value: Any, kind: pa.DataType) -> Any:
-    """A JSON value as a value of an Arrow type; None if it does not fit, as in Spark's permissive mode."""
-    if value is None:
-        return None
-    if pa.types.is_struct(kind):
-        return {f.name: convert(value.get(f.name), f.type) for f in kind} if isinstance(value, dict) else None
-    if pa.types.is_map(kind):
-        if not isinstance(value, dict):
-            return None
-        items = _all(value.values(), kind.item_type)
-        return None if items is None else list(zip(value, items, strict=True))
-    if pa.types.is_list(kind):
-        return _all(value, kind.value_type) if isinstance(value, list) else None
-    if pa.types.is_string(kind):
-        return _text(value)
-    try:
-        return _scalar(value, kind)
-    except (ValueError, InvalidOperation, OverflowError):
-        return None
-
-
-def _all(values: Iterable[Any], kind: pa.DataType) -> list[Any] | None:
-    """All values of a list; None if one does not fit: Spark keeps parts of objects, but not of lists."""
-    found = [(value, convert(value, kind)) for value in values]
-    return None if any(one is None and value is not None for value, one in found) else [one for _, one in found]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, _Number):
-        return value.text
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def _scalar(value: Any, kind: pa.DataType) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if pa.types.is_boolean(kind):
-        return value if isinstance(value, bool) else None
-    if pa.types.is_integer(kind):
-        fits = isinstance(value, int) and is_number and -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1
-        return value if fits else None
-    if pa.types.is_floating(kind):
-        return float(value) if is_number or value in ("NaN", "Infinity", "-Infinity") else None
-    if pa.types.is_decimal(kind):
-        return _decimal(value, kind) if is_number or isinstance(value, str) else None
-    if pa.types.is_timestamp(kind) and isinstance(value, int) and is_number and kind.tz is not None:
-        return _EPOCH + timedelta(seconds=value)
-    if not isinstance(value, str):
-        return None
-    if pa.types.is_date(kind):
-        return date.fromisoformat(value[:10])
-    if pa.types.is_timestamp(kind):
-        found = datetime.fromisoformat(value)
-        if kind.tz is None:
-            return found.replace(tzinfo=None)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
-    if pa.types.is_binary(kind):
-        return base64.b64decode(value, validate=True)
-    raise ValueError(f"JSON has no values of type {kind}")
-
-
-def _decimal(value: Any, kind: pa.DataType) -> Decimal | None:
-    text = value.text if isinstance(value, _Number) else str(value)
-    found = Decimal(text).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
-    return found if len(found.as_tuple().digits) <= kind.precision else None
-
-
-# -- the schema of a sample ------------------------------------------------------------------------------------
-
-
-def infer(lines: Iterable[bytes]) -> pa.Schema:
-    """The schema of a sample, as Spark infers it: fields sorted by name, text where types differ.
+    zone
+        That of times which name none.
+    mode, corrupt_column
+        What becomes of malformed records: see `modes`.
 
     Raises
     ------
-    ValueError
-        There is no object in it.
+    UnsupportedTypeError
+        A column has a type of which JSON has no values.
     """
-    kind: pa.DataType = pa.null()
-    corrupt = False
-    for line in lines:
-        if not line.strip():
-            continue
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        zone: tzinfo = UTC,
+        mode: str = PERMISSIVE,
+        corrupt_column: str = CORRUPT_COLUMN,
+    ) -> None:
+        self.schema = schema
+        self._zone = zone
+        self._mode = mode
+        self._corrupt = schema.get_field_index(corrupt_column)
+        self._data = pa.schema([field for nth, field in enumerate(schema) if nth != self._corrupt])
+        self._parser = LineParser(self._data, zone)
+        self._adaptation = Adaptation(self._data)
+        self._slow_lines = 0
+
+    def read(self, block: Lines) -> list[pa.RecordBatch]:
+        """The rows of a block of whole lines, in order.
+
+        Raises
+        ------
+        MalformedRecordError
+            A record is malformed, and the mode is FAILFAST.
+        """
+        data = bytes(block) if block.start or block.end < len(block.data) else block.data
+        if not block.ends:
+            data += FEED
+        if data.startswith((FEED, b" ", b"\t")) or b"\n\n" in data or b"\n " in data or b"\n\t" in data:
+            data = _BLANK_LINES.sub(b"", data)
+        return [batch for batch in self._parts(data) if batch.num_rows]
+
+    # -- many lines at once ----------------------------------------------------------------------------------
+
+    def _parts(self, data: bytes) -> Iterator[pa.RecordBatch]:
+        """The rows of all lines; a part at a time where Arrow refuses a line."""
+        count = data.count(FEED)
+        if not self._adaptation.is_possible:
+            yield self._slowly(data.split(FEED)[:-1])
+            return
+        todo: list[Part] = [(0, count, True)] if count else []
+        if nulls := _null_lines(data):
+            todo = _around(nulls, count)[::-1]
+        plain, quoted = _Numbered(data), _Numbered(self._adaptation.quoted(data))
+        while todo:
+            first, last, may_be_fast = todo.pop()
+            part = plain.lines(first, last)
+            if not may_be_fast:
+                yield self._slowly(part.split(FEED)[:-1])
+                continue
+            try:
+                yield self._fast(part, quoted.lines(first, last), last - first)
+            except _RefusedError as error:
+                if self._adaptation.adapts(str(error)):
+                    quoted = _Numbered(self._adaptation.quoted(data))
+                    todo.append((first, last, True))
+                    continue
+                todo += reversed(_cut(first, last, error.line))
+
+    def _fast(self, data: bytes, raw: bytes, count: int) -> pa.RecordBatch:
+        """The rows as Arrow reads them, except those of lines that it reads otherwise than Spark.
+
+        Parameters
+        ----------
+        raw
+            The data as Arrow is to read it.
+
+        Raises
+        ------
+        _RefusedError
+            Arrow does not read every line as one row.
+        """
+        options = pj.ReadOptions(use_threads=False, block_size=len(raw))
         try:
-            value = json.loads(line)
-        except ValueError:
-            value = None
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                kind = _merged(kind, _kind(one))
-            else:
-                corrupt = True
-    if not pa.types.is_struct(kind):
-        raise ValueError("there is no JSON object to infer the columns from: give .schema(...)")
-    fields = list(_settled(kind))
-    if corrupt:
-        fields = [pa.field(CORRUPT_COLUMN, pa.string()), *fields]
-    return pa.schema(sorted(fields, key=lambda field: field.name))
+            table = pj.read_json(pa.BufferReader(raw), options, self._adaptation.options)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            row = _ROW.search(str(error))
+            line = int(row[1]) if row and int(row[1]) < count else None
+            raise _RefusedError(line, str(error)) from error
+        if table.num_rows != count:
+            raise _RefusedError(None, "there are several values in a line, or a value over several lines")
+        marks = []
+        columns: list[pa.Array] = []
+        for field in self._data:
+            column = table.column(field.name).combine_chunks()
+            if isinstance(column, pa.ChunkedArray):
+                column = pa.concat_arrays(column.chunks)
+            try:
+                column, mark = text_columns.converted(column, field.type, self._zone)
+            except text_columns.InnerValueError as error:
+                raise _RefusedError(None, "a value inside a list") from error
+            columns.append(column)
+            if mark is not None:
+                marks.append(mark)
+        odd = _odd_lines(data)
+        if (mark := text_columns.either(marks)) is not None:
+            odd |= set(pc.indices_nonzero(mark).to_pylist())
+        if self._corrupt >= 0:
+            columns.insert(self._corrupt, pa.nulls(count, self.schema.field(self._corrupt).type))
+        batch = pa.record_batch(columns, schema=self.schema)
+        return self._replaced(batch, data, sorted(odd)) if odd else batch
+
+    def _replaced(self, batch: pa.RecordBatch, data: bytes, odd: list[int]) -> pa.RecordBatch:
+        """The batch with the rows of some lines read one by one."""
+        lines = data.split(FEED)
+        found = [self._rows(lines[nth]) for nth in odd]
+        self._count(len(odd))
+        instead = self._batch([row for rows in found for row in rows])
+        order: list[int] = []
+        at, done = batch.num_rows, 0
+        for nth, rows in zip(odd, found, strict=True):
+            order += range(done, nth)
+            order += range(at, at + len(rows))
+            at, done = at + len(rows), nth + 1
+        order += range(done, batch.num_rows)
+        both = pa.Table.from_batches([batch, instead]).take(pa.array(order, pa.int64())).combine_chunks()
+        return both.to_batches()[0] if both.num_rows else instead.slice(0, 0)
+
+    # -- one by one ------------------------------------------------------------------------------------------
+
+    def _slowly(self, lines: list[bytes]) -> pa.RecordBatch:
+        self._count(len(lines))
+        return self._batch([row for line in lines for row in self._rows(line)])
+
+    def _rows(self, line: bytes) -> list[Row]:
+        """The rows of a line: one; for a list of objects several; for blanks none."""
+        rows, is_bad = self._parser.parse(line)
+        if is_bad and self._mode == FAILFAST:
+            raise modes.malformed(line)
+        if is_bad and self._mode == DROPMALFORMED:
+            return []
+        if is_bad and not rows:
+            rows = [[None] * len(self._data)]
+        if self._corrupt >= 0:
+            text = line.decode(errors="replace") if is_bad else None
+            for row in rows:
+                row.insert(self._corrupt, text)
+        return rows
+
+    def _batch(self, rows: list[Row]) -> pa.RecordBatch:
+        if not len(self.schema):
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
+        columns: list[Any] = [
+            pa.array([row[nth] for row in rows], field.type, from_pandas=False) for nth, field in enumerate(self.schema)
+        ]
+        return pa.record_batch(columns, schema=self.schema)
+
+    def _count(self, lines: int) -> None:
+        before, self._slow_lines = self._slow_lines, self._slow_lines + lines
+        if before < SLOW_LINES_WARNED <= self._slow_lines:
+            logger.warning(
+                "%d lines of JSON had to be read one by one, which is several times slower: %s",
+                self._slow_lines,
+                self._adaptation.reason or "they are malformed, or their values have other forms than their columns",
+            )
 
 
-def _kind(value: Any) -> pa.DataType:
-    if isinstance(value, dict):
-        return pa.struct([pa.field(key, _kind(item)) for key, item in sorted(value.items())])
-    if isinstance(value, list):
-        kind: pa.DataType = pa.null()
-        for item in value:
-            kind = _merged(kind, _kind(item))
-        return pa.list_(kind)
-    if isinstance(value, bool):
-        return pa.bool_()
-    if isinstance(value, int):
-        return pa.int64() if -(1 << 63) <= value < 1 << 63 else pa.float64()
-    if isinstance(value, float):
-        return pa.float64()
-    return pa.null() if value is None else pa.string()
+def _null_lines(data: bytes) -> list[int]:
+    if not data.startswith((b"n", b" ", b"\t", b"\xef")) and not any(sign in data for sign in _NULL_LINE_SIGNS):
+        return []
+    return [data.count(FEED, 0, one.start()) for one in _NULL_LINE.finditer(data)]
 
 
-def _merged(one: pa.DataType, two: pa.DataType) -> pa.DataType:
-    if one.equals(two) or pa.types.is_null(two):
-        return one
-    if pa.types.is_null(one):
-        return two
-    if pa.types.is_struct(one) and pa.types.is_struct(two):
-        fields = {field.name: field.type for field in one}
-        for field in two:
-            fields[field.name] = _merged(fields.get(field.name, pa.null()), field.type)
-        return pa.struct(sorted(fields.items()))
-    if pa.types.is_list(one) and pa.types.is_list(two):
-        return pa.list_(_merged(one.value_type, two.value_type))
-    numbers = (pa.int64(), pa.float64())
-    return pa.float64() if one in numbers and two in numbers else pa.string()
+def _around(lines: list[int], count: int) -> list[Part]:
+    """The parts between some lines, and these lines, which Arrow must not read."""
+    found: list[Part] = []
+    done = 0
+    for line in lines:
+        found += [(done, line, True), (line, line + 1, False)]
+        done = line + 1
+    return [part for part in (*found, (done, count, True)) if part[0] < part[1]]
 
 
-def _settled(kind: pa.DataType) -> pa.DataType:
-    """A type in which text stands for values that were always null."""
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _settled(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_settled(kind.value_type))
-    return pa.string() if pa.types.is_null(kind) else kind
+def _cut(first: int, last: int, refused: int | None) -> list[Part]:
+    """The parts of a part that was refused, and whether Arrow may read each; `refused` counts from `first`."""
+    if refused is None:
+        middle = (first + last) // 2
+        is_small = last - first <= PART_LINES_MIN
+        return [(first, last, False)] if is_small else [(first, middle, True), (middle, last, True)]
+    at = first + refused
+    upto = min(at + (1 if refused >= RUN_LINES_MIN else PART_LINES_MIN), last)
+    return [part for part in ((first, at, True), (at, upto, False), (upto, last, True)) if part[0] < part[1]]
 
 
-# -- writing ---------------------------------------------------------------------------------------------------
+def _odd_lines(data: bytes) -> set[int]:
+    """The lines that Arrow reads, but not as Spark does."""
+    odd: set[int] = set()
+    if not data.isascii():
+        try:
+            str(data, "utf-8")
+        except UnicodeDecodeError:
+            odd = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
+    if any(sign in data for sign in _ODD_SIGNS):
+        line = at = 0
+        for found in _ODD.finditer(data):
+            line += data.count(FEED, at, found.end())
+            at = found.end()
+            odd.add(line)
+    return odd
 
 
-def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """Rows as JSON lines, as Spark writes them: without fields that are null; times in UTC, with all their digits."""
-    for batch in batches:
-        if batch.num_rows:
-            whole = _encoder(pa.struct(list(batch.schema)))
-            rows = batch.to_struct_array().to_pylist()
-            yield ("\n".join(map(whole, rows)) + "\n").encode()
-
-
-def _encoder(kind: pa.DataType) -> Callable[[Any], str]:
-    """The function that makes JSON of a value of an Arrow type; the value is not null."""
-    if pa.types.is_struct(kind):
-        fields = [(f.name, encode_basestring(f.name) + ":", _encoder(f.type)) for f in kind]
-        return lambda v: "{" + ",".join([k + e(v[n]) for n, k, e in fields if v[n] is not None]) + "}"
-    if pa.types.is_map(kind):
-        item = _encoder(kind.item_type)
-        return lambda v: "{" + ",".join([encode_basestring(_key(k)) + ":" + _or_null(item, x) for k, x in v]) + "}"
-    if pa.types.is_list(kind):
-        inner = _encoder(kind.value_type)
-        return lambda v: "[" + ",".join([_or_null(inner, x) for x in v]) + "]"
-    if pa.types.is_string(kind):
-        return encode_basestring
-    if pa.types.is_boolean(kind):
-        return lambda v: "true" if v else "false"
-    if pa.types.is_floating(kind):
-        return _float
-    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
-        return str
-    return lambda v: encode_basestring(_key(v))
-
-
-def _or_null(encoder: Callable[[Any], str], value: Any) -> str:
-    return "null" if value is None else encoder(value)
-
-
-def _float(value: float) -> str:
-    if math.isfinite(value):
-        return repr(value)
-    return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
-
-
-def _key(value: Any) -> str:
-    """A value as text: for keys of maps, dates, bytes."""
-    if isinstance(value, datetime):
-        local = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-        text = local.isoformat(timespec="auto" if value.microsecond % 1000 else "milliseconds")
-        return text + ("Z" if value.tzinfo else "")
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+def _is_utf8(line: bytes) -> bool:
+    try:
+        str(line, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

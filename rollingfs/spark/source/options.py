@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollingfs.policy import parse_bytes
-from rollingfs.spark.source import reading_options, sink_options
+from rollingfs.spark.source import reading_options, record_options, sink_options
 from rollingfs.spark.source.reading_options import ReadingOptions
+from rollingfs.spark.source.record_options import RecordOptions, parse_record_options
 from rollingfs.spark.source.sink_options import SinkOptions
 
-TEXT, JSON, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "arrow", "parquet", "binary")
+TEXT, JSON, CSV, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "csv", "arrow", "parquet", "binary")
+LINES = (TEXT, JSON, CSV)
+"""The formats whose records are lines."""
 FAIL, SKIP = "fail", "skip"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
 SAMPLE_BYTES_DEFAULT = 4 * 1024 * 1024
@@ -27,6 +30,7 @@ _OWN = {
     "oncorrupt": "onCorrupt",
     **sink_options.NAMES,
     **reading_options.NAMES,
+    **record_options.OWN,
 }
 """Our options, by their names in lower case, as Spark hands them over."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
@@ -58,6 +62,7 @@ class Options:
     skips_corrupt: bool = False
     sink: SinkOptions = field(default_factory=SinkOptions)
     reading: ReadingOptions = field(default_factory=ReadingOptions)
+    records: RecordOptions = field(default_factory=RecordOptions)
 
     @property
     def target(self) -> Place:
@@ -108,9 +113,10 @@ def parse_options(options: Mapping[str, str]) -> Options:
     if len(protocols) != 1:
         raise ValueError(f"all of load()'s paths must lie on one backend, but they are on {', '.join(protocols)}")
     trigger = given.get("maxbytespertrigger")
+    kind = _choice(given, "format", FORMATS, TEXT)
     return Options(
         places,
-        _choice(given, "format", FORMATS, TEXT),
+        kind,
         parse_storage_options(given.get("storage_options", "{}")),
         _size(given, "partitionbytes", PARTITION_BYTES_DEFAULT),
         _size(given, "samplebytes", SAMPLE_BYTES_DEFAULT),
@@ -119,6 +125,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         _choice(given, "oncorrupt", (FAIL, SKIP), FAIL) == SKIP,
         sink=sink_options.parse(given),
         reading=reading_options.parse_reading(given),
+        records=parse_record_options(given, kind),
     )
 
 

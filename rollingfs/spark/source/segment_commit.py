@@ -17,10 +17,10 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import parquet, places, segments
+from rollingfs.spark.source import csv_writer, parquet, places, segments
 from rollingfs.spark.source.footer import MalformedFooterError, Part
 from rollingfs.spark.source.messages import Piece
-from rollingfs.spark.source.options import PARQUET, Options
+from rollingfs.spark.source.options import CSV, PARQUET, Options
 from rollingfs.spark.source.segments import SegmentReader
 from rollingfs.spark.source.task_writer import segment_path
 
@@ -127,6 +127,8 @@ class SegmentCommit:
         """
         if self.options.format == PARQUET:
             self._grow([one for one in pieces if one.footer is not None], attrs or {}, expected_attrs or {})
+        elif self.options.format == CSV and self.options.records.csv.header:
+            self._write_with_header([one.data for one in pieces], attrs or {}, expected_attrs or {})
         else:
             self._write([one.data for one in pieces], attrs or {}, Guard(expected_attrs=expected_attrs or {}))
 
@@ -138,6 +140,23 @@ class SegmentCommit:
             # the same commit makes the segment if it is missing
             call = segment_verbs.extend(self.path, data, attrs=attrs, guard=guard, create=True)
         self.fs._bridge.run(call, commits=self.path)
+
+    def _write_with_header(
+        self, data: Sequence[Any], attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]
+    ) -> None:
+        """Append or overwrite with CSV lines; the names of the columns are the first line of the segment."""
+        named = [csv_writer.header(self.schema, self.options.records.csv), *data]
+        view = None if self.overwrite else self.view()
+        if view is None or not view.length:
+            expected = None if self.overwrite else 0
+            try:
+                self._write(named, attrs, Guard(expected_offset=expected, expected_attrs=expected_attrs))
+                return
+            except BadOffsetError:
+                if self.overwrite:
+                    raise
+        # there are lines, perhaps those of another writer, who wrote the header
+        self._write(data, attrs, Guard(expected_attrs=expected_attrs))
 
     def _grow(
         self, pieces: Sequence[Piece], attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]

@@ -20,7 +20,7 @@ from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.data_loss import DataLossError, lose
 from rollingfs.spark.source.offset_store import OffsetStore
 from rollingfs.spark.source.offsets import Mark
-from rollingfs.spark.source.options import ARROW, JSON, TEXT, Options
+from rollingfs.spark.source.options import ARROW, LINES, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.positions import LATEST
 from rollingfs.spark.source.segments import SegmentReader, each, extent_of
@@ -34,7 +34,7 @@ logger = logging.getLogger("pyspark_rollingfs")
 
 __all__ = ["DataLossError", "RollingStreamReader"]
 
-FORMATS = (TEXT, JSON, ARROW)
+FORMATS = (*LINES, ARROW)
 """The formats in which a segment grows by whole records."""
 
 

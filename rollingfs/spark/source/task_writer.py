@@ -13,9 +13,20 @@ from pyspark import TaskContext
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.spark.source import ipc, jsonlines, messages, parquet, places, routing, rows, text
+from rollingfs.spark.source import (
+    compression,
+    csv_writer,
+    ipc,
+    json_writer,
+    messages,
+    parquet,
+    places,
+    routing,
+    rows,
+    text,
+)
 from rollingfs.spark.source.messages import Piece, Receipt
-from rollingfs.spark.source.options import ARROW, BINARY, JSON, PARQUET, TEXT, Options
+from rollingfs.spark.source.options import ARROW, BINARY, CSV, JSON, LINES, PARQUET, TEXT, Options
 
 QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark tells tasks the id of the query."""
@@ -52,7 +63,9 @@ class TaskWriter:
         conformed = (rows.conform(batch, self.schema) for batch in batches)
         if self.options.format == PARQUET:
             return parquet.Encoder(conformed)
-        encode = {TEXT: text.encode, JSON: jsonlines.encode, ARROW: ipc.encode, BINARY: _raw}
+        if self.options.format == CSV:
+            return csv_writer.encode(conformed, self.options.records.csv)
+        encode = {TEXT: text.encode, JSON: json_writer.encode, ARROW: ipc.encode, BINARY: _raw}
         return encode[self.options.format](conformed)
 
     # -- one segment -----------------------------------------------------------------------------------------
@@ -77,6 +90,8 @@ class TaskWriter:
         held_bytes = 0
         for batch in batches:
             for name, part in routing.split(batch, column):
+                if self.options.format in LINES:
+                    compression.check_target(name)
                 held.setdefault(name, []).append(part)
                 held_bytes += part.nbytes
             if held_bytes >= HELD_BYTES_MAX:

@@ -1,0 +1,97 @@
+"""How Arrow's JSON reader is asked for the columns, and what changes when the data is other than its schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.json as pj
+import pyarrow.types as pt
+
+from rollingfs.spark.source.text_columns import raw_type
+
+_CHANGED = re.compile(r"Column\(/(.*)\) changed from string to (number|boolean)")
+
+
+class Adaptation:
+    """What the first lines that Arrow refused have taught, so that it reads the next ones.
+
+    - A column of strings that also has numbers: they are put into quotes first, which leaves their letters as they are.
+    - A column of timestamps that has numbers: it is read as seconds.
+    - A decimal with more digits than its column: all its digits are kept, and rounded later.
+
+    Each is tried once. Lines that Arrow refuses afterwards are read one by one.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._seconds: set[str] = set()
+        self._quoted: set[str] = set()
+        self._pattern: re.Pattern[bytes] | None = None
+        self._is_wide = False
+        unread = [field.name for field in schema if raw_type(field.type, wide=True) is None]
+        self.is_possible = len(schema) > 0 and not unread
+        """Whether Arrow's reader has all types of the columns."""
+        self.reason = f"a column with a map ({', '.join(unread)})" if unread else ""
+        """Why it has not."""
+        if self.is_possible:
+            self.options = self._options()
+
+    def quoted(self, data: bytes) -> bytes:
+        """The data with bare values in quotes, in the columns of which that is known."""
+        return data if self._pattern is None else self._pattern.sub(rb'"\1":"\2"', data)
+
+    def adapts(self, reason: str) -> bool:
+        """Whether a refusal taught something new, so that another try may succeed."""
+        changed = _CHANGED.search(reason)
+        if changed:
+            path, kind = changed.groups()
+            if path in self._schema.names and _is_instant(self._schema.field(path).type):
+                return kind == "number" and self._learn(self._seconds, path)
+            name = path.rpartition("/")[2]
+            # a value of this name in quotes must mean the same in all columns
+            kinds = [one.type for one in _fields(self._schema) if one.name == name]
+            return bool(kinds) and all(map(pt.is_string, kinds)) and self._learn(self._quoted, name)
+        has_decimals = any(pt.is_decimal(one.type) for one in _fields(self._schema))
+        if self._is_wide or not has_decimals or "decimal" not in reason:
+            return False
+        self._is_wide = True
+        self.options = self._options()
+        return True
+
+    def _learn(self, known: set[str], name: str) -> bool:
+        if name in known:
+            return False
+        known.add(name)
+        if self._quoted:
+            names = b"|".join(sorted(re.escape(json.dumps(one)[1:-1].encode()) for one in self._quoted))
+            number = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+            self._pattern = re.compile(
+                rb'(?<!\\)"(' + names + rb')"[ \t]*:[ \t]*(' + number + rb"|true|false)(?=[ \t]*[,}])"
+            )
+        self.options = self._options()
+        return True
+
+    def _options(self) -> pj.ParseOptions:
+        fields = [
+            (field.name, pa.int64() if field.name in self._seconds else raw_type(field.type, wide=self._is_wide))
+            for field in self._schema
+        ]
+        return pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+
+
+def _is_instant(kind: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(kind) and kind.tz is not None)
+
+
+def _fields(kind: pa.Schema | pa.DataType) -> Iterator[pa.Field]:
+    """All fields, however deep."""
+    for field in kind:
+        yield field
+        inner = field.type
+        while pt.is_list(inner):
+            inner = inner.value_type
+        if pt.is_struct(inner):
+            yield from _fields(inner)

@@ -1,0 +1,206 @@
+"""Columns of text, or of raw JSON, in the types that are wanted: whole columns at once where Arrow agrees with Spark.
+
+Arrow reads fewer forms of a date or a number than Spark does. What it does not read, or reads otherwise, is marked, and
+the caller reads these rows one by one.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from datetime import UTC, tzinfo
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from rollingfs.spark.source import times
+
+DIGITS_MAX = 38
+WIDE = pa.decimal256(2 * DIGITS_MAX, DIGITS_MAX)
+"""It holds every decimal of 38 digits before and 38 behind the point."""
+
+_STAMP = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-](0\d|1[0-7]):[0-5]\d)?$"
+_ZONED = r"(Z|[+-]\d\d:\d\d)$"
+_NANOS = r"(\.\d{6})\d+"
+_BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=))?$"
+
+
+class InnerValueError(Exception):
+    """A value must be read by itself, and it is not known in which row it is: it is inside a list, for example."""
+
+
+Marked = tuple[pa.Array, pa.Array | None]
+"""A column, and which rows must be read by themselves; None if there are none."""
+
+
+def raw_type(kind: pa.DataType, *, wide: bool) -> pa.DataType | None:
+    """The type in which Arrow's JSON reader reads a column, so that it loses nothing; None if it cannot.
+
+    Parameters
+    ----------
+    wide
+        Keep all digits of decimals; else a decimal with more digits than its column is refused.
+    """
+    if pt.is_struct(kind):
+        fields = [(field.name, raw_type(field.type, wide=wide)) for field in kind]
+        return None if any(inner is None for _, inner in fields) else pa.struct(fields)
+    if pt.is_list(kind):
+        item = raw_type(kind.value_type, wide=wide)
+        return None if item is None else pa.list_(item)
+    if pt.is_decimal(kind):
+        return WIDE if wide else pa.decimal128(DIGITS_MAX, kind.scale)
+    if pt.is_date32(kind) or pt.is_timestamp(kind) or pt.is_binary(kind):
+        return pa.string()
+    plain = pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind) or pt.is_string(kind)
+    return kind if plain else None
+
+
+def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
+    """A column of a raw type in the type that is wanted; marked rows are null.
+
+    Raises
+    ------
+    InnerValueError
+        A value must be read by itself, and its row is not known.
+    """
+    if pt.is_struct(kind):
+        parts = [converted(column.field(nth), field.type, zone) for nth, field in enumerate(kind)]
+        mask = column.is_null() if column.null_count else None
+        marks = [mark for _, mark in parts if mark is not None]
+        joined = pa.StructArray.from_arrays([part for part, _ in parts], fields=list(kind), mask=mask)
+        return joined, either(marks)
+    if pt.is_list(kind):
+        inner, inner_marks = converted(column.values, kind.value_type, zone)
+        if inner_marks is not None:
+            raise InnerValueError
+        mask = column.is_null() if column.null_count else None
+        return pa.ListArray.from_arrays(column.offsets, inner, type=kind, mask=mask), None
+    if pt.is_decimal(kind):
+        return decimals(column, kind)
+    if pt.is_date32(kind):
+        return dates(column)
+    if pt.is_timestamp(kind):
+        return timestamps(column, kind, zone)
+    return _bytes(column) if pt.is_binary(kind) else (column, None)
+
+
+def either(marks: list[pa.Array]) -> pa.Array | None:
+    """The rows that one of some marks names."""
+    if not marks:
+        return None
+    first, *more = marks
+    for mark in more:
+        first = pc.or_(first, mark)
+    return first
+
+
+def dates(column: pa.Array) -> Marked:
+    """Text as dates."""
+    try:
+        return column.cast(pa.date32()), None  # it takes YYYY-MM-DD and nothing else
+    except pa.ArrowInvalid:
+        return one_by_one(column, pa.date32(), times.date_days)
+
+
+def timestamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
+    """Text, or whole seconds, as timestamps; a text without a zone is a time of `zone`."""
+    if pt.is_integer(column.type):
+        return _seconds(column, kind)
+    column, marks = matching(column, _STAMP)
+    try:
+        return _stamps(column, kind, zone), marks
+    except pa.ArrowInvalid:
+        pass
+    if (found := _of_nanos(column, kind)) is not None:
+        return found, marks
+    short = pc.replace_substring_regex(column, _NANOS, r"\1")
+    try:
+        if kind.tz is None:
+            return _stamps(short, kind, zone), marks
+        zoned = pc.match_substring_regex(short, _ZONED)
+        parts = [pc.if_else(test, short, None) for test in (zoned, pc.invert(zoned))]
+        return pc.coalesce(parts[0].cast(kind), _localized(parts[1], kind, zone)), marks
+    except pa.ArrowInvalid:  # there is no such day, or not in this zone
+        parse = times.local_timestamp_us if kind.tz is None else partial(times.timestamp_us, zone=zone)
+        found, more = one_by_one(column, kind, parse)
+        return found, either([one for one in (marks, more) if one is not None])
+
+
+def matching(column: pa.Array, pattern: str) -> Marked:
+    """The texts that match a pattern; all others are null, and marked."""
+    sound = pc.match_substring_regex(column, pattern)
+    marks = _not(sound)
+    return (column if marks is None else pc.if_else(sound, column, None)), marks
+
+
+def one_by_one(column: pa.Array, kind: pa.DataType, parse: Any) -> Marked:
+    """Values that a function of one text makes; where it makes none, the row is marked."""
+    texts = column.to_pylist()
+    found = pa.array([None if one is None else parse(one) for one in texts], kind)
+    return found, _not(pc.or_(found.is_valid(), column.is_null()))
+
+
+def decimals(column: pa.Array, kind: pa.DataType) -> Marked:
+    """Decimals of another type, rounded half up; those with too many digits before the point are marked."""
+    try:
+        if column.type.equals(WIDE):
+            column = pc.round(column, kind.scale, "half_towards_infinity")
+        return column.cast(kind), None
+    except pa.ArrowInvalid as error:
+        digits = kind.precision - kind.scale
+        if digits >= DIGITS_MAX:
+            raise InnerValueError from error
+        bound = pa.scalar(Decimal(10) ** digits).cast(column.type)
+        marks = _not(pc.less(pc.abs(column), bound))
+        if marks is None:
+            raise InnerValueError from error
+        return pc.if_else(marks, None, column).cast(kind), marks
+
+
+def _of_nanos(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Texts with up to nine digits behind the point; None if they are not all from 1970 to 2262, and with a zone."""
+    try:
+        found = column.cast(pa.timestamp("ns", kind.tz))
+    except pa.ArrowInvalid:
+        return None
+    first = pc.min(found.cast(pa.int64())).as_py()
+    return found.cast(kind, safe=False) if first is None or first >= 0 else None  # Spark cuts digits off
+
+
+def _stamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
+    if kind.tz is None:
+        return column.cast(kind)
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        return _localized(column, kind, zone)
+
+
+def _localized(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
+    local = column.cast(pa.timestamp("us"))
+    if zone is UTC:
+        return local.cast(kind)
+    return pc.assume_timezone(local, str(zone), ambiguous="earliest").cast(kind)
+
+
+def _seconds(column: pa.Array, kind: pa.DataType) -> Marked:
+    fits = pc.and_(pc.less(column, 1 << 40), pc.greater(column, -(1 << 40)))
+    marks = _not(fits)
+    if marks is not None:
+        column = pc.if_else(fits, column, None)
+    return pc.multiply(column, 1_000_000).cast(kind), marks
+
+
+def _bytes(column: pa.Array) -> Marked:
+    column, marks = matching(column, _BASE64)
+    return pa.array([None if one is None else b64decode(one) for one in column.to_pylist()], pa.binary()), marks
+
+
+def _not(sound: pa.Array) -> pa.Array | None:
+    """The rows that are false; None if there is none. A null is neither."""
+    if pc.all(sound, min_count=0).as_py():
+        return None
+    return pc.fill_null(pc.invert(sound), False)
