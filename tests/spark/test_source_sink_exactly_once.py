@@ -65,8 +65,10 @@ class RoutedJob(SinkJob):
                 (self.folder / name).unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Run the job to the end of its input."""
+        """Run the job to the end of its input, in few batches."""
         self.grow()
+        job = json.loads((self.folder / "job.json").read_text())
+        (self.folder / "job.json").write_text(json.dumps({**job, "source_options": {}}))
         process = self.run("once")
         try:
             status = process.wait(WAIT_S_MAX)
