@@ -36,6 +36,7 @@ from rollingfs.spark.source.json_scalars import UnsupportedTypeError
 from rollingfs.spark.source.json_values import LineParser
 from rollingfs.spark.source.modes import DROPMALFORMED, FAILFAST, PERMISSIVE, MalformedRecordError
 from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.segment_commit import SegmentCommit
 
 STAMP, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
@@ -284,11 +285,11 @@ def test_appends_of_csv_write_the_header_once_whoever_is_first(fs, tmp_path, mon
             return writer, writer.write(iter([pa.record_batch({"n": pa.array([number], pa.int32())})]))
 
     first, second = staged(1), staged(2)
-    view = second[0]._job.view()
+    view = second[0]._job.segment(None).view()
     first[0].commit([first[1]])
     looks = [view]
-    real = second[0]._job.view
-    monkeypatch.setattr(second[0]._job, "view", lambda: looks.pop() if looks else real())
+    real = SegmentCommit.view
+    monkeypatch.setattr(SegmentCommit, "view", lambda self: looks.pop() if looks else real(self))
     second[0].commit([second[1]])
     assert fs.cat(path) == b"n\n1\n2\n"
 
