@@ -38,21 +38,13 @@ class Job:
 
 
 def run(spark: Any, job: Job, shown: Shown) -> list[dict[str, Any]]:
-    """Do the work to all paths, and wait for it; an interrupt cancels the job.
-
-    Parameters
-    ----------
-    spark : pyspark.sql.SparkSession
-        Nothing but the API that Spark and Spark Connect share is used for the work.
-    """
+    """Do the work to all paths, and wait for it; an interrupt cancels the job."""
     tag = f"rollingfs-{uuid.uuid4().hex}"
-    progress = _classic if is_classic(spark) else _connect
+    rows_of, progress = (_classic_rows, _classic_progress) if is_classic(spark) else (_connect_rows, _connect_progress)
 
     def collect() -> list[dict[str, Any]]:
         spark.addTag(tag)  # it belongs to this thread
-        if is_classic(spark):
-            spark.sparkContext.setJobGroup(tag, job.name)
-        return [row.asDict() for row in _frame(spark, job).collect()]
+        return rows_of(spark, job, tag)
 
     with ThreadPoolExecutor(1, "rollingfs-spark-job") as pool, progress(spark, tag, shown) as look:
         rows = pool.submit(collect)
@@ -78,18 +70,44 @@ def tasks(paths: int, cores: int) -> int:
     return max(1, min(paths, max(cores * TASKS_PER_CORE_MIN, -(-paths // PATHS_PER_TASK_MAX))))
 
 
-def _frame(spark: Any, job: Job) -> Any:
+# -- Spark: `mapInArrow` would ask for pandas ----------------------------------------------------------------------
+
+
+def _classic_rows(spark: Any, job: Job, group: str) -> list[dict[str, Any]]:
+    context = spark.sparkContext
+    context.setJobGroup(group, job.name)
+    slices = tasks(len(job.paths), context.defaultParallelism)
+    rows: list[dict[str, Any]] = context.parallelize(job.paths, slices).map(job.work).collect()
+    return rows
+
+
+@contextlib.contextmanager
+def _classic_progress(spark: Any, group: str, shown: Shown) -> Iterator[Callable[[], None]]:
+    tracker = spark.sparkContext.statusTracker()
+
+    def look() -> None:
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        there = [stage for stage in stages if stage is not None]
+        shown(sum(stage.numCompletedTasks for stage in there), sum(stage.numTasks for stage in there))
+
+    yield look
+
+
+# -- Spark Connect -----------------------------------------------------------------------------------------------
+
+
+def _connect_rows(spark: Any, job: Job, _: str) -> list[dict[str, Any]]:
     paths = spark.createDataFrame([(path,) for path in job.paths], "path string")
     spread = paths.repartition(tasks(len(job.paths), _cores(spark)))
-    return spread.mapInArrow(partial(_batches, job.work, job.schema), job.schema)
+    rows = spread.mapInArrow(partial(_batches, job.work, job.schema), job.schema)
+    return [row.asDict() for row in rows.collect()]
 
 
 def _cores(spark: Any) -> int:
     """The number of tasks that Spark runs at a time, as it splits a range by default."""
     from pyspark.sql import functions
 
-    if is_classic(spark):
-        return int(spark.sparkContext.defaultParallelism)
     parts = spark.range(CORES_MAX).select(functions.spark_partition_id().alias("nth"))
     return int(parts.agg(functions.max("nth")).first()[0]) + 1
 
@@ -107,24 +125,8 @@ def _batches(
             yield pa.RecordBatch.from_pylist([work(path)], columns)
 
 
-# -- progress ----------------------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
-def _classic(spark: Any, group: str, shown: Shown) -> Iterator[Callable[[], None]]:
-    tracker = spark.sparkContext.statusTracker()
-
-    def look() -> None:
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-        there = [stage for stage in stages if stage is not None]
-        shown(sum(stage.numCompletedTasks for stage in there), sum(stage.numTasks for stage in there))
-
-    yield look
-
-
-@contextlib.contextmanager
-def _connect(spark: Any, tag: str, shown: Shown) -> Iterator[Callable[[], None]]:
+def _connect_progress(spark: Any, tag: str, shown: Shown) -> Iterator[Callable[[], None]]:
     counts = (0, 0)
 
     def note(stages: Any, **_: Any) -> None:

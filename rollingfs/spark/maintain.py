@@ -175,7 +175,7 @@ def _by_spark(spark: Any, options: Options, paths: Sequence[str], settings: Sett
     name = f"rollingfs: {', '.join(settings.operations)} of {len(paths)} segments"
     work = partial(_work, options, settings)
     rows = job.run(spark, job.Job(name, paths, work, ROW_SCHEMA), shown.tasks)
-    found = [None if row["path"] is None else Row(**row) for row in rows]
+    found = [None if row.get("path") is None else Row(**row) for row in rows]
     return spark.createDataFrame([tuple(asdict(row).values()) for row in shown.counting(found)], ROW_SCHEMA)
 
 

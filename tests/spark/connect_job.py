@@ -1,4 +1,4 @@
-"""A client of Spark Connect: it maintains, reads and writes segments; the server's address and a folder are arguments."""
+"""A client of Spark Connect that maintains, reads and writes segments. Arguments: the address, a folder."""
 
 from __future__ import annotations
 
