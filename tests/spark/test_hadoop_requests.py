@@ -32,9 +32,7 @@ def wire(spark: Any, spark_s3: dict[str, Any]) -> Iterator[tuple[Proxy, str]]:
 
 def asked(proxy: Proxy) -> Counter[str]:
     """The requests since the last call, by kind."""
-    kinds = Counter(
-        "LIST" if seen.method == "GET" and "list-type" in seen.path else seen.method for seen in proxy.seen
-    )
+    kinds = Counter("LIST" if seen.method == "GET" and "list-type" in seen.path else seen.method for seen in proxy.seen)
     proxy.seen.clear()
     return kinds
 

@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, SegmentSealedError
 from rollingfs.format.transitions import check_attrs
 from rollingfs.spark.source.batch_writer import QUERY_ID, JobCommit, Receipt, received
 from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.versions import StreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +35,7 @@ BATCH_ID = "streaming.sql.batchId"
 QUERIES_SHOWN_MAX = 8
 
 
-class RollingStreamWriter(DataSourceStreamArrowWriter):
+class RollingStreamWriter(StreamArrowWriter):
     """Appends the batches of a query to one segment; in complete mode each batch overwrites it."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
