@@ -56,7 +56,11 @@ def counts(python: Path, pyspark: str, more: list[str]) -> dict[str, Counter[str
     command = [python, "-m", "pytest", "-q", f"--junitxml={report}", "-W", "ignore", "-p", "no:cacheprovider", *more]
     log = python.parents[1] / "pytest.log"
     with log.open("wb") as output:
-        env = {key: value for key, value in os.environ.items() if key != "SPARK_HOME"}
+        conf = python.parents[1] / "conf"
+        conf.mkdir(exist_ok=True)
+        # jars of several versions in one folder would be mixed by the tests that put all of it on the class path
+        (conf / "spark-defaults.conf").write_text(f"spark.jars.ivy {python.parents[1] / 'ivy'}\n")
+        env = {key: value for key, value in os.environ.items() if key != "SPARK_HOME"} | {"SPARK_CONF_DIR": str(conf)}
         subprocess.run([*command, *modules], cwd=ROOT, env=env, stdout=output, stderr=output, timeout=RUN_S_MAX)
     found = {area: Counter[str]() for area in areas}
     of = {f"tests.spark.{name}": area for area, names in areas.items() for name in names}
