@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql import datasource
 
+__all__ = ["StreamArrowWriter", "check_stream_reads", "to_arrow_schema"]
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
 elif hasattr(datasource, "DataSourceStreamArrowWriter"):
