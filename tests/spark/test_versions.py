@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql import types
+from pyspark.sql.datasource import InputPartition
 
 from rollingfs import RollingFileSystem
 from rollingfs.spark.source import versions
@@ -40,6 +41,13 @@ def test_reading_a_stream_with_a_pyspark_that_cannot_is_refused_in_one_sentence(
     source = RollingDataSource({"path": "/x"})
     with pytest.raises(NotImplementedError, match=r"reads streams with PySpark 4\.2 or later, and this is .*install"):
         source.streamReader(types.StructType())
+
+
+@pytest.mark.parametrize("partition", [None, InputPartition(None)])
+def test_the_partition_that_spark_makes_where_there_is_none_has_no_rows(tmp_path, partition):
+    schema = types.StructType([types.StructField("value", types.StringType())])
+    reader = RollingDataSource({"path": str(tmp_path)}).reader(schema)
+    assert list(reader.read(partition)) == []
 
 
 @pytest.mark.slow
