@@ -25,8 +25,8 @@ LAYERS = (
     "fs",
     "logging",
     "testing",
-    "cli",
     "spark",
+    "cli",
     "demo",
 )
 """From the ground up: each imports only what stands before it, and itself."""

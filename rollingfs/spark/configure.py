@@ -12,15 +12,25 @@ from rollingfs.spark import jar
 
 Builder = TypeVar("Builder")
 
-S3A_SETS = {
-    "3.5.0": (
-        "org.apache.hadoop:hadoop-aws:3.5.0",
-        "software.amazon.awssdk:s3-transfer-manager:2.35.4",
-        "software.amazon.awssdk:sts:2.35.4",
-        "software.amazon.awssdk:netty-nio-client:2.35.4",
-        "software.amazon.awssdk:apache-client:2.35.4",
-        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+
+def _s3a_set(hadoop: str, sdk: str, accelerator: str | None) -> tuple[str, ...]:
+    parts = ("s3-transfer-manager", "sts", "netty-nio-client", "apache-client")
+    more = (
+        []
+        if accelerator is None
+        else [f"software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:{accelerator}"]
     )
+    return (
+        f"org.apache.hadoop:hadoop-aws:{hadoop}",
+        *(f"software.amazon.awssdk:{part}:{sdk}" for part in parts),
+        *more,
+    )
+
+
+S3A_SETS = {
+    "3.4.1": _s3a_set("3.4.1", "2.25.0", None),  # Maven has not all parts of 2.24.6, with which it was built
+    "3.4.2": _s3a_set("3.4.2", "2.29.52", "1.2.1"),
+    "3.5.0": _s3a_set("3.5.0", "2.35.4", "1.3.1"),
 }
 """By version of Hadoop: its S3 connector, with only those parts of the AWS SDK that it uses (18 MB instead of 686)."""
 S3A_EXCLUDES = ("software.amazon.awssdk:bundle",)

@@ -6,9 +6,8 @@ import math
 import re
 import sys
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
 from glob import has_magic
@@ -19,12 +18,12 @@ from fsspec.utils import glob_translate
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.spark import job
 from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Place, Row, Settings, maintain_one
 from rollingfs.spark.source import places
 from rollingfs.spark.source.options import Options, parse_url
 
 THREADS_DEFAULT = 8
-SEGMENTS_PER_TASK_MAX = 64
 PROGRESS_S_MIN = 0.5
 
 
@@ -50,7 +49,8 @@ def maintain(
     Parameters
     ----------
     spark : pyspark.sql.SparkSession or None
-        None for threads of this process, which are enough for some hundreds of segments.
+        Of Spark itself or of Spark Connect; None for threads of this process, which are enough for some hundreds of
+        segments.
     urls
         One or several, on one backend: segments, folders (all segments below them), patterns.
     operations
@@ -171,29 +171,18 @@ def _by_threads(
 
 
 def _by_spark(spark: Any, options: Options, paths: Sequence[str], settings: Settings, shown: _Progress) -> Any:
-    """A DataFrame of the rows of one job; a thread waits for the job, and this one shows its progress."""
-    context = spark.sparkContext
-    slices = max(1, min(len(paths), max(context.defaultParallelism * 4, -(-len(paths) // SEGMENTS_PER_TASK_MAX))))
-    group = f"rollingfs-maintain-{uuid.uuid4().hex}"
+    """A DataFrame of the rows of one job; looking at it starts no job again."""
+    name = f"rollingfs: {', '.join(settings.operations)} of {len(paths)} segments"
+    work = partial(_work, options, settings)
+    rows = job.run(spark, job.Job(name, paths, work, ROW_SCHEMA), shown.tasks)
+    found = [None if row.get("path") is None else Row(**row) for row in rows]
+    return spark.createDataFrame([tuple(asdict(row).values()) for row in shown.counting(found)], ROW_SCHEMA)
 
-    def job() -> list[Row | None]:
-        context.setJobGroup(group, f"rollingfs: {', '.join(settings.operations)} of {len(paths)} segments")
-        rows: list[Row | None] = (
-            context.parallelize(paths, slices).map(lambda path: maintain_one(options, path, settings)).collect()
-        )
-        return rows
 
-    with ThreadPoolExecutor(1, "rollingfs-maintain") as pool:
-        rows = pool.submit(job)
-        try:
-            while not rows.done():
-                wait([rows], timeout=PROGRESS_S_MIN)
-                shown.tasks(context.statusTracker(), group)
-        except BaseException:
-            context.cancelJobGroup(group)  # else the pool waits until all is done
-            raise
-    found = [tuple(asdict(row).values()) for row in shown.counting(rows.result())]
-    return spark.createDataFrame(found, ROW_SCHEMA)
+def _work(options: Options, settings: Settings, path: str) -> dict[str, Any]:
+    """The row of one segment as a task of Spark gives it; without values if nothing of the segment is left."""
+    row = maintain_one(options, path, settings)
+    return {} if row is None else asdict(row)
 
 
 class _Progress:
@@ -216,23 +205,11 @@ class _Progress:
             if row is not None:
                 yield row
 
-    def tasks(self, tracker: Any, group: str) -> None:
+    def tasks(self, done: int, total: int) -> None:
         """Show how many tasks of a job are done: while Spark works, nothing else can be counted."""
-        if self._file is None:
-            return
-        stages = [
-            tracker.getStageInfo(stage) for job in tracker.getJobIdsForGroup(group) for stage in _stages(tracker, job)
-        ]
-        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-        total = sum(stage.numTasks for stage in stages if stage is not None)
         self._show(f"{done} of {total} tasks, for {self._total} segments")
 
     def _show(self, text: str, end: str = "") -> None:
         if self._file is not None:
             self._shown_at = time.monotonic()
             print(f"\r{text:<60}", end=end, file=self._file, flush=True)
-
-
-def _stages(tracker: Any, job: int) -> Sequence[int]:
-    info = tracker.getJobInfo(job)
-    return list(info.stageIds) if info is not None else []

@@ -38,9 +38,15 @@ def spark_s3(spark: Any, minio: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def source(spark: Any) -> Any:
     """The session, knowing the Python data source."""
+    from pyspark.errors import AnalysisException
+
     from rollingfs.spark.source import RollingDataSource
 
-    spark.dataSource.register(RollingDataSource)
+    try:
+        spark.dataSource.register(RollingDataSource)
+    except AnalysisException as error:  # PySpark 4.0 does not replace what it has found by itself
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
     return spark
 
 

@@ -6,12 +6,12 @@ import io
 import json
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.spark import job
 from rollingfs.spark.maintain import maintain
 from rollingfs.spark.operations import Row
 
@@ -200,36 +200,46 @@ def test_progress_counts_segments_and_failures(fs, tmp_path):
 
 def test_ctrl_c_during_a_spark_job_cancels_the_job(fs, tmp_path):
     fill(fs, tmp_path, 1, lines=1)
-    cancelled = threading.Event()
+    begun, cancelled = threading.Event(), threading.Event()
 
-    class Context:
-        """A `SparkContext` whose cluster works until the job is cancelled."""
+    class Session:
+        """A session of Spark Connect whose cluster works until the job is cancelled."""
 
-        defaultParallelism = 1  # noqa: N815 - Spark's name
+        tag = ""
 
-        def setJobGroup(self, group: str, text: str) -> None:  # noqa: N802 - Spark's name
-            self.group = group
+        def registerProgressHandler(self, handler: Any) -> None:  # noqa: N802 - Spark's name
+            pass
 
-        def parallelize(self, paths: list[str], slices: int) -> Any:
-            return self
+        def removeProgressHandler(self, handler: Any) -> None:  # noqa: N802 - Spark's name
+            pass
 
-        def map(self, function: Any) -> Any:
-            return self
+        def addTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+            self.tag = tag
+            begun.set()
 
-        def collect(self) -> list[Row]:
-            cancelled.wait(STOPPED_S_MAX)
-            return []
+        def createDataFrame(self, rows: Any, schema: str) -> Any:  # noqa: N802 - Spark's name
+            assert cancelled.wait(STOPPED_S_MAX)
+            raise InterruptedError
 
-        def statusTracker(self) -> Any:  # noqa: N802 - Spark's name
-            raise KeyboardInterrupt
-
-        def cancelJobGroup(self, group: str) -> None:  # noqa: N802 - Spark's name
-            assert group == self.group
+        def interruptTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
+            assert tag == self.tag
             cancelled.set()
 
+    class Terminal(io.StringIO):
+        def write(self, text: str) -> int:
+            assert begun.wait(STOPPED_S_MAX)
+            raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        maintain(SimpleNamespace(sparkContext=Context()), str(tmp_path), "info")
+        maintain(Session(), str(tmp_path), "info", progress=Terminal())
     assert cancelled.is_set()
+
+
+@pytest.mark.parametrize(
+    ("paths", "cores", "expected"), [(0, 2, 1), (5, 2, 5), (100, 2, 8), (100, 16, 64), (6400, 2, 100)]
+)
+def test_a_job_has_some_tasks_a_core_and_no_more_paths_a_task_than_the_limit(paths, cores, expected):
+    assert job.tasks(paths, cores) == expected
 
 
 @pytest.mark.slow

@@ -125,9 +125,9 @@ class RowReader:
         path = what.path if isinstance(what, Extent) else what.extent.path
         logger.warning("%s: bytes %d to %d are skipped (onCorrupt=skip): %s", path, what.start, what.end, error)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of a task's ranges, as Spark wants them."""
-        if partition.value is None:  # Spark's own partition, which it makes where we made none
+        if partition is None or partition.value is None:  # Spark's own, where we made none; None itself before 4.2
             return iter(())
         segments.keep_memory()
         schema = rows.arrow_schema(self.schema)

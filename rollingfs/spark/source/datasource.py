@@ -70,7 +70,16 @@ class RollingDataSource(DataSource):
         return writer
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of appended bytes."""
+        """A reader of appended bytes.
+
+        Raises
+        ------
+        NotImplementedError
+            PySpark is older than 4.2.
+        """
+        from rollingfs.spark.source.versions import check_stream_reads
+
+        check_stream_reads()
         from rollingfs.spark.source.stream_reader import RollingStreamReader
 
         return RollingStreamReader(self._parsed(), schema)

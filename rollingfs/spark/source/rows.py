@@ -12,9 +12,10 @@ import pyarrow.types as pt
 
 def arrow_schema(schema: Any) -> pa.Schema:
     """The Arrow schema that batches must have exactly, for Spark to take them as rows of a Spark schema."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from rollingfs.spark.source import versions
 
-    return to_arrow_schema(schema, timezone="UTC")
+    found: pa.Schema = versions.to_arrow_schema(schema)
+    return found
 
 
 def spark_schema(schema: pa.Schema) -> Any:

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from rollingfs.spark.source.batch_writer import JobCommit
 from rollingfs.spark.source.commits import Marker
 from rollingfs.spark.source.messages import Receipt, received
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.task_writer import QUERY_ID
+from rollingfs.spark.source.versions import StreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +23,7 @@ BATCH_ID = "streaming.sql.batchId"
 """The local property in which Spark tells tasks the number of the batch."""
 
 
-class RollingStreamWriter(DataSourceStreamArrowWriter):
+class RollingStreamWriter(StreamArrowWriter):
     """Appends the batches of a query to one segment; in complete mode each batch overwrites it."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:

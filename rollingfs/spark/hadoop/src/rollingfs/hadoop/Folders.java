@@ -42,10 +42,12 @@ final class Folders {
     private static final ExecutorService READERS = Executors.newFixedThreadPool(READS_AT_ONCE, DAEMONS);
     private final Store store;
     private final Function<String, Path> pathOf;
+    final Scratch scratch;
 
     Folders(Store store, Function<String, Path> pathOf) {
         this.store = store;
         this.pathOf = pathOf;
+        scratch = new Scratch(store, pathOf, this);
     }
 
     private Path below(String path) {
@@ -95,8 +97,7 @@ final class Folders {
      * <p>On an object store, folders that hold nothing but tombstones are among them, because a look into each folder
      * would double the requests for a table with many partitions. They list as empty.
      */
-    FileStatus[] list(String folder) throws IOException {
-        Listing listing = store.list(folder);
+    FileStatus[] list(String folder, Listing listing) throws IOException {
         Map<String, Found> headers = read(listing.headers());
         List<FileStatus> found = new ArrayList<>();
         for (String path : listing.headers().keySet()) {
@@ -115,6 +116,27 @@ final class Folders {
             throw new FileNotFoundException("no folder is at " + Refusal.url(pathOf.apply(folder)));
         }
         return found.toArray(FileStatus[]::new);
+    }
+
+    /** The statuses of a segment, or of what is in a folder of an object store; null for anything else. */
+    FileStatus[] listAtOnce(String path) throws IOException {
+        Header header = Names.isTop(path) || scratch.holds(path) ? null : Snapshot.header(store, path, null);
+        if (header != null && !header.deleted()) {
+            return new FileStatus[] {status(path, Snapshot.of(header))};
+        }
+        Listing listing = listing(path);
+        return listing == null ? null : list(path, listing);
+    }
+
+    /** The content of a folder of an object store that is not empty; null for anything else. */
+    Listing listing(String path) throws IOException {
+        try {
+            Listing found = store.list(path); // it shows a file as a folder that holds itself
+            boolean isFile = found.visible().size() == 1 && found.visible().get(0).path().equals(path);
+            return found.isEmpty() || isFile ? null : found;
+        } catch (FileNotFoundException nothing) {
+            return null;
+        }
     }
 
     private boolean isHidden(FileInfo info, Map<String, Found> headers) throws IOException {
@@ -151,14 +173,14 @@ final class Folders {
 
     /** Whether a folder that the store shows exists for users: not if it holds nothing but tombstones. */
     boolean isAlive(String folder) throws IOException {
-        if (Names.isTop(folder) || (store.hasFolders() && !isMarked(folder))) {
+        if (Names.isTop(folder) || scratch.holds(folder) || (store.hasFolders() && !isMarked(folder))) {
             return true;
         }
         Listing listing = store.list(folder);
         return listing.isEmpty() || hasContent(listing);
     }
 
-    private boolean hasContent(Listing listing) throws IOException {
+    boolean hasContent(Listing listing) throws IOException {
         Map<String, Found> headers = read(listing.headers());
         for (FileInfo info : listing.visible()) {
             if (info.isFolder() ? isAlive(info.path()) : !isHidden(info, headers)) {
@@ -189,7 +211,7 @@ final class Folders {
     // -- refusing --------------------------------------------------------------------------------------------
 
     /** Refuse a call that would change segments below a folder; the ledger of a stream is a segment, too. */
-    private Tree checkTree(String folder, String advice) throws IOException {
+    Tree checkTree(String folder, String advice) throws IOException {
         Tree tree = store.tree(folder);
         Map<String, Found> headers = read(tree.headers());
         List<Path> live = tree.headers().keySet().stream().filter(path -> headers.get(path).isLive()).map(pathOf)
@@ -215,14 +237,18 @@ final class Folders {
 
     /** Refuse a rename that would change a segment, before a caller deletes the target. */
     void checkRename(String source, String target) throws IOException {
-        checkRename(source, Snapshot.take(store, source), target, Snapshot.take(store, target));
+        checkRename(source, Snapshot.takeLikelyPlain(store, source), target,
+                Snapshot.takeLikelyPlain(store, target));
     }
 
     // -- deleting --------------------------------------------------------------------------------------------
 
     /** Delete a plain file or a folder without segments; false if nothing is there. */
     boolean delete(String path, boolean isRecursive) throws IOException {
-        Snapshot found = Snapshot.take(store, path);
+        if (scratch.holds(path)) {
+            return scratch.delete(path, isRecursive);
+        }
+        Snapshot found = Snapshot.takeLikelyPlain(store, path);
         if (found.isNothing() || (found.isFolder() && !isAlive(path))) {
             return false;
         }
@@ -259,7 +285,7 @@ final class Folders {
     }
 
     /** Delete the plain files below a folder that holds the rest of deleted segments, which stays. */
-    private void deleteFolder(String folder) throws IOException {
+    void deleteFolder(String folder) throws IOException {
         Listing listing = store.list(folder);
         Map<String, Found> headers = read(listing.headers());
         for (FileInfo info : listing.visible()) {
@@ -288,14 +314,18 @@ final class Folders {
 
     /** Rename a plain file or a folder without segments; false if it is missing, or if the name is taken. */
     boolean rename(String source, String target) throws IOException {
-        Snapshot from = Snapshot.take(store, source);
+        Boolean done = scratch.holds(source) ? scratch.rename(source, target) : null;
+        if (done != null) {
+            return done;
+        }
+        Snapshot from = Snapshot.takeLikelyPlain(store, source);
         if (from.isNothing() || (from.isFolder() && !isAlive(source))) {
             return false;
         }
-        Snapshot to = Snapshot.take(store, target);
+        Snapshot to = Snapshot.takeLikelyPlain(store, target);
         if (to.isFolder() && isAlive(target)) {
             target = target + (target.endsWith("/") ? "" : "/") + Names.baseName(source);
-            to = Snapshot.take(store, target);
+            to = Snapshot.takeLikelyPlain(store, target);
         }
         if (source.equals(target)) {
             return from.isFile();

@@ -168,7 +168,11 @@ public class RollingFileSystem extends FileSystem {
     @Override
     public FileStatus getFileStatus(Path path) throws IOException {
         String own = own(path);
-        Snapshot found = Snapshot.take(store, own);
+        FileStatus output = folders.scratch.outputStatus(own);
+        if (output != null) {
+            return output;
+        }
+        Snapshot found = folders.scratch.look(own);
         if (found.isNothing() || (found.isFolder() && !folders.isAlive(own))) {
             throw missing(path);
         }
@@ -182,6 +186,12 @@ public class RollingFileSystem extends FileSystem {
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
         String own = own(path);
+        if (!store.hasFolders() && !Names.isReserved(own)) {
+            FileStatus[] found = folders.listAtOnce(own);
+            if (found != null) {
+                return found;
+            }
+        }
         Snapshot found = Snapshot.take(store, own);
         if (found.isFile()) {
             return new FileStatus[] {folders.status(own, found)};
@@ -189,7 +199,7 @@ public class RollingFileSystem extends FileSystem {
         if (found.isNothing()) {
             throw missing(path);
         }
-        return folders.list(own);
+        return folders.list(own, store.list(own));
     }
 
     @Override
@@ -214,7 +224,7 @@ public class RollingFileSystem extends FileSystem {
             short replication, long blockSize, Progressable progress) throws IOException {
         String own = own(path);
         checkName(own);
-        Header header = Snapshot.header(store, own, null);
+        Header header = folders.scratch.holds(own) ? null : Snapshot.header(store, own, null);
         if (header != null && !header.deleted()) {
             Path shown = ours(own);
             String text = Refusal.ofSegment(shown, header,
@@ -258,7 +268,11 @@ public class RollingFileSystem extends FileSystem {
     public boolean mkdirs(Path path, FsPermission permission) throws IOException {
         String own = own(path);
         checkName(own);
-        Snapshot found = Snapshot.take(store, own);
+        if (folders.scratch.holds(own)) {
+            folders.scratch.expectOutput(own);
+            return store.fs.mkdirs(below(own));
+        }
+        Snapshot found = Snapshot.takeLikelyPlain(store, own);
         if (found.header() != null) {
             throw new FileAlreadyExistsException(Refusal.ofSegment(ours(own), found.header(),
                     Refusal.command("rm", ours(own)) + " first"));

@@ -9,6 +9,9 @@ public final class Names {
     /** A segment in the folder of a stream, with the state of the stream; listings hide it. */
     public static final String LEDGER_NAME = "$stream";
 
+    /** A folder of this name belongs to the committers of Hadoop. */
+    private static final String SCRATCH_NAME = "_temporary";
+
     private Names() {}
 
     public static String headerPath(String segment) {
@@ -50,6 +53,16 @@ public final class Names {
 
     public static boolean isLedger(String path) {
         return baseName(path).equals(LEDGER_NAME);
+    }
+
+    /** Whether a committer of Hadoop keeps this path until its job ends. */
+    public static boolean isScratch(String path) {
+        return path.contains("/" + SCRATCH_NAME + "/");
+    }
+
+    /** The folder to which the job of such a path writes. */
+    public static String outputOf(String scratch) {
+        return scratch.substring(0, scratch.indexOf("/" + SCRATCH_NAME + "/"));
     }
 
     /** Whether a folder always exists: the root, a bucket. */

@@ -65,6 +65,24 @@ public record Snapshot(Header header, FileInfo plain, boolean isDead) {
         return again != null && !again.deleted() ? of(again) : new Snapshot(null, null, isDead);
     }
 
+    /**
+     * The same for a path at which a segment is not likely: a request less if nothing is there, more for a segment.
+     *
+     * <p>The plain file first, then the header: who adopts a file makes the header before the file goes.
+     */
+    public static Snapshot takeLikelyPlain(Store store, String path) throws IOException {
+        if (store.hasFolders() || Names.isReserved(path) || Names.isTop(path)) {
+            return take(store, path);
+        }
+        FileInfo plain = store.stat(path);
+        Header header = header(store, path, null);
+        if (header != null && !header.deleted()) {
+            return of(header);
+        }
+        boolean isDead = plain != null && isHidden(store, header, plain);
+        return plain == null || isDead ? new Snapshot(null, null, isDead) : of(plain);
+    }
+
     /** Whether a header hides a plain file: a live one hides any; a tombstone that of its token and date. */
     public static boolean isHidden(Store store, Header header, FileInfo plain) throws IOException {
         if (header == null || plain.isFolder()) {

@@ -1,0 +1,96 @@
+"""Spark Connect: a client without a JVM asks a server; the server's Python does the work."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.spark import jar
+from rollingfs.spark.maintain import maintain
+from tests.support import spark as world
+from tests.support.servers import require_module
+
+JOB = Path(__file__).parent / "connect_job.py"
+JOB_S_MAX = 200
+SEGMENTS = 12
+READY_S_MAX = 120
+READY_POLL_S = 0.2
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of a Spark Connect server on this machine."""
+    world.require_java()
+    require_module("grpc_status")
+    settings = {
+        **world.LOOPBACK,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.log.level": "INFO",
+        "spark.sql.warehouse.dir": f"{tmp_path}/warehouse",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    command = [str(jar.spark_jars().parent / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    env = world.environment(world.installed(tmp_path / "modules"))
+    log = tmp_path / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=output, stderr=output)
+        try:
+            yield f"sc://127.0.0.1:{_port(process, log)}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _port(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The port that the server has chosen, once it is there."""
+    end_s = time.monotonic() + READY_S_MAX
+    while time.monotonic() < end_s and process.poll() is None:
+        if found := re.search(r"Spark Connect server started at: \S+?:(\d+)", log.read_text()):
+            return found[1]
+        time.sleep(READY_POLL_S)
+    raise AssertionError(log.read_text()[-3000:])
+
+
+def test_a_client_of_spark_connect_maintains_reads_and_writes_segments(server: str, tmp_path: Path) -> None:
+    fs = RollingFileSystem("file", sync=False)
+    for nth in range(SEGMENTS):
+        fs.pipe_file(f"{tmp_path}/in/s{nth}", b"line\n" * nth)
+    Path(f"{tmp_path}/in/s7$header").write_text("rubbish")
+    for name in ("a", "b"):
+        fs.pipe_file(f"{tmp_path}/sound/{name}", b"a line\n" * 10)
+    fs.pipe_file(f"{tmp_path}/deleted/x", b"gone")
+    fs.rm(f"{tmp_path}/deleted/x")
+    done = subprocess.run(
+        [sys.executable, str(JOB), server, str(tmp_path)],
+        env=world.environment(),
+        capture_output=True,
+        text=True,
+        timeout=JOB_S_MAX,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    expected = {row.path: row for row in maintain(None, f"{tmp_path}/in", ["verify", "info"])}
+    assert {row["path"] for row in found["info"]} == expected.keys()
+    for row in found["info"]:
+        one = expected[row["path"]]
+        assert (row["done"], row["error"], row["details"]) == (one.done, one.error, one.details)
+    assert (found["damaged"], found["gone"]) == (1, [])
+    assert f"{SEGMENTS} of {SEGMENTS} segments, 1 failed" in found["shown"]
+    assert (found["truncated"], found["exported"], found["lines"]) == ([28, 28], [None, None], 12)
+    assert Path(f"{tmp_path}/out/a").read_bytes() == b"a line\n" * 6
+    assert fs.cat_file(f"{tmp_path}/copy") == b"a line\n" * 12
+    assert "Spark Connect session" in found["doctor"][0]

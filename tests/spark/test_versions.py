@@ -1,0 +1,76 @@
+"""What every PySpark from 4.0 on has, also those that do not let a data source read streams."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import types
+from pyspark.sql.datasource import InputPartition
+
+from rollingfs import RollingFileSystem
+from rollingfs.spark.source import versions
+from rollingfs.spark.source.datasource import RollingDataSource
+
+QUERY_S_MAX = 120
+BATCHES = 3
+
+
+def test_times_of_a_schema_are_in_utc():
+    schema = types.StructType([types.StructField("at", types.TimestampType())])
+    assert versions.to_arrow_schema(schema).field("at").type == pa.timestamp("us", tz="UTC")
+
+
+def test_a_schema_is_converted_by_a_pyspark_that_takes_no_time_zone(monkeypatch):
+    def convert(schema: Any, error_on_duplicated_field_names_in_struct: bool = False) -> Any:
+        return schema
+
+    monkeypatch.setattr("pyspark.sql.pandas.types.to_arrow_schema", convert)
+    assert versions.to_arrow_schema("schema") == "schema"
+
+
+def test_reading_a_stream_with_a_pyspark_that_cannot_is_refused_in_one_sentence(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    source = RollingDataSource({"path": "/x"})
+    with pytest.raises(NotImplementedError, match=r"reads streams with PySpark 4\.2 or later, and this is .*install"):
+        source.streamReader(types.StructType())
+
+
+@pytest.mark.parametrize("partition", [None, InputPartition(None)])
+def test_the_partition_that_spark_makes_where_there_is_none_has_no_rows(tmp_path, partition):
+    schema = types.StructType([types.StructField("value", types.StringType())])
+    reader = RollingDataSource({"path": str(tmp_path)}).reader(schema)
+    assert list(reader.read(partition)) == []
+
+
+@pytest.mark.slow
+def test_a_stream_of_files_is_written_once_and_a_batch_that_runs_again_writes_nothing(source: Any, tmp_path: Path):
+    (tmp_path / "in").mkdir()
+
+    def run() -> None:
+        query = (
+            source.readStream.schema("n long")
+            .json(f"{tmp_path}/in")
+            .writeStream.format("rolling")
+            .options(format="json", checkpointLocation=f"{tmp_path}/checkpoint")
+            .trigger(availableNow=True)
+            .start(f"file://{tmp_path}/out")
+        )
+        assert query.awaitTermination(QUERY_S_MAX)
+
+    for nth in range(BATCHES):
+        (tmp_path / "in" / f"{nth}.json").write_text(f'{{"n": {nth}}}\n')
+        run()
+    newest = max((tmp_path / "checkpoint" / "commits").iterdir(), key=lambda path: path.name)
+    newest.unlink()  # as if the driver had been killed behind the commit of the sink
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+    run()
+    lines = RollingFileSystem("file", sync=False).cat_file(f"{tmp_path}/out").splitlines()
+    assert sorted(json.loads(line)["n"] for line in lines) == list(range(BATCHES))
