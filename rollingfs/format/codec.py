@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.format import line_codec, tokens
-from rollingfs.format.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin
+from rollingfs.format.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin, Tier
 
 FORMAT = "rollingfs 1"
 
@@ -53,7 +53,8 @@ def is_surely_short(header: Header, room: int) -> bool:
     words += [commit.writer for commit in header.commits]
     if header.adopted is not None:
         words.append(header.adopted.token)
-    lines = PLAIN_LINE_BYTES_MAX * (len(header.attrs) + len(header.commits)) + PLAIN_LINES_BYTES_MAX
+    count = len(header.attrs) + len(header.commits) + len(header.tiers)
+    lines = PLAIN_LINE_BYTES_MAX * count + PLAIN_LINES_BYTES_MAX
     size = len(entries) + QUOTED_BYTES_MAX * sum(map(len, words)) + lines
     return entries.isascii() and size + room <= TEXT_BYTES_MAX
 
@@ -69,6 +70,7 @@ def _lines(header: Header) -> Iterable[str]:
     yield f"start {header.start}"
     if header.adopted is not None:
         yield f"Adopted {tokens.quote(header.adopted.token)} {tokens.format_time(header.adopted.modified_ms)}"
+    yield from map(line_codec.format_tier, header.tiers)
     if header.entries:
         yield _entries_text(header.entries)
     if header.tail:
@@ -122,6 +124,7 @@ class _Parser:
         self.attrs: dict[str, str] = {}
         self.commits: list[Commit] = []
         self.drops: list[Drop] = []
+        self.tiers: list[Tier] = []
         self.marks: dict[str, list[Mark]] = {"Merged": [], "Aborted": []}
         self.inline: tuple[int, int, int] | None = None
 
@@ -186,6 +189,9 @@ class _Parser:
         segment, modified = tokens.exactly(parts, 2)
         self._once(origin=Origin(tokens.uuid(segment), tokens.parse_time(modified)))
 
+    def _on_Tier(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        self.tiers.append(line_codec.parse_tier(parts))
+
     def _on_Chunk(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         self.entries.append(line_codec.parse_chunk(parts))
 
@@ -239,6 +245,7 @@ class _Parser:
             attrs=self.attrs,
             commits=tuple(self.commits),
             drops=tuple(self.drops),
+            tiers=tuple(self.tiers),
             merges=tuple(self.marks["Merged"]),
             aborts=tuple(self.marks["Aborted"]),
         )

@@ -1,0 +1,112 @@
+"""The verbs that move chunks between the hot store and tiers, as coroutines of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
+from rollingfs.client import Client
+from rollingfs.format import transitions
+from rollingfs.fs.progress import begin
+from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen, Offloaded, Offloader
+from rollingfs.maintenance.steps import Progress
+from rollingfs.policy import parse_bytes, parse_seconds
+
+
+class TierVerbs:
+    """Moves chunks of segments, over paths as callers write them.
+
+    Parameters
+    ----------
+    to_write
+        Makes the backend's path of a segment that is to be changed.
+    """
+
+    def __init__(self, client: Client, to_write: Callable[[str], str]) -> None:
+        self.client = client
+        self.to_write = to_write
+        self.offloader = Offloader(client.committer)
+
+    def committed(self, target: str) -> str:
+        """The segment to which a verb with this first argument commits."""
+        return self.to_write(target)
+
+    async def offload(
+        self,
+        path: str,
+        tier: str = "cold",
+        upto: int | None = None,
+        after_bytes: int | str | None = None,
+        after_age: float | str | None = None,
+        deletion_lag: float | str = DELETION_LAG_S,
+        *,
+        progress: Progress | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
+    ) -> Offloaded:
+        """Move the chunks of a segment to a tier; readers see no difference, and writers may go on.
+
+        Each copy is read back and verified before the segment names it. The inline tail and chunks in other tiers stay.
+        A call that was broken off can be repeated; what it has left is collected.
+
+        Parameters
+        ----------
+        tier
+            The alias of one of the filesystem's `tiers`.
+        upto
+            Move only chunks that end at or before this segment offset.
+        after_bytes, after_age
+            Move only chunks that lie before the newest so many bytes (or text like ``"64MiB"``), or that are older than
+            so many seconds (or text like ``"7d"``). Of both, one is enough.
+        deletion_lag
+            Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before.
+            They go with the next truncation, collection, consolidation or offload after that.
+        progress
+            Called with the number of bytes that were done since the last call; all of them are the segment's size.
+        callback
+            The same, in fsspec's way.
+
+        Raises
+        ------
+        UnknownTierError
+            The filesystem has no such tier.
+        FileNotFoundError
+            There is no such segment or file.
+        BadOffsetError, ValueError
+            A number cannot be meant; nothing was moved.
+        CorruptChunkError
+            A chunk or its copy is damaged; that chunk stays where it is.
+        """
+        path, chosen = self.to_write(path), _chosen(upto, after_bytes, after_age)
+        lag_s, tell = parse_seconds(deletion_lag), await self._begin(path, callback, progress)
+        return await self.offloader.offload(path, tier, chosen, lag_s=lag_s, progress=tell)
+
+    async def onload(
+        self,
+        path: str,
+        tier: str | None = None,
+        upto: int | None = None,
+        deletion_lag: float | str = DELETION_LAG_S,
+        *,
+        progress: Progress | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
+    ) -> Offloaded:
+        """Move the chunks of a segment back from a tier, or from all tiers; otherwise as `offload`."""
+        path = self.to_write(path)
+        lag_s, tell = parse_seconds(deletion_lag), await self._begin(path, callback, progress)
+        return await self.offloader.onload(path, tier, _chosen(upto, None, None), lag_s=lag_s, progress=tell)
+
+    async def _begin(self, path: str, callback: Callback, progress: Progress | None) -> Progress:
+        """Adopt a plain file, which has no chunks that could be moved; returns what counts the bytes."""
+        if not await self.client.segments.adopt(path):
+            raise transitions.missing(path)
+        header = (await self.client.headers.load(path)).header
+        return begin(callback, header.size if header is not None else 0, progress)
+
+
+def _chosen(upto: int | None, after_bytes: int | str | None, after_age: float | str | None) -> Chosen:
+    return Chosen(
+        upto,
+        None if after_bytes is None else parse_bytes(after_bytes),
+        None if after_age is None else parse_seconds(after_age),
+    )
