@@ -36,6 +36,12 @@ def is_due(drop: Drop, now_ms: int) -> bool:
     return 0 < drop.after_ms <= now_ms and not drop.is_hint and not drop.is_page
 
 
+def has_protected(drop: Drop, now_ms: int) -> bool:
+    """Whether a line protected files, until now, that the segment itself does not delete; a page may list some."""
+    is_over = drop.after_ms > 0 and is_due(drop, now_ms)
+    return is_over and not drop.is_hint and (drop.is_page or not is_deletable(drop.file))
+
+
 def dropped_chunks(segment: str, drop: Drop, listed: Sequence[Chunk] = ()) -> list[str]:
     """The paths that the segment itself deletes for a drop line; of a page, those of chunks that it has `listed`."""
     lines: Sequence[Chunk | Drop] = [drop]

@@ -16,6 +16,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
+from rollingfs.format import placement
 from rollingfs.format.codec import format_text, is_surely_short
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
@@ -32,7 +33,6 @@ from rollingfs.format.header import (
     Phase,
     Tier,
 )
-from rollingfs.format.placement import plan_fold
 from rollingfs.policy import RollingPolicy
 
 
@@ -74,7 +74,7 @@ STAMP_BYTES_MAX = 256
 
 def must_fold(header: Header) -> bool:
     """Whether entries must move into index pages before the header is written."""
-    if plan_fold(header.entries) is not None:
+    if placement.plan_fold(header.entries) is not None:
         return True
     return not is_surely_short(header, STAMP_BYTES_MAX) and excess_bytes(header) > 0
 

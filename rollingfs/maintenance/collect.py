@@ -27,6 +27,7 @@ from rollingfs.commit.recovery import Merges
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
+from rollingfs.format.drops import has_protected
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.maintenance.survey import Survey, Surveyor
@@ -118,6 +119,8 @@ class Collector:
     async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
         """The header, once pending merges and drops are finished, and the files that were dropped."""
         loaded = await self.store.headers.load(path)
+        if loaded.header is not None:
+            check_aliases(self.backend, loaded.header.tiers, path)
         if dry_run:
             return loaded.header, Collected()
         while loaded.header is not None and loaded.header.phase is Phase.MERGING:
@@ -131,7 +134,19 @@ class Collector:
         await self.store.headers.secure(path, loaded)
         dropped = await self.surveyor.dropped(path, header, self.store.now_ms())
         await finish_drops(self.committer.loop, path, header)
+        if any(has_protected(drop, self.store.now_ms()) for drop in header.drops):
+            header = await self._without_done_drops(path) or header
         return header, report(dropped, DROPPED)
+
+    async def _without_done_drops(self, path: str) -> Header | None:
+        """Commit a header that protects no files any more whose time has come: those that collections delete."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if base.header is not None and base.header.phase is Phase.MERGING:
+                return None  # its mover relies on the header that the mark has made
+            return base.header
+
+        return (await self.committer.commit(path, step)).header
 
     # -- one folder ----------------------------------------------------------------------------------------
 

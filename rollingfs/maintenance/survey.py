@@ -151,13 +151,13 @@ class Surveyor:
         segment = names.segment_of_folder(folder)
         try:
             listing = await self.backend.list(folder)
-            own = await self.headers.load(segment)
         except FileNotFoundError:
-            own = await self.headers.load(segment)
-            if own.header is None or not own.header.tiers:
+            header = (await self.headers.load(segment)).header
+            if header is None or not header.tiers:
                 raise
             listing = Listing(())  # all of its chunks lie in tiers
         pins = [await self._pin(folder, info) for info in listing.entries if _has(info, names.PIN_PREFIX)]
+        own = await self.headers.load(segment)
         paths = dict.fromkeys([*(found.pin.source for found in pins), *(found.pin.target for found in pins)])
         referrers = [await self.referrer(folder, segment, own)]
         for path in paths:
