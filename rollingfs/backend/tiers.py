@@ -145,6 +145,9 @@ class TieredBackend(BackendWrapper):
             return await self._join(*args)
         alias, path = names.split_tier(first.path if verb == "abort_upload" else first)
         if not alias:
+            if verb == "upload.copy":
+                upload, part = rest
+                args = (first, upload, replace(part, path=self._on_hot(part.path)))
             return await super().call(verb, *args)
         store = self._store(alias, path)
         if verb == "abort_upload":

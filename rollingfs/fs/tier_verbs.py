@@ -9,6 +9,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from rollingfs.client import Client
 from rollingfs.format import transitions
 from rollingfs.fs.progress import begin
+from rollingfs.fs.segment_verbs import SegmentVerbs
 from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen, Offloaded, Offloader
 from rollingfs.maintenance.steps import Progress
 from rollingfs.policy import parse_bytes, parse_seconds
@@ -102,6 +103,67 @@ class TierVerbs:
             raise transitions.missing(path)
         header = (await self.client.headers.load(path)).header
         return begin(callback, header.size if header is not None else 0, progress)
+
+
+class HandleTierVerbs:
+    """The same verbs for a handle on a segment, which is bound to its incarnation.
+
+    Parameters
+    ----------
+    verbs
+        The other verbs of the handle.
+    """
+
+    def __init__(self, client: Client, verbs: SegmentVerbs) -> None:
+        self.offloader = Offloader(client.committer)
+        self.verbs = verbs
+
+    def committed(self, target: object) -> str:
+        """The path of the segment, with any first argument."""
+        return self.verbs.path
+
+    async def offload(
+        self,
+        tier: str = "cold",
+        upto: int | None = None,
+        after_bytes: int | str | None = None,
+        after_age: float | str | None = None,
+        deletion_lag: float | str = DELETION_LAG_S,
+        *,
+        progress: Progress | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
+    ) -> Offloaded:
+        chosen, lag_s = _chosen(upto, after_bytes, after_age), parse_seconds(deletion_lag)
+        header = await self.verbs.bound()
+        tell = begin(callback, header.size, progress)
+        try:
+            return await self.offloader.offload(
+                self.verbs.path, tier, chosen, segment=header.segment, lag_s=lag_s, progress=tell
+            )
+        finally:
+            await self.verbs.refresh()
+
+    async def onload(
+        self,
+        tier: str | None = None,
+        upto: int | None = None,
+        deletion_lag: float | str = DELETION_LAG_S,
+        *,
+        progress: Progress | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
+    ) -> Offloaded:
+        chosen, lag_s = _chosen(upto, None, None), parse_seconds(deletion_lag)
+        header = await self.verbs.bound()
+        tell = begin(callback, header.size, progress)
+        try:
+            return await self.offloader.onload(
+                self.verbs.path, tier, chosen, segment=header.segment, lag_s=lag_s, progress=tell
+            )
+        finally:
+            await self.verbs.refresh()
+
+    offload.__doc__ = TierVerbs.offload.__doc__
+    onload.__doc__ = TierVerbs.onload.__doc__
 
 
 def _chosen(upto: int | None, after_bytes: int | str | None, after_age: float | str | None) -> Chosen:

@@ -198,8 +198,10 @@ class Segments:
         listed = await list_folder(self.store.backend, names.chunks_folder(path), {drop.tier for drop in header.drops})
         if not any(entry.path in named for entry in listed):
             return False
-        await self.store.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
-        await finish_drops(self.committer.loop, path, header)
+        now = await self.store.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
+        if now.live or now.header is None:
+            return False  # a plain file was adopted meanwhile: this segment is to be deleted
+        await finish_drops(self.committer.loop, path, now.header)
         return True
 
     # -- content -------------------------------------------------------------------------------------------
