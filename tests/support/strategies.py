@@ -156,7 +156,20 @@ def merges(draw: st.DrawFn) -> Merge:
 
 @st.composite
 def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
-    """Any valid header: of every state, with every kind of line.
+    """Any valid header: of every state, with every kind of line, perhaps with files in tiers.
+
+    Parameters
+    ----------
+    live
+        True for open and sealed ones only.
+    """
+    header = draw(hot_headers(live=live))
+    return draw(in_tiers(header)) if draw(st.booleans()) else header
+
+
+@st.composite
+def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
+    """The same without tiers.
 
     Parameters
     ----------
