@@ -7,12 +7,14 @@ from collections.abc import Callable
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.client import Client
-from rollingfs.format import transitions
+from rollingfs.format import names, transitions
 from rollingfs.fs.progress import begin
 from rollingfs.fs.segment_verbs import SegmentVerbs
 from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen, Offloaded, Offloader
 from rollingfs.maintenance.steps import Progress
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.policy import parse_seconds
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.offload import check_retention
 
 
 class TierVerbs:
@@ -74,12 +76,14 @@ class TierVerbs:
         FileNotFoundError
             There is no such segment or file.
         BadOffsetError, ValueError
-            A number cannot be meant; nothing was moved.
+            A number cannot be meant, or the retention of the folder, a stream, forbids it; nothing was moved.
         CorruptChunkError
             A chunk or its copy is damaged; that chunk stays where it is.
         """
-        path, chosen = self.to_write(path), _chosen(upto, after_bytes, after_age)
-        lag_s, tell = parse_seconds(deletion_lag), await self._begin(path, callback, progress)
+        path, chosen = self.to_write(path), Chosen.parse(upto, after_bytes, after_age)
+        lag_s = parse_seconds(deletion_lag)
+        await _check_retention(self.client, path, chosen, lag_s)
+        tell = await self._begin(path, callback, progress)
         return await self.offloader.offload(path, tier, chosen, lag_s=lag_s, progress=tell)
 
     async def onload(
@@ -95,7 +99,7 @@ class TierVerbs:
         """Move the chunks of a segment back from a tier, or from all tiers; otherwise as `offload`."""
         path = self.to_write(path)
         lag_s, tell = parse_seconds(deletion_lag), await self._begin(path, callback, progress)
-        return await self.offloader.onload(path, tier, _chosen(upto, None, None), lag_s=lag_s, progress=tell)
+        return await self.offloader.onload(path, tier, Chosen.parse(upto, None, None), lag_s=lag_s, progress=tell)
 
     async def _begin(self, path: str, callback: Callback, progress: Progress | None) -> Progress:
         """Adopt a plain file, which has no chunks that could be moved; returns what counts the bytes."""
@@ -115,6 +119,7 @@ class HandleTierVerbs:
     """
 
     def __init__(self, client: Client, verbs: SegmentVerbs) -> None:
+        self.client = client
         self.offloader = Offloader(client.committer)
         self.verbs = verbs
 
@@ -133,7 +138,8 @@ class HandleTierVerbs:
         progress: Progress | None = None,
         callback: Callback = DEFAULT_CALLBACK,
     ) -> Offloaded:
-        chosen, lag_s = _chosen(upto, after_bytes, after_age), parse_seconds(deletion_lag)
+        chosen, lag_s = Chosen.parse(upto, after_bytes, after_age), parse_seconds(deletion_lag)
+        await _check_retention(self.client, self.verbs.path, chosen, lag_s)
         header = await self.verbs.bound()
         tell = begin(callback, header.size, progress)
         try:
@@ -152,7 +158,7 @@ class HandleTierVerbs:
         progress: Progress | None = None,
         callback: Callback = DEFAULT_CALLBACK,
     ) -> Offloaded:
-        chosen, lag_s = _chosen(upto, None, None), parse_seconds(deletion_lag)
+        chosen, lag_s = Chosen.parse(upto, None, None), parse_seconds(deletion_lag)
         header = await self.verbs.bound()
         tell = begin(callback, header.size, progress)
         try:
@@ -166,9 +172,7 @@ class HandleTierVerbs:
     onload.__doc__ = TierVerbs.onload.__doc__
 
 
-def _chosen(upto: int | None, after_bytes: int | str | None, after_age: float | str | None) -> Chosen:
-    return Chosen(
-        upto,
-        None if after_bytes is None else parse_bytes(after_bytes),
-        None if after_age is None else parse_seconds(after_age),
-    )
+async def _check_retention(client: Client, path: str, chosen: Chosen, lag_s: float) -> None:
+    """Refuse an offload that does not go with the retention of the stream in whose folder a segment lies."""
+    if not names.is_ledger(path):
+        check_retention(path, chosen, lag_s, await Ledgers(client).load(names.parent(path)))

@@ -28,6 +28,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.header import AGE_S_MAX, Chunk, Header, Phase, Tier
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.swaps import Swap, Swapper, is_there, live, window
+from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
@@ -70,6 +71,15 @@ class Chosen:
             return True
         is_far = self.after_bytes is not None and chunk.end <= header.length - self.after_bytes
         return is_far or (self.after_age_s is not None and now_ms - chunk.at_ms >= self.after_age_s * 1000)
+
+    @staticmethod
+    def parse(upto: int | None, after_bytes: int | str | None, after_age: float | str | None) -> Chosen:
+        """The same from numbers, or from text like ``"64MiB"`` and ``"7d"``."""
+        return Chosen(
+            upto,
+            None if after_bytes is None else parse_bytes(after_bytes),
+            None if after_age is None else parse_seconds(after_age),
+        )
 
     def check(self, path: str, header: Header) -> None:
         """Refuse what cannot be meant.
