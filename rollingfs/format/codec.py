@@ -18,22 +18,27 @@ FORMAT = "rollingfs 1"
 
 TEXTS_KEPT_MAX = 32
 
-_texts: dict[int, tuple[tuple[Entry, ...], str]] = {}
+_texts: dict[int, tuple[tuple[Entry, ...], str, bool]] = {}
 """The text of entries, by identity: many commits in a row write the same tuple, often of hundreds of entries."""
 
 
 def _entries_text(entries: tuple[Entry, ...]) -> str:
+    return _known_text(entries)[0]
+
+
+def _known_text(entries: tuple[Entry, ...]) -> tuple[str, bool]:
+    """The text of entries, and whether one of them names a tier."""
     kept = _texts.get(id(entries))
     if kept is not None and kept[0] is entries:
-        return kept[1]
+        return kept[1], kept[2]
     text = "\n".join(
         line_codec.format_chunk(entry) if isinstance(entry, Chunk) else line_codec.format_page(entry)
         for entry in entries
     )
     if len(_texts) >= TEXTS_KEPT_MAX:
         _texts.clear()
-    _texts[id(entries)] = entries, text
-    return text
+    _texts[id(entries)] = entries, text, line_codec.TIER_FIELD in text
+    return text, line_codec.TIER_FIELD in text
 
 
 PLAIN_LINES_BYTES_MAX = 2048
@@ -109,6 +114,8 @@ def format_header(header: Header) -> bytes:
         The header breaks an invariant or a limit of the format.
     """
     header.check()
+    if not header.tiers and header.entries and _known_text(header.entries)[1]:
+        raise ValueError("an entry names a tier, which has no line of its own")
     text = format_text(header)
     if len(text) > TEXT_BYTES_MAX:
         raise ValueError(f"the header's text would be {len(text)} bytes, but at most {TEXT_BYTES_MAX} are allowed")
@@ -254,6 +261,8 @@ class _Parser:
         if self.inline is not None and self.inline != (header.tail_start, len(tail), tokens.crc32c(tail)):
             raise tokens.Malformed("the inline tail does not have the offset, length and checksum that its line says")
         header.check()
+        if not self.tiers and any(isinstance(entry, Chunk) and entry.tier for entry in self.entries):
+            raise tokens.Malformed("an entry names a tier, which has no line of its own")
         return _without_copy(header, *copy) if copy is not None else header
 
 

@@ -340,7 +340,8 @@ class Header:
         if self.deleted and (self.entries or self.tail or self.attrs or self.owner):
             yield "a tombstone has no content"
         yield from self._map_problems()
-        yield from self._tier_problems()
+        if self.tiers or self.drops:
+            yield from self._tier_problems()
         yield from self._limit_problems()
 
     def _map_problems(self) -> Iterator[str]:
@@ -358,12 +359,13 @@ class Header:
             yield "a writer has two commit lines"
 
     def _tier_problems(self) -> Iterator[str]:
-        if len({tier.alias for tier in self.tiers}) != len(self.tiers):
-            yield "a tier has two lines"
-        known = {"", *(tier.alias for tier in self.tiers)}
-        for line in (*self.entries, *self.drops):
-            if not isinstance(line, Page) and line.tier not in known:
-                yield f"a line names the tier {line.tier!r}, which has no line of its own"
+        named = {drop.tier for drop in self.drops}
+        if self.tiers:  # without any, `codec` sees by the text of the entries whether they name one
+            if len({tier.alias for tier in self.tiers}) != len(self.tiers):
+                yield "a tier has two lines"
+            named |= {entry.tier for entry in self.entries if isinstance(entry, Chunk)}
+        for alias in sorted(named - {"", *(tier.alias for tier in self.tiers)}):
+            yield f"a line names the tier {alias!r}, which has no line of its own"
 
     def _limit_problems(self) -> Iterator[str]:
         attrs_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in self.attrs.items())

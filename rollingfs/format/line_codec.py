@@ -27,9 +27,12 @@ def format_chunk(chunk: Chunk) -> str:
 
 _N, _CRC = "(0|[1-9][0-9]{0,17})", "([0-9a-f]{8})"
 _TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z)"
-_OWN_CHUNK = re.compile(
-    rf"Chunk {_N} {_N} ((?:[0-9]{{20}}-|stage-|tier-[0-9a-f]{{12}}-(?:[0-9]{{20}}|shared)-)[0-9a-f]+) crc32c={_CRC} "
-    rf"at={_TIME}(?: tier=([a-z0-9][a-z0-9_-]{{0,31}}))?",
+TIER_FIELD = " tier="
+"""In the text of entries, what stands before the alias of a tier."""
+_OWN_CHUNK = re.compile(rf"Chunk {_N} {_N} ((?:[0-9]{{20}}-|stage-)[0-9a-f]+) crc32c={_CRC} at={_TIME}", re.ASCII)
+_TIER_CHUNK = re.compile(
+    rf"Chunk {_N} {_N} (tier-[0-9a-f]{{12}}-(?:[0-9]{{20}}|shared)-[0-9a-f]+) crc32c={_CRC} at={_TIME}"
+    rf"{TIER_FIELD}([a-z0-9][a-z0-9_-]{{0,31}})",
     re.ASCII,
 )
 _OWN_PAGE = re.compile(
@@ -43,9 +46,11 @@ def parse_entry_line(line: str) -> Chunk | Page | None:
         start, length, file, crc, count, size, offset, foreign = found.groups("0")
         return Page(int(start), int(length), file, int(count), int(crc, 16), int(size), int(offset), int(foreign))
     if found := _OWN_CHUNK.fullmatch(line):
+        start, length, file, crc, at = found.groups()
+        return Chunk(int(start), int(length), file, int(crc, 16), tokens.parse_shaped_time(at))
+    if TIER_FIELD in line and (found := _TIER_CHUNK.fullmatch(line)):
         start, length, file, crc, at, tier = found.groups()
-        at_ms = tokens.parse_shaped_time(at)
-        return Chunk(int(start), int(length), file, int(crc, 16), at_ms, tier=tier or "")
+        return Chunk(int(start), int(length), file, int(crc, 16), tokens.parse_shaped_time(at), tier=tier)
     return None
 
 
