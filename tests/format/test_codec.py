@@ -391,7 +391,7 @@ def test_a_header_that_names_a_tier_without_its_line_is_neither_written_nor_read
         dataclasses.replace(good, tiers=other),
         dataclasses.replace(good, tiers=tiers * 2),
     ):
-        with pytest.raises(ValueError, match="no line of its own|two lines"):
+        with pytest.raises(ValueError, match=r"no line of its own|two lines"):
             format_header(flawed)
-        with pytest.raises(CorruptHeaderError, match="no line of its own|two lines"):
+        with pytest.raises(CorruptHeaderError, match=r"no line of its own|two lines"):
             parse_header(format_text(flawed), "x")
