@@ -551,6 +551,19 @@ def test_another_client_between_any_two_calls_of_an_offload_loses_nothing(other)
         check_end(store, expected)
 
 
+def test_of_two_offloads_at_once_only_one_moves_each_chunk_and_the_copies_of_the_other_are_garbage():
+    for index in range(10, 40, 3):
+        store = TieredStore()
+        small(store)
+        world, others = client(store), []
+        world.backend.prepare(between={index: lambda store=store, others=others: others.append(offload(client(store)))})  # type: ignore[attr-defined]
+        moved = offload(world)
+        assert moved.chunks + sum(other.chunks for other in others) == 5
+        store.lapse(GRACE_S)
+        collect(client(store), grace_s=GRACE_S)
+        assert len(chunk_files(store)[1]) == 5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 @pytest.mark.parametrize("other", OTHERS)
