@@ -191,6 +191,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     ls, _ls = both(Queries.ls, of="_queries")
     find, _find = both(Queries.find, of="_queries")
     du, _du = both(Queries.du, of="_queries")
+    streams, _streams = both(Queries.streams, of="_queries")
     created, _created = both(Queries.created, of="_queries")
     modified, _modified = both(Queries.modified, of="_queries")
     ukey, _ukey = both(Queries.ukey, of="_queries")

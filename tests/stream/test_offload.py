@@ -80,3 +80,17 @@ def test_unread_bytes_without_a_maximum_are_kept_for_ever_so_any_offload_goes_wi
     stream.retention = RetentionPolicy.by_time("1h")
     stream.publish("billing", stream.cut())
     assert len(stream.offload(deletion_lag="1d").moved) == 2
+
+
+def test_streams_are_found_by_their_memory_at_and_below_a_folder(fs, folder):
+    root = folder.rpartition("/")[0]
+    assert fs.streams(root) == []
+    fs.create(f"{root}/deep/er/a")
+    for path in (folder, f"{root}/deep/er"):
+        fs.stream(path).retention = RetentionPolicy.by_size(1000)
+    assert fs.streams(root) == sorted([folder, f"{root}/deep/er"])
+    assert fs.streams(folder) == [folder]
+    fs.stream(folder).delete()
+    assert fs.streams(root) == [f"{root}/deep/er"]
+    with pytest.raises(FileNotFoundError):
+        fs.streams(f"{root}/none")
