@@ -27,12 +27,13 @@ if TYPE_CHECKING:
         SegmentSealedError,
         SegmentTruncatedError,
         StagedExpiredError,
+        UnknownTierError,
         UnsafeBackendError,
     )
     from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
-    from rollingfs.maintenance import Collected, Exported
+    from rollingfs.maintenance import Collected, Exported, Offloaded
     from rollingfs.policy import RollingPolicy
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
@@ -47,6 +48,7 @@ __all__ = [
     "Staged",
     "Collected",
     "Exported",
+    "Offloaded",
     "AppendInterrupted",
     "AppendOutcomeUnknown",
     "AttributeMismatchError",
@@ -63,6 +65,7 @@ __all__ = [
     "SegmentSealedError",
     "SegmentTruncatedError",
     "StagedExpiredError",
+    "UnknownTierError",
     "UnsafeBackendError",
 ]
 
@@ -85,11 +88,13 @@ _MODULES = {
     "SegmentSealedError": "errors",
     "SegmentTruncatedError": "errors",
     "StagedExpiredError": "errors",
+    "UnknownTierError": "errors",
     "UnsafeBackendError": "errors",
     "RollingFileSystem": "fs.filesystem",
     "Segment": "fs.segment_handle",
     "Collected": "maintenance",
     "Exported": "maintenance",
+    "Offloaded": "maintenance",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",

@@ -66,6 +66,18 @@ class UnsafeBackendError(RollingError):
     """The backend cannot replace a header atomically, so writing through it could lose data."""
 
 
+class UnknownTierError(RollingError):
+    """A header names a tier that this filesystem was not told of; the message says which. No file was looked for."""
+
+
+def unknown_tier(alias: str, path: str) -> UnknownTierError:
+    """The error for a file or folder at `path` of a tier that is not configured."""
+    return UnknownTierError(
+        f"{path}: the tier {alias!r} is not configured, so nothing in it was read or deleted: give its root, as "
+        f"tiers={{{alias!r}: 's3://bucket/folder'}}"
+    )
+
+
 class ConflictError(RollingError):
     """A backend refused a conditional verb: the file has another token, or is gone.
 

@@ -1,15 +1,15 @@
 """The backend contract: the verbs that segments need of a store.
 
-An adapter for another store subclasses `Backend`. The adapter is finished when it passes
-`rollingfs.testing.BackendContract`.
+An adapter for another store subclasses `Backend`. It is finished when it passes `rollingfs.testing.BackendContract`.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 Buffer = bytes | bytearray | memoryview
 
@@ -180,6 +180,8 @@ class Backend(abc.ABC):
     """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
     """Without `is_async`: whether a thread may wait for the end of one upload while another is written."""
+    tiers: Mapping[str, bool] = MappingProxyType({})
+    """The aliases of its tiers; whether the server copies between each and the hot store, where it copies at all."""
 
     # -- reading -------------------------------------------------------------------------------------------
 

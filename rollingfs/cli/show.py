@@ -175,6 +175,7 @@ def _as_object(segment: Segment, garbage: Garbage, file: Path | None) -> dict[st
             "file": chunk.file,
             "file_size": chunk.size,
             "written": chunk.at_ms / 1000,
+            **({"tier": chunk.tier} if chunk.tier else {}),
         }
         for chunk in segment.chunks
     ]

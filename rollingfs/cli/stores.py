@@ -31,6 +31,7 @@ OWN = frozenset(
         "probe_cache",
         "single_writer",
         "sync",
+        "tiers",
     }
 )
 """Options of rolling; all others are the store's."""

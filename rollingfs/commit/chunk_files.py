@@ -5,9 +5,10 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rollingfs.backend.contract import Backend, Buffer
+from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, Chunk
@@ -32,9 +33,29 @@ class Stored:
     stored_at: float | None = None
     """For a staged chunk: when its upload began by the store's own clock, in seconds since 1970."""
 
+    @property
+    def file(self) -> str:
+        """The path under which the backend knows it."""
+        return self.path
+
     def chunk(self, segment: str, start: int) -> Chunk:
         """The entry in the header of `segment` that uses the whole file."""
         return Chunk(start, self.size, names.relate(segment, self.path), self.crc32c, self.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TierStored(Stored):
+    """A chunk file in a tier; `path` is that of the parallel file in the hot store. No receipt has one."""
+
+    tier: str = ""
+    """Alias of the tier."""
+
+    @property
+    def file(self) -> str:
+        return names.in_tier(self.tier, self.path)
+
+    def chunk(self, segment: str, start: int) -> Chunk:
+        return replace(Stored.chunk(self, segment, start), tier=self.tier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +120,21 @@ class Chunks:
     async def _again(self, stored: Stored, store_now: float | None) -> Stored:
         began = Moment.now(self.clock)
         folder, name = posixpath.split(stored.path)
-        new_name = names.new_staged_name() if names.is_staged(name) else names.new_chunk_name(int(name.split("-")[0]))
-        path = f"{folder}/{new_name}"
+        renewed = replace(stored, path=f"{folder}/{names.renewed(name)}", began=began, stored_at=store_now)
         try:
-            if self.backend.can_copy:
-                await self.backend.copy(stored.path, path)
-            else:
-                await self.copy_through(stored.path, path)
+            await self.copy(stored.file, renewed.file)
         except FileNotFoundError as error:
             raise StagedExpiredError(
                 f"{stored.path} was collected before it was committed; nothing was written: stage the data again"
             ) from error
-        return Stored(path, stored.size, stored.crc32c, stored.at_ms, began, stored.staged, store_now)
+        return renewed
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy a file to a new name, on the server where the store can."""
+        if can_copy(self.backend, source, target):
+            await self.backend.copy(source, target)
+        else:
+            await self.copy_through(source, target)
 
     async def copy_through(self, source: str, target: str) -> None:
         """Copy a file by reading and writing it, where the store cannot copy."""
@@ -129,4 +153,4 @@ class Chunks:
 
     async def delete(self, stored: Sequence[Stored]) -> None:
         """Delete chunks that no attempt ever named."""
-        await self.backend.delete([chunk.path for chunk in stored])
+        await self.backend.delete([chunk.file for chunk in stored])

@@ -6,8 +6,10 @@ import errno
 from collections.abc import Sequence
 from functools import partial
 
+from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
 from rollingfs.commit.loop import CommitLoop
+from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
 from rollingfs.format.header import Chunk, Drop, Header, Page
@@ -21,7 +23,10 @@ async def finish_drops(loop: CommitLoop, path: str, header: Header) -> None:
     store, slots = loop.store, loop.slots
     done, now_ms = slots.of(path).done_drops, store.now_ms()
     due = [drop for drop in header.drops if is_due(drop, now_ms) and drop not in done]
-    groups = await dropped_files(store.pages, path, due)
+    try:
+        groups = await dropped_files(store.pages, path, due)
+    except UnknownTierError as error:
+        raise UnknownTierError(f"the files that {path} has dropped cannot be deleted yet: {error}") from error
     try:
         for group in groups:
             if group:
@@ -38,9 +43,9 @@ async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> tuple[l
     of_pages = [drop for drop in due if drop.is_page]
     lists = await pages.runtime.gather([partial(_listed, pages, path, drop) for drop in of_pages], PAGE_READS_MAX)
     listed = dict(zip(of_pages, lists, strict=True))
-    chunks = [file for drop in due for file in dropped_chunks(drop, listed.get(drop, ()))]
-    whole = [drop.file for drop in due if drop.whole]
-    return [names.resolve(path, file) for file in chunks], [names.resolve(path, file) for file in whole]
+    chunks = [file for drop in due for file in dropped_chunks(path, drop, listed.get(drop, ()))]
+    check_tiers(pages.backend, chunks)
+    return chunks, [names.resolve(path, drop.file) for drop in due if drop.whole]
 
 
 async def _listed(pages: Pages, path: str, drop: Drop) -> Sequence[Chunk]:
@@ -52,6 +57,8 @@ async def _listed(pages: Pages, path: str, drop: Drop) -> Sequence[Chunk]:
 
 async def mapped_files(pages: Pages, path: str, header: Header) -> list[str]:
     """The files of a segment's map that go with the segment: own chunks that were not staged, then own pages."""
-    chunks = [chunk.file for chunk in await pages.unfold(path, header.entries) if is_deletable(chunk.file)]
+    chunks = await pages.unfold(path, header.entries)
+    files = [names.locate(path, chunk.file, chunk.tier) for chunk in chunks if is_deletable(chunk.file)]
+    check_tiers(pages.backend, files)
     own_pages = [entry.file for entry in header.entries if isinstance(entry, Page) and is_own(entry.file)]
-    return [names.resolve(path, file) for file in chunks + own_pages]
+    return files + [names.resolve(path, file) for file in own_pages]

@@ -11,29 +11,34 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.format import line_codec, tokens
-from rollingfs.format.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin
+from rollingfs.format.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin, Tier
 
 FORMAT = "rollingfs 1"
 
 
 TEXTS_KEPT_MAX = 32
 
-_texts: dict[int, tuple[tuple[Entry, ...], str]] = {}
+_texts: dict[int, tuple[tuple[Entry, ...], str, bool]] = {}
 """The text of entries, by identity: many commits in a row write the same tuple, often of hundreds of entries."""
 
 
 def _entries_text(entries: tuple[Entry, ...]) -> str:
+    return _known_text(entries)[0]
+
+
+def _known_text(entries: tuple[Entry, ...]) -> tuple[str, bool]:
+    """The text of entries, and whether one of them names a tier."""
     kept = _texts.get(id(entries))
     if kept is not None and kept[0] is entries:
-        return kept[1]
+        return kept[1], kept[2]
     text = "\n".join(
         line_codec.format_chunk(entry) if isinstance(entry, Chunk) else line_codec.format_page(entry)
         for entry in entries
     )
     if len(_texts) >= TEXTS_KEPT_MAX:
         _texts.clear()
-    _texts[id(entries)] = entries, text
-    return text
+    _texts[id(entries)] = entries, text, line_codec.TIER_FIELD in text
+    return text, line_codec.TIER_FIELD in text
 
 
 PLAIN_LINES_BYTES_MAX = 2048
@@ -53,7 +58,8 @@ def is_surely_short(header: Header, room: int) -> bool:
     words += [commit.writer for commit in header.commits]
     if header.adopted is not None:
         words.append(header.adopted.token)
-    lines = PLAIN_LINE_BYTES_MAX * (len(header.attrs) + len(header.commits)) + PLAIN_LINES_BYTES_MAX
+    count = len(header.attrs) + len(header.commits) + len(header.tiers)
+    lines = PLAIN_LINE_BYTES_MAX * count + PLAIN_LINES_BYTES_MAX
     size = len(entries) + QUOTED_BYTES_MAX * sum(map(len, words)) + lines
     return entries.isascii() and size + room <= TEXT_BYTES_MAX
 
@@ -69,6 +75,7 @@ def _lines(header: Header) -> Iterable[str]:
     yield f"start {header.start}"
     if header.adopted is not None:
         yield f"Adopted {tokens.quote(header.adopted.token)} {tokens.format_time(header.adopted.modified_ms)}"
+    yield from map(line_codec.format_tier, header.tiers)
     if header.entries:
         yield _entries_text(header.entries)
     if header.tail:
@@ -107,6 +114,8 @@ def format_header(header: Header) -> bytes:
         The header breaks an invariant or a limit of the format.
     """
     header.check()
+    if not header.tiers and header.entries and _known_text(header.entries)[1]:
+        raise ValueError("an entry names a tier, which has no line of its own")
     text = format_text(header)
     if len(text) > TEXT_BYTES_MAX:
         raise ValueError(f"the header's text would be {len(text)} bytes, but at most {TEXT_BYTES_MAX} are allowed")
@@ -122,6 +131,7 @@ class _Parser:
         self.attrs: dict[str, str] = {}
         self.commits: list[Commit] = []
         self.drops: list[Drop] = []
+        self.tiers: list[Tier] = []
         self.marks: dict[str, list[Mark]] = {"Merged": [], "Aborted": []}
         self.inline: tuple[int, int, int] | None = None
 
@@ -186,6 +196,9 @@ class _Parser:
         segment, modified = tokens.exactly(parts, 2)
         self._once(origin=Origin(tokens.uuid(segment), tokens.parse_time(modified)))
 
+    def _on_Tier(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+        self.tiers.append(line_codec.parse_tier(parts))
+
     def _on_Chunk(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         self.entries.append(line_codec.parse_chunk(parts))
 
@@ -239,6 +252,7 @@ class _Parser:
             attrs=self.attrs,
             commits=tuple(self.commits),
             drops=tuple(self.drops),
+            tiers=tuple(self.tiers),
             merges=tuple(self.marks["Merged"]),
             aborts=tuple(self.marks["Aborted"]),
         )
@@ -247,6 +261,8 @@ class _Parser:
         if self.inline is not None and self.inline != (header.tail_start, len(tail), tokens.crc32c(tail)):
             raise tokens.Malformed("the inline tail does not have the offset, length and checksum that its line says")
         header.check()
+        if not self.tiers and any(isinstance(entry, Chunk) and entry.tier for entry in self.entries):
+            raise tokens.Malformed("an entry names a tier, which has no line of its own")
         return _without_copy(header, *copy) if copy is not None else header
 
 

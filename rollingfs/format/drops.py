@@ -27,18 +27,28 @@ def is_deletable(file: str) -> bool:
 
 
 def is_due(drop: Drop, now_ms: int) -> bool:
-    """Whether the segment itself may delete now what a drop line names."""
-    return is_own(drop.file) and drop.after_ms <= now_ms
+    """Whether a drop line has done its service once the segment has deleted now what it may delete itself.
+
+    A line of a file that others delete protects the file until its time has come.
+    """
+    if is_own(drop.file):
+        return drop.after_ms <= now_ms
+    return 0 < drop.after_ms <= now_ms and not drop.is_hint and not drop.is_page
 
 
-def dropped_chunks(drop: Drop, listed: Sequence[Chunk] = ()) -> list[str]:
-    """The chunks that the segment itself deletes for a drop line; of a page, those that it has `listed`."""
-    if not drop.is_page:
-        files = [drop.file]
-    else:
+def has_protected(drop: Drop, now_ms: int) -> bool:
+    """Whether a line protected files, until now, that the segment itself does not delete; a page may list some."""
+    is_over = drop.after_ms > 0 and is_due(drop, now_ms)
+    return is_over and not drop.is_hint and (drop.is_page or not is_deletable(drop.file))
+
+
+def dropped_chunks(segment: str, drop: Drop, listed: Sequence[Chunk] = ()) -> list[str]:
+    """The paths that the segment itself deletes for a drop line; of a page, those of chunks that it has `listed`."""
+    lines: Sequence[Chunk | Drop] = [drop]
+    if drop.is_page:
         within = placement.overlapping(listed, drop.start, drop.end)
-        files = [chunk.file for chunk in within if drop.start < chunk.end <= drop.end]
-    return [file for file in files if is_deletable(file)]
+        lines = [chunk for chunk in within if isinstance(chunk, Chunk) and drop.start < chunk.end <= drop.end]
+    return [names.locate(segment, line.file, line.tier) for line in lines if is_deletable(line.file)]
 
 
 def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
@@ -75,7 +85,7 @@ def drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Page
 def drop_line(entry: Entry, now_ms: int) -> Drop:
     """The drop line for the file of an entry; a hint where the collection of its folder deletes it."""
     if is_deletable(entry.file):
-        return Drop(entry.file, now_ms)
+        return Drop(entry.file, now_ms, tier=entry.tier if isinstance(entry, Chunk) else "")
     return Drop(f"{names.parent(entry.file) or '.'}/", now_ms, size=entry.size)
 
 

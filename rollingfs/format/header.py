@@ -19,6 +19,7 @@ PAGE_CHUNKS = 128
 PAGES_JOINED = 32
 LARGE_PAGE_CHUNKS = PAGE_CHUNKS * PAGES_JOINED
 DROPS_MAX = 128
+TIERS_MAX = 8
 ATTRS_MAX = 64
 ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
@@ -60,6 +61,8 @@ class Chunk:
     """Offset within the file of the first byte used."""
     size: int = -1
     """Bytes of the whole file; by default `length`."""
+    tier: str = ""
+    """Alias of the tier that the file lies in; empty for the hot store."""
 
     def __post_init__(self) -> None:
         if self.size < 0:
@@ -125,6 +128,8 @@ class Drop:
     size: int = 0
     after_ms: int = 0
     """Do not delete before this time, for readers of older snapshots; 0 for at once."""
+    tier: str = ""
+    """Alias of the tier that the file lies in; empty for the hot store."""
 
     @property
     def is_hint(self) -> bool:
@@ -133,6 +138,17 @@ class Drop:
     @property
     def is_page(self) -> bool:
         return self.end >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A tier in which the segment may have files."""
+
+    alias: str
+    key: str
+    """The names of its files there have this key."""
+    at_ms: int
+    """When an offload last began, in milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +236,7 @@ class Header:
     turn: str | None = None
     """The writer that asked the others to leave the next commit to it."""
     drops: tuple[Drop, ...] = ()
+    tiers: tuple[Tier, ...] = ()
     adopted: Adopted | None = None
     origin: Origin | None = None
     merges: tuple[Mark, ...] = ()
@@ -292,6 +309,10 @@ class Header:
         """Bytes that wait for the collection of their folders."""
         return sum(drop.size for drop in self.drops if drop.is_hint)
 
+    def tier(self, alias: str) -> Tier | None:
+        """The line of a tier."""
+        return next((tier for tier in self.tiers if tier.alias == alias), None)
+
     def commit_of(self, writer: str) -> Commit | None:
         """The commit line of a writer."""
         return next((line for line in self.commits if line.writer == writer), None)
@@ -319,6 +340,8 @@ class Header:
         if self.deleted and (self.entries or self.tail or self.attrs or self.owner):
             yield "a tombstone has no content"
         yield from self._map_problems()
+        if self.tiers or self.drops:
+            yield from self._tier_problems()
         yield from self._limit_problems()
 
     def _map_problems(self) -> Iterator[str]:
@@ -335,12 +358,22 @@ class Header:
         if len({line.writer for line in self.commits}) != len(self.commits):
             yield "a writer has two commit lines"
 
+    def _tier_problems(self) -> Iterator[str]:
+        named = {drop.tier for drop in self.drops}
+        if self.tiers:  # without any, `codec` sees by the text of the entries whether they name one
+            if len({tier.alias for tier in self.tiers}) != len(self.tiers):
+                yield "a tier has two lines"
+            named |= {entry.tier for entry in self.entries if isinstance(entry, Chunk)}
+        for alias in sorted(named - {"", *(tier.alias for tier in self.tiers)}):
+            yield f"a line names the tier {alias!r}, which has no line of its own"
+
     def _limit_problems(self) -> Iterator[str]:
         attrs_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in self.attrs.items())
         limits = (
             ("loose chunks", self.loose_count, LOOSE_CHUNKS_MAX),
             ("bytes of inline tail", len(self.tail), TAIL_BYTES_MAX),
             ("drop lines", len(self.drops), DROPS_MAX),
+            ("tiers", len(self.tiers), TIERS_MAX),
             ("attributes", len(self.attrs), ATTRS_MAX),
             ("bytes of attributes", attrs_bytes, ATTRS_BYTES_MAX),
             ("commit lines", len(self.commits), COMMITS_MAX),

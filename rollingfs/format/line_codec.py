@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from rollingfs.format import tokens
-from rollingfs.format.header import Chunk, Drop, Header, Merge, Page, Phase
+from rollingfs.format.header import Chunk, Drop, Header, Merge, Page, Phase, Tier
 from rollingfs.policy import RollingPolicy
 
 
@@ -20,12 +20,21 @@ def format_chunk(chunk: Chunk) -> str:
     parts.append(f"at={tokens.format_time(chunk.at_ms)}")
     if chunk.offset or chunk.size != chunk.length:
         parts.append(f"from={chunk.offset} size={chunk.size}")
+    if chunk.tier:
+        parts.append(f"tier={chunk.tier}")
     return " ".join(parts)
 
 
 _N, _CRC = "(0|[1-9][0-9]{0,17})", "([0-9a-f]{8})"
 _TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z)"
+TIER_FIELD = " tier="
+"""In the text of entries, what stands before the alias of a tier."""
 _OWN_CHUNK = re.compile(rf"Chunk {_N} {_N} ((?:[0-9]{{20}}-|stage-)[0-9a-f]+) crc32c={_CRC} at={_TIME}", re.ASCII)
+_TIER_CHUNK = re.compile(
+    rf"Chunk {_N} {_N} (tier-[0-9a-f]{{12}}-(?:[0-9]{{20}}|shared)-[0-9a-f]+) crc32c={_CRC} at={_TIME}"
+    rf"{TIER_FIELD}([a-z0-9][a-z0-9_-]{{0,31}})",
+    re.ASCII,
+)
 _OWN_PAGE = re.compile(
     rf"Page {_N} {_N} (index-[0-9a-f]+) crc32c={_CRC} count={_N} size={_N}(?: from={_N})?(?: foreign={_N})?", re.ASCII
 )
@@ -39,6 +48,9 @@ def parse_entry_line(line: str) -> Chunk | Page | None:
     if found := _OWN_CHUNK.fullmatch(line):
         start, length, file, crc, at = found.groups()
         return Chunk(int(start), int(length), file, int(crc, 16), tokens.parse_shaped_time(at))
+    if TIER_FIELD in line and (found := _TIER_CHUNK.fullmatch(line)):
+        start, length, file, crc, at, tier = found.groups()
+        return Chunk(int(start), int(length), file, int(crc, 16), tokens.parse_shaped_time(at), tier=tier)
     return None
 
 
@@ -53,10 +65,17 @@ def parse_chunk_line(line: str) -> Chunk:
     return parse_chunk(parts)
 
 
+_CHUNK_FIELDS: dict[str, Callable[[str], Any]] = {
+    "crc32c": tokens.crc,
+    "at": tokens.parse_time,
+    "from": tokens.number,
+    "size": tokens.number,
+    "tier": tokens.alias,
+}
+
+
 def parse_chunk(parts: Sequence[str]) -> Chunk:
-    fields = tokens.fields(
-        parts[3:], {"crc32c": tokens.crc, "at": tokens.parse_time, "from": tokens.number, "size": tokens.number}
-    )
+    fields = tokens.fields(parts[3:], _CHUNK_FIELDS)
     tokens.need(fields, "at")
     if ("from" in fields) != ("size" in fields):
         raise tokens.Malformed("has only one of from= and size=")
@@ -68,6 +87,7 @@ def parse_chunk(parts: Sequence[str]) -> Chunk:
         fields["at"],
         fields.get("from", 0),
         fields.get("size", -1),
+        fields.get("tier", ""),
     )
 
 
@@ -105,12 +125,13 @@ def format_drop(drop: Drop) -> str:
         line += f" bytes={drop.size}"
     if drop.after_ms:
         line += f" after={tokens.format_time(drop.after_ms)}"
-    return line
+    return line + (f" tier={drop.tier}" if drop.tier else "")
 
 
 def parse_drop(parts: Sequence[str]) -> Drop:
     parsers: dict[str, Callable[[str], Any]] = dict.fromkeys(("from", "to", "whole", "bytes"), tokens.number)
-    fields = tokens.fields(parts[1:], {**parsers, "at": tokens.parse_time, "after": tokens.parse_time})
+    parsers |= {"at": tokens.parse_time, "after": tokens.parse_time, "tier": tokens.alias}
+    fields = tokens.fields(parts[1:], parsers)
     tokens.need(fields, "at")
     drop = Drop(
         tokens.drop_target(parts[0]),
@@ -120,11 +141,22 @@ def parse_drop(parts: Sequence[str]) -> Drop:
         bool(fields.get("whole", 0)),
         fields.get("bytes", 0),
         fields.get("after", 0),
+        fields.get("tier", ""),
     )
     is_mixed = (drop.is_hint and drop.is_page) or (drop.whole and not drop.is_page) or (drop.size and not drop.is_hint)
+    is_mixed = is_mixed or bool(drop.tier and (drop.is_hint or drop.is_page))
     if (drop.start >= 0) != (drop.end >= 0) or is_mixed or drop.end < drop.start:
         raise tokens.Malformed("is neither a file, nor part of a page, nor a folder")
     return drop
+
+
+def format_tier(tier: Tier) -> str:
+    return f"Tier {tier.alias} {tier.key} {tokens.format_time(tier.at_ms)}"
+
+
+def parse_tier(parts: Sequence[str]) -> Tier:
+    alias, key, at = tokens.exactly(parts, 3)
+    return Tier(tokens.alias(alias), tokens.key(key), tokens.parse_time(at))
 
 
 def format_state(header: Header) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format import tokens
 from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Adopted, Entry, Header, Mark, Merge, Phase
-from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone
+from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone, with_tiers
 
 # -- sources -------------------------------------------------------------------------------------------------
 
@@ -80,6 +80,7 @@ def renamed(
     """
     assert source.merge is not None
     fresh = create(base, incarnation, source.policy, now_ms, adopted)
+    fresh = with_tiers(fresh, source.tiers)
     return replace(
         fresh,
         phase=source.merge.prior,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import uuid
 
 HEADER_SUFFIX = "$header"
@@ -11,6 +12,12 @@ LOCK_NAME = "lock"
 INDEX_PREFIX = "index-"
 PIN_PREFIX = "pin-"
 STAGED_PREFIX = "stage-"
+TIER_PREFIX = "tier-"
+SHARED = "shared"
+"""In a tier, the part of a name that stands for `STAGED_PREFIX`."""
+TIER_SCHEME = "tier:"
+"""Begins the path of a file in a tier, as the core writes it: ``tier:cold/bucket/events$chunks/...``."""
+TIER_ALIAS_CHARACTERS_MAX = 32
 PROBE_PREFIX = "probe-"
 TEMPORARY_PREFIX = "tmp-"
 EXPORT_PREFIX = f"{TEMPORARY_PREFIX}export-"
@@ -19,6 +26,8 @@ REMOVED_NAME = "$removed"
 LEDGER_NAME = "$stream"
 """The segment in which the stream of a folder keeps its memory; listings hide it."""
 OFFSET_DIGITS = 20
+
+_ALIAS = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{TIER_ALIAS_CHARACTERS_MAX - 1}}}", re.ASCII)
 
 
 def header_path(segment: str) -> str:
@@ -89,14 +98,46 @@ def new_staged_name() -> str:
     return f"{STAGED_PREFIX}{uuid.uuid4().hex}"
 
 
+def new_tier_key() -> str:
+    """A new key, which the names of a segment's chunks in a tier have."""
+    return _random()
+
+
+def new_tier_name(key: str, start: int) -> str:
+    """A new name for a chunk file in a tier."""
+    return f"{TIER_PREFIX}{key}-{new_chunk_name(start)}"
+
+
+def new_shared_tier_name(key: str) -> str:
+    """A new name for a chunk file in a tier that several entries name; only collection may delete it."""
+    return f"{TIER_PREFIX}{key}-{SHARED}-{uuid.uuid4().hex}"
+
+
+def renewed(name: str) -> str:
+    """A new name of the same kind for a copy of a chunk."""
+    if name.startswith(STAGED_PREFIX):
+        return new_staged_name()
+    if not name.startswith(TIER_PREFIX):
+        return new_chunk_name(int(name.split("-")[0]))
+    _, key, kind, _ = name.split("-")
+    return new_shared_tier_name(key) if kind == SHARED else new_tier_name(key, int(kind))
+
+
+def key_of(name: str) -> str | None:
+    """The key in the name of a chunk in a tier; None for another name."""
+    parts = name.split("-")
+    return parts[1] if name.startswith(TIER_PREFIX) and len(parts) == 4 else None
+
+
 def new_index_name() -> str:
     """A new name for an index page."""
     return f"{INDEX_PREFIX}{_random()}"
 
 
 def is_staged(reference: str) -> bool:
-    """Whether a chunk reference names a staged chunk."""
-    return posixpath.basename(reference).startswith(STAGED_PREFIX)
+    """Whether a chunk reference names a chunk that only collection deletes: staged, or shared by several entries."""
+    name = posixpath.basename(reference)
+    return name.startswith(STAGED_PREFIX) or (name.startswith(TIER_PREFIX) and f"-{SHARED}-" in name)
 
 
 def check_segment_name(path: str) -> str:
@@ -191,6 +232,41 @@ def resolve(segment: str, reference: str) -> str:
     if "/" not in reference:
         return f"{chunks_folder(segment)}/{reference}"
     return climb(parent(segment), reference)
+
+
+def locate(segment: str, reference: str, tier: str = "") -> str:
+    """The path of a file that the header of `segment` refers to, perhaps in a tier."""
+    path = resolve(segment, reference)
+    return in_tier(tier, path) if tier else path
+
+
+def check_alias(alias: str) -> str:
+    """Return the alias of a tier, unless it cannot stand in a header.
+
+    Raises
+    ------
+    ValueError
+        It has other characters, or is too long.
+    """
+    if not _ALIAS.fullmatch(alias):
+        raise ValueError(
+            f"{alias!r} is no alias of a tier: 1 to {TIER_ALIAS_CHARACTERS_MAX} of a-z, 0-9, '_' and '-', the first a "
+            "letter or a digit"
+        )
+    return alias
+
+
+def in_tier(alias: str, path: str) -> str:
+    """The path of the file or folder in a tier that is parallel to a path of the hot store."""
+    return f"{TIER_SCHEME}{alias}/{path}"
+
+
+def split_tier(path: str) -> tuple[str, str]:
+    """The alias of a path's tier ("" for the hot store), and the parallel path in the hot store."""
+    if not path.startswith(TIER_SCHEME):
+        return "", path
+    alias, _, rest = path[len(TIER_SCHEME) :].partition("/")
+    return alias, rest
 
 
 def climb(folder: str, relative: str) -> str:

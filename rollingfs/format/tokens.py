@@ -12,11 +12,12 @@ import google_crc32c
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.header import OFFSET_MAX, Phase
-from rollingfs.format.names import CHUNKS_SUFFIX, check_reference
+from rollingfs.format.names import CHUNKS_SUFFIX, check_alias, check_reference
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 _HEX8 = re.compile(r"[0-9a-f]{8}")
+_KEY = re.compile(r"[0-9a-f]{12}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 _TO_ESCAPE = re.compile(r"[%\x00-\x20\x7f]")
@@ -92,6 +93,16 @@ def crc(word: str) -> int:
     if not _HEX8.fullmatch(word):
         raise Malformed(f"{word!r} is no checksum of 8 hexadecimal digits")
     return int(word, 16)
+
+
+def alias(word: str) -> str:
+    return check_alias(word)
+
+
+def key(word: str) -> str:
+    if not _KEY.fullmatch(word):
+        raise Malformed(f"{word!r} is no key of 12 hexadecimal digits")
+    return word
 
 
 def uuid(word: str) -> str:

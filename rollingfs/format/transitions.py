@@ -6,7 +6,7 @@ every attempt. It neither counts the version nor writes the commit line: `stamp`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rollingfs.errors import (
@@ -16,6 +16,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
+from rollingfs.format import placement
 from rollingfs.format.codec import format_text, is_surely_short
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
@@ -30,8 +31,8 @@ from rollingfs.format.header import (
     Header,
     Page,
     Phase,
+    Tier,
 )
-from rollingfs.format.placement import plan_fold
 from rollingfs.policy import RollingPolicy
 
 
@@ -73,7 +74,7 @@ STAMP_BYTES_MAX = 256
 
 def must_fold(header: Header) -> bool:
     """Whether entries must move into index pages before the header is written."""
-    if plan_fold(header.entries) is not None:
+    if placement.plan_fold(header.entries) is not None:
         return True
     return not is_surely_short(header, STAMP_BYTES_MAX) and excess_bytes(header) > 0
 
@@ -243,6 +244,18 @@ def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> N
         )
 
 
+def with_tiers(header: Header, tiers: Iterable[Tier]) -> Header:
+    """Add the lines of tiers that entries of other segments name; a tier that has a line keeps it.
+
+    Raises
+    ------
+    ValueError
+        There are too many.
+    """
+    added = {tier.alias: tier for tier in tiers if header.tier(tier.alias) is None}
+    return replace(header, tiers=(*header.tiers, *added.values())) if added else header
+
+
 # -- one segment ---------------------------------------------------------------------------------------------
 
 
@@ -256,7 +269,7 @@ def create(
     MarksFullError
         The base has merge marks, which must be settled first.
     """
-    fresh = Header(segment, 1, policy=policy, adopted=adopted, created_ms=now_ms)
+    fresh = Header(segment, 1, policy=policy, adopted=adopted, created_ms=now_ms, tiers=base.tiers if base else ())
     if base is None:
         return fresh
     if base.must_settle:
@@ -314,6 +327,7 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
         merged=merged,
         epoch=header.epoch,
         policy=header.policy,
+        tiers=header.tiers,
         adopted=header.adopted,
         created_ms=header.created_ms,
         unknown=header.unknown,

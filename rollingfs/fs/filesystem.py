@@ -33,6 +33,8 @@ from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.target import make_policy, open_target, take_store_options
 from rollingfs.fs.text_file import CompressedFile, TextFile
+from rollingfs.fs.tier_verbs import TierVerbs
+from rollingfs.fs.tiers import with_tiers
 from rollingfs.fs.transfers import Transfers
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
@@ -67,6 +69,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         For how many seconds the filesystem uses a header without asking for a newer one; 0 to ask always.
     commit_timeout_s
         After how many seconds of conflicts and failures a commit gives up.
+    tiers
+        Stores for chunks that are seldom read, by alias: the URL of a folder of their own, or a mapping with `root`,
+        `protocol` and `options`. Readers see no difference; `offload` moves chunks there.
     sync
         On a local disk: committed bytes survive a loss of power, not only the death of the process.
     single_writer
@@ -116,6 +121,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         inline_bytes: int | str | None = None,
         header_cache_s: float = HEADER_CACHE_S,
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
+        tiers: Mapping[str, Any] | None = None,
         sync: bool = True,
         single_writer: bool = False,
         probe_cache: str | os.PathLike[str] | None = None,
@@ -139,7 +145,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         cache = arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
         rolling = make_policy(policy, max_bytes, max_age, inline_bytes)
-        self._backend = open_target(
+        hot = open_target(
             target_protocol,
             store_options,
             fs,
@@ -150,6 +156,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
             loop=loop,
             max_concurrency=max_concurrency,
         )
+        self._backend = with_tiers(hot, target_protocol, tiers, sync=sync, asynchronous=asynchronous)
         # "asynchronous" keeps fsspec from starting its event loop and thread, which a sync backend never needs
         super().__init__(asynchronous=True, batch_size=batch_size, **options)
         self.asynchronous = asynchronous
@@ -173,6 +180,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._folders = FolderOperations(self._patterns)
         self._operations = Operations(self._queries, self._folders)
         self._exports = ExportVerb(self._queries)
+        self._tiers = TierVerbs(self._client, self._operations.to_write)
         self._transfers = Transfers(self._operations, self._patterns, batch_size)
         self._opener = Opener(self, self._bridge, self._operations, tuning)
 
@@ -183,6 +191,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     ls, _ls = both(Queries.ls, of="_queries")
     find, _find = both(Queries.find, of="_queries")
     du, _du = both(Queries.du, of="_queries")
+    streams, _streams = both(Queries.streams, of="_queries")
     created, _created = both(Queries.created, of="_queries")
     modified, _modified = both(Queries.modified, of="_queries")
     ukey, _ukey = both(Queries.ukey, of="_queries")
@@ -202,6 +211,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     truncate, _truncate = both(Operations.truncate, of="_operations", commits=True)
     concat, _concat = both(Operations.concat, of="_operations", commits=True)
     collect, _collect = both(Operations.collect, of="_operations")
+    offload, _offload = both(TierVerbs.offload, of="_tiers", commits=True)
+    onload, _onload = both(TierVerbs.onload, of="_tiers", commits=True)
     export, _export = both(ExportVerb.export, of="_exports")
     cp_file, _cp_file = both(Operations.cp_file, of="_operations")
     _pipe_file_now, _pipe_file = both(

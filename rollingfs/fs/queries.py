@@ -6,10 +6,13 @@ import hashlib
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rollingfs.client import Client
+from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
+from rollingfs.format import names
 from rollingfs.fs.reading import Reads
 
 logger = logging.getLogger("rollingfs")
@@ -127,6 +130,23 @@ class Queries:
         return await self.listings.find(
             self.strip(path), depth_max, with_folders=with_folders, on_error=check_on_error(on_error)
         )
+
+    async def streams(self, path: str) -> list[str]:
+        """The folders at or below a path that have the memory of a stream: a retention, cuts or subscribers; sorted.
+
+        It lists every folder, and reads the header of each memory.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such folder.
+        PermissionError
+            A folder cannot be listed.
+        """
+        found = await TreeCollector(self.client).segments(self.strip(path))
+        ledgers = [one for one in found if names.is_ledger(one)]
+        loaded = await self.listings.gather([partial(self.client.headers.load, one) for one in ledgers])
+        return [names.parent(one) for one, ledger in zip(ledgers, loaded, strict=True) if ledger.live]
 
     async def du(
         self,

@@ -10,6 +10,7 @@ from rollingfs.fs.chunk_list import ChunkList
 from rollingfs.fs.segment_verbs import SegmentVerbs
 from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
+from rollingfs.fs.tier_verbs import HandleTierVerbs
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.bridge import Bridge
@@ -40,6 +41,7 @@ class Segment:
             return Segment(client, bridge, snapshot, strip, held)
 
         self._verbs = SegmentVerbs(client, snapshot, strip, handle, held)
+        self._tiers = HandleTierVerbs(client, self._verbs)
 
     @classmethod
     async def open(
@@ -160,6 +162,8 @@ class Segment:
     delete, _delete = both(SegmentVerbs.delete, commits=True)
     collect, _collect = both(SegmentVerbs.collect)
     consolidate, _consolidate = both(SegmentVerbs.consolidate, commits=True)
+    offload, _offload = both(HandleTierVerbs.offload, of="_tiers", commits=True)
+    onload, _onload = both(HandleTierVerbs.onload, of="_tiers", commits=True)
     verify, _verify = both(SegmentVerbs.verify)
     acquire, _acquire = both(SegmentVerbs.acquire, commits=True)
     release, _release = both(SegmentVerbs.release, commits=True)

@@ -44,6 +44,13 @@ class Run:
     where: str
 
 
+def _where(entry: Entry) -> str:
+    if isinstance(entry, Page):
+        return PAGES
+    folder = entry.file.rpartition("/")[0] or OWN
+    return f"{folder}, tier {entry.tier}" if entry.tier else folder
+
+
 def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[Run]:
     """The retained bytes of a segment as runs of chunks by folder, the inline tail last.
 
@@ -57,7 +64,7 @@ def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[Run]:
     run: Run | None = None
     end = start
     for entry in entries:
-        where = PAGES if isinstance(entry, Page) else entry.file.rpartition("/")[0] or OWN
+        where = _where(entry)
         count = entry.count if isinstance(entry, Page) else 1
         end = entry.end
         if run is not None and run.where == where:

@@ -12,6 +12,7 @@ from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
 from rollingfs.format import transitions
+from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import arguments
 from rollingfs.fs.progress import begin
@@ -93,6 +94,13 @@ class SegmentVerbs:
         loaded = await self._client.headers.load(self.path)
         found = transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
         self._current.snapshot = Snapshot(self.path, found, loaded.token)
+
+    async def bound(self) -> Header:
+        """The newest header of the segment that this handle is bound to; a plain file is adopted."""
+        await self._bind()
+        header = (await self._current.look()).header
+        assert header is not None
+        return header
 
     # -- reading -------------------------------------------------------------------------------------------
 

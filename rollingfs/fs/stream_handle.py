@@ -58,6 +58,7 @@ class Stream:
     subscribers, _subscribers = both(StreamVerbs.subscribers)
     unsubscribe, _unsubscribe = both(StreamVerbs.unsubscribe)
     retain, _retain = both(StreamVerbs.retain)
+    offload, _offload = both(StreamVerbs.offload)
     _get_retention = both(StreamVerbs.get_retention)[1]
     _set_retention = both(StreamVerbs.set_retention)[1]
 

@@ -1,4 +1,4 @@
-"""The same bytes in better files: collection, consolidation, verification, export.
+"""The same bytes in better files: collection, consolidation, verification, export, offload.
 
 In: a segment's path, or a snapshot of it. Out: what was found and done, as values that can be printed.
 Must not be here: anything that changes what a reader reads.
@@ -7,5 +7,6 @@ Must not be here: anything that changes what a reader reads.
 from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.export import Exported, Exporter
+from rollingfs.maintenance.offload import Offloaded
 
-__all__ = ["Collected", "Collector", "Exported", "Exporter"]
+__all__ = ["Collected", "Collector", "Exported", "Exporter", "Offloaded"]

@@ -17,6 +17,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from rollingfs.backend.contract import FileInfo, PendingUpload
+from rollingfs.backend.tiers import check_aliases, list_folder
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops
@@ -26,6 +27,7 @@ from rollingfs.commit.recovery import Merges
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
+from rollingfs.format.drops import has_protected
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.maintenance.survey import Survey, Surveyor
@@ -70,8 +72,8 @@ class Collector:
         ------
         FileNotFoundError
             There is neither a segment, nor a plain file, nor anything left of one.
-        CorruptHeaderError
-            Something that may refer to the folder cannot be read; nothing was deleted.
+        CorruptHeaderError, UnknownTierError
+            Something that may refer to the folder cannot be read, or a tier is not configured; nothing was deleted.
         """
         grace_s = GRACE_S if grace_s is None else grace_s
         if grace_s < 0:
@@ -117,6 +119,8 @@ class Collector:
     async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
         """The header, once pending merges and drops are finished, and the files that were dropped."""
         loaded = await self.store.headers.load(path)
+        if loaded.header is not None:
+            check_aliases(self.backend, loaded.header.tiers, path)
         if dry_run:
             return loaded.header, Collected()
         while loaded.header is not None and loaded.header.phase is Phase.MERGING:
@@ -130,7 +134,19 @@ class Collector:
         await self.store.headers.secure(path, loaded)
         dropped = await self.surveyor.dropped(path, header, self.store.now_ms())
         await finish_drops(self.committer.loop, path, header)
+        if any(has_protected(drop, self.store.now_ms()) for drop in header.drops):
+            header = await self._without_done_drops(path) or header
         return header, report(dropped, DROPPED)
+
+    async def _without_done_drops(self, path: str) -> Header | None:
+        """Commit a header that protects no files any more whose time has come: those that collections delete."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if base.header is not None and base.header.phase is Phase.MERGING:
+                return None  # its mover relies on the header that the mark has made
+            return base.header
+
+        return (await self.committer.commit(path, step)).header
 
     # -- one folder ----------------------------------------------------------------------------------------
 
@@ -160,7 +176,7 @@ class Collector:
 
     async def _now(self, folder: str, survey: Survey, uploads: Sequence[PendingUpload]) -> float:
         """The store's clock at a look; asked for only if the listing does not tell it and an age is to be judged."""
-        if survey.now is not None or not (uploads or survey.loose()):
+        if survey.now is not None or not (uploads or survey.tier_uploads or survey.loose()):
             return survey.now or 0.0
         return await self.backend.now(folder)
 
@@ -290,7 +306,9 @@ class Collector:
             return Collected()  # the tombstone still says that this plain file is dead
         # a dry run does not probe, because a probe writes
         can = self.backend.can_delete_if if would_go is not None else (await self.store.abilities(path)).delete_if
-        if not can or not await self._is_empty(folder, would_go or set()):
+        check_aliases(self.backend, found.tiers, path)
+        tiers = [tier.alias for tier in found.tiers]
+        if not can or not await self._is_empty(folder, tiers, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)
         if not is_old(await self.backend.now(path), info.modified, grace_s):
@@ -300,19 +318,16 @@ class Collector:
         if not await self.backend.delete_if(file, loaded.token):
             return Collected()
         self.store.headers.forget(path)
-        if self.backend.has_folders:
+        for place in [folder] * self.backend.has_folders + [names.in_tier(alias, folder) for alias in tiers]:
             try:
-                await self.backend.remove_folder(folder)
+                await self.backend.remove_folder(place)
             except OSError as error:
-                logger.debug("%s stays: %s", folder, error)  # gone, or somebody begins a segment of this name
+                logger.debug("%s stays: %s", place, error)  # gone, or somebody begins a segment of this name
         return report([info], TOMBSTONE)
 
-    async def _is_empty(self, folder: str, but: Set[str]) -> bool:
-        try:
-            listing = await self.backend.list(folder)
-        except FileNotFoundError:
-            return True
-        return all(info.path.rpartition("/")[2] == names.LOCK_NAME or info.path in but for info in listing.entries)
+    async def _is_empty(self, folder: str, tiers: Sequence[str], but: Set[str]) -> bool:
+        entries = await list_folder(self.backend, folder, ["", *tiers])
+        return all(info.path.rpartition("/")[2] == names.LOCK_NAME or info.path in but for info in entries)
 
 
 def _foreign_hints(header: Header | None) -> list[Drop]:

@@ -193,7 +193,9 @@ class _Run:
         part_min = target.join_part_bytes_min
         pieces = [Piece(self.start, self.end)] if self.end > self.start else []
         if target is self.fetcher.backend and target.can_join and self.end - self.start > part_min:
-            pieces = plan_pieces(await self._chunks(), self.start, self.end, part_min)
+            chunks = await self._chunks()
+            if all(target.tiers.get(chunk.tier, not chunk.tier) for chunk in chunks):  # else the server cannot join
+                pieces = plan_pieces(chunks, self.start, self.end, part_min)
         return in_files(pieces) if part_min else [pieces]
 
     async def _chunks(self) -> list[Chunk]:
@@ -236,7 +238,7 @@ class _Run:
         first = chunk.offset + piece.start - chunk.start
         if view.header is None:
             return Part(view.path, first, first + piece.size, view.token)
-        return Part(names.resolve(view.path, chunk.file), first, first + piece.size)
+        return Part(names.locate(view.path, chunk.file, chunk.tier), first, first + piece.size)
 
 
 async def clean(target: Backend, name: str) -> None:

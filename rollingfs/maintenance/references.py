@@ -11,13 +11,21 @@ from functools import partial
 
 from rollingfs.commit.index_pages import CHUNKS_CACHED_MAX, PAGE_READS_MAX, Pages
 from rollingfs.format import names, placement
-from rollingfs.format.header import Drop, Header, Page
+from rollingfs.format.header import Chunk, Drop, Header, Page
 
 FILES_KNOWN_MAX = CHUNKS_CACHED_MAX
 """When more files than this are known, all are forgotten."""
 
 Files = Mapping[str, frozenset[str]]
-"""Paths of files, by the folder they lie in."""
+"""Paths of files, by the folder they lie in; a file in a tier belongs to the parallel folder of the hot store."""
+
+
+def _path(segment: str, line: Chunk | Page | Drop) -> str:
+    return names.locate(segment, line.file, "" if isinstance(line, Page) else line.tier)
+
+
+def _folder(path: str) -> str:
+    return names.parent(names.split_tier(path)[1])
 
 
 class References:
@@ -42,12 +50,12 @@ class References:
             A page cannot be believed.
         """
         waiting = [drop for drop in header.drops if drop.after_ms and not drop.is_hint]
-        named = (names.resolve(path, one.file) for one in (*header.entries, *waiting))
+        named = (_path(path, one) for one in (*header.entries, *waiting))
         pages = [entry for entry in header.entries if isinstance(entry, Page)]
         calls = [partial(self._of_page, path, entry, header.start) for entry in pages]
         calls += [partial(self._of_drop, path, drop) for drop in waiting if drop.is_page]
         found = [files.get(folder, frozenset()) for files in await self.pages.runtime.gather(calls, PAGE_READS_MAX)]
-        return frozenset(file for file in named if names.parent(file) == folder).union(*found)
+        return frozenset(file for file in named if _folder(file) == folder).union(*found)
 
     async def _of_page(self, path: str, page: Page, start: int) -> Files:
         """The files that the retained part of a page lists; a page may begin before the start of the segment."""
@@ -67,8 +75,8 @@ class References:
         home = names.segment_of_folder(names.parent(file))
         listed: defaultdict[str, set[str]] = defaultdict(set)
         for chunk in placement.overlapping(await self.pages.raw(file, page), first, last):
-            path = names.resolve(home, chunk.file)
-            listed[names.parent(path)].add(path)
+            path = _path(home, chunk)
+            listed[_folder(path)].add(path)
         found = {folder: frozenset(paths) for folder, paths in listed.items()}
         size = sum(map(len, found.values()))
         self._count += size

@@ -47,7 +47,8 @@ def _groups(chunks: Sequence[Chunk], max_bytes: int) -> list[tuple[Chunk, ...]]:
     groups: list[tuple[Chunk, ...]] = []
     first = size = 0
     for index, chunk in enumerate(chunks):
-        if index > first and (size + chunk.length > max_bytes or index - first >= PARTS_MAX):
+        is_apart = chunk.tier or chunks[index - 1].tier  # what lies in a tier stays as it is
+        if index > first and (is_apart or size + chunk.length > max_bytes or index - first >= PARTS_MAX):
             groups.append(tuple(chunks[first:index]))
             first, size = index, 0
         size += chunk.length

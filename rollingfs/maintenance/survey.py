@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rollingfs.backend.contract import Backend, FileInfo, PendingUpload
+from rollingfs.backend.contract import Backend, FileInfo, Listing, PendingUpload
+from rollingfs.backend.tiers import list_folder
 from rollingfs.commit.drop_files import dropped_files
 from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.commit.index_pages import Pages
@@ -17,6 +18,7 @@ from rollingfs.format.header import Header, Phase
 from rollingfs.format.pin_codec import Pin, parse_pin
 from rollingfs.maintenance.collected import Garbage, is_old
 from rollingfs.maintenance.references import References
+from rollingfs.maintenance.tier_survey import TierSurveyor
 
 logger = logging.getLogger("rollingfs")
 
@@ -60,6 +62,8 @@ class Survey:
     """Chunks, pages and leftovers; neither pins nor files that rollingfs does not know."""
     now: float | None
     """The store's own clock, seconds since 1970, if its listing tells it."""
+    tier_uploads: tuple[PendingUpload, ...] = ()
+    """Unfinished uploads in the folder's tiers."""
 
     @property
     def itself(self) -> Referrer:
@@ -108,6 +112,7 @@ class Survey:
 
         `now` is the store's own clock, seconds since 1970.
         """
+        uploads = (*uploads, *self.tier_uploads)
         loose = self.loose()
         old = tuple(info for info in loose if is_old(now, info.modified, grace_s))
         abandoned = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
@@ -129,6 +134,7 @@ class Surveyor:
         self.headers = headers
         self.pages = pages
         self.references = References(pages)
+        self.tiers = TierSurveyor(backend)
 
     async def look(self, folder: str) -> Survey:
         """List a folder, then read its own header, its pins, and the headers that they name, sources first.
@@ -139,10 +145,18 @@ class Surveyor:
             A pin or a header cannot be read; then nothing may be deleted.
         FileNotFoundError
             There is no such folder; or a page went away, because its header was just replaced.
+        UnknownTierError
+            The folder has a tier that is not configured; then nothing may be deleted.
         """
-        listing = await self.backend.list(folder)
-        pins = [await self._pin(folder, info) for info in listing.entries if _has(info, names.PIN_PREFIX)]
         segment = names.segment_of_folder(folder)
+        try:
+            listing = await self.backend.list(folder)
+        except FileNotFoundError:
+            header = (await self.headers.load(segment)).header
+            if header is None or not header.tiers:
+                raise
+            listing = Listing(())  # all of its chunks lie in tiers
+        pins = [await self._pin(folder, info) for info in listing.entries if _has(info, names.PIN_PREFIX)]
         own = await self.headers.load(segment)
         paths = dict.fromkeys([*(found.pin.source for found in pins), *(found.pin.target for found in pins)])
         referrers = [await self.referrer(folder, segment, own)]
@@ -151,7 +165,11 @@ class Surveyor:
                 # durable, because files that it does not refer to may be deleted. The own header is committed before
                 referrers.append(await self.referrer(folder, path, await self.headers.load_durable(path)))
         files = tuple(info for info in listing.entries if _is_ours(info))
-        return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
+        tiers = own.header.tiers if own.header is not None else ()
+        if not tiers:
+            return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
+        found = await self.tiers.look(folder, tiers, listing.now)
+        return Survey(segment, own, frozenset(referrers), tuple(pins), files + found.files, found.now, found.uploads)
 
     async def uploads(self, folder: str) -> tuple[PendingUpload, ...]:
         """The unfinished uploads in a folder; none, if the store does not list them for this client."""
@@ -167,13 +185,9 @@ class Surveyor:
         """The files in a segment's own folder that its drop lines name, but for those that stay for readers."""
         chunks, pages = await dropped_files(self.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)])
         paths = {*chunks, *pages}
-        if not paths:
-            return []
-        try:
-            listing = await self.backend.list(names.chunks_folder(path))
-        except FileNotFoundError:
-            return []
-        return [info for info in listing.entries if info.path in paths]
+        aliases = sorted({names.split_tier(file)[0] for file in paths})
+        listed = await list_folder(self.backend, names.chunks_folder(path), aliases)
+        return [info for info in listed if info.path in paths]
 
     async def _pin(self, folder: str, info: FileInfo) -> PinFile:
         blob = await self.backend.read(info.path)

@@ -9,6 +9,7 @@ from functools import partial
 import google_crc32c
 
 from rollingfs.backend.contract import frozen
+from rollingfs.backend.tiers import check_tiers
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Entry, Header
@@ -73,6 +74,8 @@ class Verifier:
             Nothing is at the path.
         CorruptHeaderError
             The header is damaged.
+        UnknownTierError
+            Chunks lie in a tier that is not configured.
         """
         view = await self.fetcher.lookup.view(path, fresh=True)
         known: dict[str, Verified] = {}
@@ -100,12 +103,13 @@ class Verifier:
                 rows.append(_damaged_page(view.path, header, entry, error))
                 continue
             chunks += [chunk for chunk in found if chunk.end > header.start]
+        check_tiers(self.fetcher.backend, (names.locate(view.path, chunk.file, chunk.tier) for chunk in chunks))
         calls = [partial(self._check, view.path, chunk, known, steps) for chunk in chunks]
         rows += await self.fetcher.runtime.gather(calls, self.fetcher.backend.requests_max)
         return sorted(rows, key=lambda row: row.start)
 
     async def _check(self, path: str, chunk: Chunk, known: dict[str, Verified], steps: Steps) -> Verified:
-        file = names.resolve(path, chunk.file)
+        file = names.locate(path, chunk.file, chunk.tier)
         size: int | None = known[file].found_size if file in known else None
         state = OK
         if file not in known:

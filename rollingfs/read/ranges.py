@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 from rollingfs.backend.contract import Backend, Buffer, frozen
+from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
-from rollingfs.errors import ConflictError
+from rollingfs.errors import ConflictError, UnknownTierError
 from rollingfs.format import placement
 from rollingfs.format.header import Chunk, Page
 from rollingfs.read.piece_checks import PieceChecks
@@ -192,6 +193,8 @@ class Fetcher:
         pages = await self._load_pages(jobs)
         for job in jobs:
             job.plan(pages, range_bytes or self._range_bytes(job.end - job.start))
+            if job.snapshot.header is not None and job.snapshot.header.tiers:
+                self._check_tiers(job)
         wanted = None if checks is not None or verify else _read_whole(jobs)
         checks = PieceChecks() if checks is None else checks
         held = self._held(plain)
@@ -209,6 +212,13 @@ class Fetcher:
             for job in jobs:
                 if job.error is None and (path := job.reads(damaged)) is not None:
                     job.error = corrupt(path)
+
+    def _check_tiers(self, job: Job) -> None:
+        """Refuse to read from tiers that are not configured; the others and the hot store can be read."""
+        try:
+            check_tiers(self.backend, (piece.path for piece in job.pieces))
+        except UnknownTierError as error:
+            job.error, job.pieces = error, []
 
     def _held(self, jobs: Sequence[Job]) -> list[object | None]:
         """Hold the plain files from which the jobs read several pieces."""

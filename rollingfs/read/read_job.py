@@ -134,7 +134,7 @@ class Job:
         else:
             chunks = [part]
         for chunk in chunks:
-            path = names.resolve(self.snapshot.path, chunk.file)
+            path = names.locate(self.snapshot.path, chunk.file, chunk.tier)
             if self.origin.header is None and not is_copy(chunk, self.origin):
                 self.error = gone(self.origin, said_now(self.snapshot))
                 return

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rollingfs.format.names import check_alias
 from rollingfs.spark import jar
 
 Builder = TypeVar("Builder")
@@ -57,7 +58,11 @@ _NESTED = {
 _ENCRYPTIONS = {"aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS", "AES256": "SSE-S3"}
 
 
-def configure(builder: Builder, storage_options: Mapping[str, Any] | None = None) -> Builder:
+def configure(
+    builder: Builder,
+    storage_options: Mapping[str, Any] | None = None,
+    tiers: Mapping[str, str | Mapping[str, Any]] | None = None,
+) -> Builder:
     """Prepare the builder of a new Spark session for ``rolling+file://`` and ``rolling+s3://``.
 
     Parameters
@@ -68,6 +73,9 @@ def configure(builder: Builder, storage_options: Mapping[str, Any] | None = None
     storage_options
         Those of s3fs, flat or nested under ``"s3"``; they become options of Hadoop's S3 connector. If they are given,
         the connector is added, unless it is there already; ``{}`` means the credentials of the environment.
+    tiers
+        As those of `RollingFileSystem`: URLs of roots by alias, or mappings with `root`, which is a URL here. Hadoop
+        opens them by its own settings.
 
     Returns
     -------
@@ -79,7 +87,8 @@ def configure(builder: Builder, storage_options: Mapping[str, Any] | None = None
     FileNotFoundError
         rollingfs is installed without its jar, or there is no Spark.
     ValueError
-        A storage option has no counterpart in the S3 connector, or the connector for this Hadoop is not known.
+        A storage option has no counterpart in the S3 connector, the connector for this Hadoop is not known, or the
+        root of a tier is no URL.
     """
     known = {**_defaults(), **_options(builder)}
     settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
@@ -92,9 +101,27 @@ def configure(builder: Builder, storage_options: Mapping[str, Any] | None = None
             packages, excludes = known.get("spark.jars.packages"), known.get("spark.jars.excludes")
             settings["spark.jars.packages"] = _joined(packages, s3a_packages())
             settings["spark.jars.excludes"] = _joined(excludes, S3A_EXCLUDES)
+    settings |= tier_options(tiers or {})
     for key, value in settings.items():
         builder.config(key, value)  # type: ignore[attr-defined]
     return builder
+
+
+def tier_options(tiers: Mapping[str, str | Mapping[str, Any]]) -> dict[str, str]:
+    """The roots of tiers as options of a Spark session for the Hadoop filesystem.
+
+    Raises
+    ------
+    ValueError
+        An alias cannot be one, or a root is no URL.
+    """
+    found: dict[str, str] = {}
+    for alias, given in tiers.items():
+        root = given if isinstance(given, str) else str(given.get("root", ""))
+        if "://" not in root:
+            raise ValueError(f"tier {alias!r}: root {root!r} is no URL, like s3://bucket/folder or file:///folder")
+        found[f"spark.hadoop.fs.rolling.tier.{check_alias(alias)}.root"] = root
+    return found
 
 
 def s3a_packages() -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from typing import Any
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of, info_of_unreadable
 from rollingfs.format import names
+from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen
+from rollingfs.policy import parse_seconds
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
@@ -18,6 +20,7 @@ from rollingfs.stream.cut_finder import Cutter
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger, Published
 from rollingfs.stream.members import Members
+from rollingfs.stream.offload import StreamOffloaded, offload_stream
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.trim import Trimmed, Trimmer
@@ -221,6 +224,37 @@ class StreamVerbs:
             There is no such folder.
         """
         return await retention_run.retain(self.members, self.cutter, self.trimmer, dry_run)
+
+    async def offload(
+        self,
+        tier: str = "cold",
+        after_bytes: int | str | None = None,
+        after_age: float | str | None = None,
+        deletion_lag: float | str = DELETION_LAG_S,
+    ) -> StreamOffloaded:
+        """Move chunks of every segment to a tier, as `fs.offload` does; plain files stay as they are.
+
+        Parameters
+        ----------
+        tier
+            The alias of one of the filesystem's `tiers`.
+        after_bytes, after_age
+            Of each segment, move only chunks before the newest so many bytes (or text like ``"64MiB"``), or that are
+            older than so many seconds (or text like ``"7d"``). Of both, one is enough.
+        deletion_lag
+            Seconds (or text like ``"4h"``) for which the old files stay.
+
+        Raises
+        ------
+        ValueError
+            The lag outlives the retention, or retention trims before anything is offloaded; nothing was moved.
+        UnknownTierError
+            The filesystem has no such tier.
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
+        """
+        chosen, lag_s = Chosen.parse(None, after_bytes, after_age), parse_seconds(deletion_lag)
+        return await offload_stream(self.members, self.ledgers, tier, chosen, lag_s)
 
 
 def _check_kind(path: str, value: Any, kind: type, name: str, example: str) -> None:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops
@@ -167,6 +168,7 @@ class Concats:
             frozen = await self.moves.frozen(base, marked)
             offset = found.length
             items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
+            found = transitions.with_tiers(found, (tier for header in frozen for tier in header.tiers))
             grown = await grow(found, items, attempt, joint=True)
             joined = merging.with_merged(grown, [source.mark for source in sources])
             return transitions.with_attrs(joined, attrs, target)
@@ -209,7 +211,7 @@ class Concats:
             if base.header is not None and merging.has_merged(base.header, source.txn):
                 return None
             if base.live:
-                transitions.check(base.header, Guard(), target)
+                check_aliases(self.store.backend, transitions.check(base.header, Guard(), target).tiers, target)
             (frozen,) = await self.moves.frozen(base, marked)
             adopted = base.header.adopted if base.header else None
             if not base.live:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.tiers import check_aliases, check_tiers, list_folder
 from rollingfs.commit.attempt import Attempt, Committed, Step
 from rollingfs.commit.chunk_files import Staged, Stored
 from rollingfs.commit.committer import Committer
@@ -133,6 +134,7 @@ class Segments:
                 policy = self.policy
             header = self.adoption.new(base.header, policy, plain)
             if base.header is not None:
+                check_aliases(self.store.backend, base.header.tiers, path)
                 hints = await self.store.pages.hints(path, base.header.entries)
                 header = with_hints(header, hints, self.store.now_ms())
             items = await as_items(data, attempt)
@@ -171,6 +173,7 @@ class Segments:
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard, path)
+            check_aliases(self.store.backend, found.tiers, path)
             plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
             own[:] = await mapped_files(self.store.pages, path, found)
             grave = transitions.tombstone(found)
@@ -188,17 +191,17 @@ class Segments:
 
     async def _finish_delete(self, path: str, header: Header) -> bool:
         """Delete the files that a tombstone still names; returns whether there were any."""
-        named = {names.resolve(path, drop.file) for drop in header.drops if not drop.is_hint}
+        named = {names.locate(path, drop.file, drop.tier) for drop in header.drops if not drop.is_hint}
         if not named:
             return False
-        try:
-            listing = await self.store.backend.list(names.chunks_folder(path))
-        except FileNotFoundError:
+        check_tiers(self.store.backend, named)
+        listed = await list_folder(self.store.backend, names.chunks_folder(path), {drop.tier for drop in header.drops})
+        if not any(entry.path in named for entry in listed):
             return False
-        if not any(entry.path in named for entry in listing.entries):
-            return False
-        await self.store.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
-        await finish_drops(self.committer.loop, path, header)
+        now = await self.store.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
+        if now.live or now.header is None:
+            return False  # a plain file was adopted meanwhile: this segment is to be deleted
+        await finish_drops(self.committer.loop, path, now.header)
         return True
 
     # -- content -------------------------------------------------------------------------------------------
@@ -349,6 +352,7 @@ class Segments:
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard or Guard(), path)
+            check_aliases(self.store.backend, found.tiers, path)
             pages = {
                 page: await self.store.pages.chunks(path, page) for page in transitions.pages_to_truncate(found, offset)
             }

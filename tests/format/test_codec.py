@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import tokens
 from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header
-from rollingfs.format.header import OFFSET_MAX, TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Commit, Drop, Header, Mark
+from rollingfs.format.header import OFFSET_MAX, TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Commit, Drop, Header, Mark, Tier
 from rollingfs.format.tokens import seal_text
 from tests.support.examples import examples
 from tests.support.strategies import headers
@@ -161,7 +161,7 @@ def test_lines_in_another_order_are_the_same_header_or_rejected_or_another_list(
     if found is None:
         assert len(header.entries) > 1  # only entries must come in the order of their offsets
         return
-    for name in ("commits", "drops", "merges", "aborts", "unknown"):
+    for name in ("commits", "tiers", "drops", "merges", "aborts", "unknown"):
         assert sorted(getattr(found, name), key=repr) == sorted(getattr(header, name), key=repr)
         found = dataclasses.replace(found, **{name: getattr(header, name)})
     assert found == header
@@ -376,3 +376,22 @@ def test_the_text_of_a_segment_of_small_appends_is_called_short():
     chunks = tuple(Chunk(start, 1, f"{start:020d}-{0:012x}", 0, 0) for start in range(128))
     commits = tuple(Commit(uuid.UUID(int=number).hex, 1, 100 + number) for number in range(16))
     assert is_surely_short(Header(str(uuid.UUID(int=0)), 200, entries=chunks, tail=b"x", commits=commits), 256)
+
+
+def test_a_header_that_names_a_tier_without_its_line_is_neither_written_nor_read():
+    chunk = Chunk(0, 5, "tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e15", 1, 0, tier="cold")
+    drop = Drop("tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e15", 0, tier="cold")
+    tiers = (Tier("cold", "5f3a9c21e0b4", 0),)
+    good = Header("7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 1, entries=(chunk,), drops=(drop,), tiers=tiers)
+    assert parse_header(format_header(good), "x") == good
+    other = (Tier("warm", "5f3a9c21e0b4", 0),)
+    for flawed in (
+        dataclasses.replace(good, tiers=(), drops=()),
+        dataclasses.replace(good, tiers=(), entries=()),
+        dataclasses.replace(good, tiers=other),
+        dataclasses.replace(good, tiers=tiers * 2),
+    ):
+        with pytest.raises(ValueError, match=r"no line of its own|two lines"):
+            format_header(flawed)
+        with pytest.raises(CorruptHeaderError, match=r"no line of its own|two lines"):
+            parse_header(format_text(flawed), "x")

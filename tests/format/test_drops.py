@@ -72,16 +72,17 @@ def test_a_segment_deletes_its_own_chunks_that_were_not_staged(file, is_deleted)
     chunk = Chunk(0, 5, file, None, NOW_MS)
     drop = drop_line(chunk, NOW_MS)
     assert drop.is_hint == (not is_deleted)
-    assert dropped_chunks(drop) == [file] * is_deleted
+    assert dropped_chunks("s", drop) == [f"s$chunks/{file}"] * is_deleted
     page = Drop("index-1", NOW_MS, 0, 5, whole=True)
-    assert dropped_chunks(page, [chunk]) == [file] * is_deleted
+    assert dropped_chunks("s", page, [chunk]) == [f"s$chunks/{file}"] * is_deleted
 
 
 def test_of_a_page_those_chunks_are_dropped_that_end_within_the_range():
     listed = [Chunk(start, 5, f"at-{start}", None, NOW_MS) for start in range(0, 20, 5)]
-    assert dropped_chunks(Drop("index-1", NOW_MS, 3, 15), listed) == ["at-0", "at-5", "at-10"]
-    assert dropped_chunks(Drop("index-1", NOW_MS, 5, 14), listed) == ["at-5"]
-    assert dropped_chunks(Drop("index-1", NOW_MS, 0, 20, whole=True)) == [], "the page is gone, and so are its chunks"
+    assert dropped_chunks("s", Drop("index-1", NOW_MS, 3, 15), listed) == [f"s$chunks/at-{at}" for at in (0, 5, 10)]
+    assert dropped_chunks("s", Drop("index-1", NOW_MS, 5, 14), listed) == ["s$chunks/at-5"]
+    gone = Drop("index-1", NOW_MS, 0, 20, whole=True)
+    assert dropped_chunks("s", gone) == [], "the page is gone, and so are its chunks"
 
 
 def test_a_drop_is_due_in_the_own_folder_once_readers_have_had_their_time():
@@ -89,3 +90,17 @@ def test_a_drop_is_due_in_the_own_folder_once_readers_have_had_their_time():
     assert not is_due(Drop("own", NOW_MS, after_ms=NOW_MS + 1), NOW_MS)
     assert not is_due(Drop("x$chunks/index-1", NOW_MS, 0, 5), NOW_MS)
     assert not is_due(Drop("x$chunks/", NOW_MS, size=5), NOW_MS)
+
+
+def test_a_line_that_protects_a_file_of_another_folder_has_done_its_service_when_its_time_has_come():
+    protecting = Drop("x$chunks/chunk", NOW_MS, after_ms=NOW_MS + 5)
+    assert not is_due(protecting, NOW_MS + 4)
+    assert is_due(protecting, NOW_MS + 5)
+    assert dropped_chunks("s", protecting) == [], "the collection of its own folder deletes it"
+    assert not is_due(Drop("x$chunks/index-1", NOW_MS, 0, 5, after_ms=NOW_MS), NOW_MS)
+    assert not is_due(Drop("x$chunks/", NOW_MS, size=5, after_ms=NOW_MS), NOW_MS)
+
+
+def test_a_drop_in_a_tier_is_deleted_in_the_tier():
+    drop = drop_line(Chunk(0, 5, "tier-0-1-2", 7, NOW_MS, tier="cold"), NOW_MS)
+    assert dropped_chunks("a/s", drop) == ["tier:cold/a/s$chunks/tier-0-1-2"]

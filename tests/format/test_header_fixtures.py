@@ -26,6 +26,7 @@ from rollingfs.format.header import (
     Merge,
     Page,
     Phase,
+    Tier,
 )
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.policy import RollingPolicy
@@ -161,6 +162,24 @@ HEADERS: dict[str, Header] = {
         has_plain_copy=True,
     ),
     "plain-copy-begun": Header(SEGMENT, 8, phase=Phase.SEALED, has_plain_copy=True),
+    "tiers": Header(
+        SEGMENT,
+        7,
+        start=10,
+        tiers=(Tier("cold", "5f3a9c21e0b4", AT_MS), Tier("x_2-y", "000000000000", AT_MS + 1)),
+        entries=(
+            Chunk(0, 20, "tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e15", 1, AT_MS, tier="cold"),
+            Chunk(
+                20, 5, "../o$chunks/tier-000000000000-shared-0f1e2d3c4b5a69788796a5b4c3d2e1f0", 2, AT_MS, 3, 9, "x_2-y"
+            ),
+            Chunk(25, 5, "00000000000000000025-91c0d2aa7e15", 3, AT_MS),
+        ),
+        drops=(
+            Drop("tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e16", AT_MS, tier="cold"),
+            Drop("stage-0f1e2d3c4b5a69788796a5b4c3d2e1f0", AT_MS, after_ms=AT_MS + 1),
+        ),
+    ),
+    "tombstone-with-a-tier": Header(SEGMENT, 9, phase=Phase.DELETED, tiers=(Tier("cold", "5f3a9c21e0b4", AT_MS),)),
     "newer-lines": Header(SEGMENT, 2, unknown=("colour blue", "hint  two blanks %zz", "mirror-of somewhere=1")),
     "policy": Header(SEGMENT, 1, policy=RollingPolicy(1, 0.001, 1024 * 1024)),
     "largest-numbers": Header(
@@ -191,6 +210,8 @@ PAGES: dict[str, tuple[Chunk, ...]] = {
 }
 
 FLAWED = {
+    "tier-without-a-line": "no line of its own",
+    "tier-of-a-hint": "neither a file",
     "upper-case-line": "too new",
     "format-2": "format 'rollingfs 2' is too new",
     "flipped-bit": "checksum",

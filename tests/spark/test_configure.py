@@ -118,3 +118,14 @@ def test_a_session_token_and_no_credentials_choose_their_providers():
 def test_a_storage_option_without_counterpart_is_an_error_that_names_it(given):
     with pytest.raises(ValueError, match=r"colour|verify"):
         s3a_options(given)
+
+
+def test_the_roots_of_tiers_become_settings_of_the_hadoop_filesystem():
+    builder = configure(
+        Builder(), tiers={"cold": "s3a://archive/x", "far": {"root": "file:///far", "protocol": "file"}}
+    )
+    assert builder._options["spark.hadoop.fs.rolling.tier.cold.root"] == "s3a://archive/x"
+    assert builder._options["spark.hadoop.fs.rolling.tier.far.root"] == "file:///far"
+    for tiers in ({"cold": "/x"}, {"Cold": "s3://x/y"}, {"cold": {}}):
+        with pytest.raises(ValueError, match=r"no URL|no alias"):
+            configure(Builder(), tiers=tiers)

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.client import Client
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
+from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from tests.format.test_header_fixtures import FLAWED, FOLDER
@@ -93,7 +95,8 @@ def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(
     segments, plain, classes = tmp_path / "segments", tmp_path / "plain", tmp_path / "classes"
     for folder in (segments, plain, classes):
         folder.mkdir()
-    client = Client(LocalBackend(sync=False))
+    hot, cold = LocalBackend(sync=False), tmp_path / "cold"
+    client = Client(TieredBackend(hot, {"cold": TierStore(hot, str(cold))}))
     data = bytes(index * 7 % 251 for index in range(40_000))
     made = {
         "empty": (b"", 0, RollingPolicy()),
@@ -102,17 +105,24 @@ def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(
         "chunks and tail": (data, 12_345, RollingPolicy(999, inline_bytes=500)),
         "pages": (data[:20_000], 777, RollingPolicy(50, inline_bytes=30)),
     }
+    made |= {f"{name} in a tier": made[name] for name in ("chunks and tail", "pages")}
     for name, (content, start, policy) in made.items():
         path = f"{segments}/{name}"
         drive(client.segments.create(path, policy))
-        for at in range(0, len(content), 45 if name == "pages" else 3000):
-            drive(client.segments.append(path, content[at : at + (45 if name == "pages" else 3000)]))
+        step = 45 if name.startswith("pages") else 3000
+        for at in range(0, len(content), step):
+            drive(client.segments.append(path, content[at : at + step]))
         drive(client.segments.truncate(path, start))
+        if name.endswith("in a tier"):
+            moved = Offloader(client.committer).offload(path, "cold", Chosen(upto=len(content) // 2), lag_s=0)
+            assert drive(moved).chunks > 3
         (plain / name).write_bytes(content[start:])
     header = drive(client.headers.load(f"{segments}/pages")).header
     assert header is not None
     assert header.chunk_count > len(header.entries)
-    assert world.run_java("Compare", str(segments), str(plain), classes=classes) == "equal\n"
+    assert world.run_java("Compare", str(segments), str(plain), f"file://{cold}", classes=classes) == "equal\n"
+    with pytest.raises(AssertionError, match=r"tier 'cold' is not configured.*set fs.rolling.tier.cold.root"):
+        world.run_java("Compare", str(segments), str(plain), classes=classes)
 
 
 def test_the_jar_has_the_same_bytes_whenever_it_is_compiled(tmp_path):

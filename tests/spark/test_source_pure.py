@@ -93,6 +93,18 @@ def test_storage_options_may_be_flat_or_nested_and_never_show():
     assert "HIDE" not in repr(flat) + str(nested)
 
 
+def test_tiers_are_an_option_of_their_own_or_stand_among_the_storage_options():
+    tiers = {"cold": {"root": "s3://archive/x", "options": {"secret": "HIDE"}}}
+    own = parse_options(
+        {"path": "s3://b/x", "tiers": json.dumps(tiers), "storage_options": '{"rolling": {"max_bytes": 7}}'}
+    )
+    nested = parse_options({"path": "s3://b/x", "storage_options": json.dumps({"rolling": {"tiers": tiers}})})
+    assert own.rolling_options == {"max_bytes": 7, "tiers": tiers}
+    assert nested.rolling_options == {"tiers": tiers}
+    assert own.target_options == {}
+    assert "HIDE" not in repr(own) + str(nested)
+
+
 @pytest.mark.parametrize(
     ("given_options", "message"),
     [
@@ -102,6 +114,8 @@ def test_storage_options_may_be_flat_or_nested_and_never_show():
         ({"path": "/x", "maxbytespertrigger": "0"}, "at least 1 byte"),
         ({"path": "/x", "storage_options": '{"secret": "HIDE"'}, "storage_options must be a JSON object"),
         ({"path": "/x", "storage_options": '["HIDE"]'}, "storage_options must be a JSON object"),
+        ({"path": "/x", "tiers": '["HIDE"]'}, "tiers must be a JSON object"),
+        ({"path": "/x", "tiers": "{}", "storage_options": '{"rolling": {"tiers": {}}}'}, "given twice"),
         ({}, "needs a path"),
         ({"paths": '["s3://b/x", "/y"]'}, "one backend"),
     ],

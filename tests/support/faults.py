@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -121,6 +122,12 @@ class Store(MemoryBackend):
         """Let time pass. Requests under way arrive first, because G - D is longer than any request lives."""
         self.land()
         CLOCK.sleep(seconds)
+
+
+class TieredStore(Store):
+    """A store with a tier on it; the files there have the paths by which the core knows them."""
+
+    tiers = MappingProxyType({"cold": True})
 
 
 class HashingStore(Store):

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from rollingfs.client import Client
-from rollingfs.errors import StagedExpiredError
+from rollingfs.errors import BadOffsetError, StagedExpiredError
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.consolidate import Consolidator
+from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.policy import RollingPolicy
 from tests.support import model
 from tests.support.faults import CLOCK, NAPS_S, Fault, Store
@@ -289,6 +290,31 @@ class Rules:
         )
         # a plain file, or another incarnation by now; a source whose merge took place, but is not finished
         return also(also(op, FileNotFoundError), None)
+
+    def offload(self, choose: Chooser) -> Op:
+        """Move chunks to the tier, some or all; needs a store that has one."""
+        path = self.path(choose, lambda seg: seg is not None and len(seg.data) > 9)
+        lag_s, upto = choose.pick((0.0, 5.0, AGE_S_MAX)), self._upto(choose, path)
+        op = Op(
+            self.call(model.collect, path),
+            lambda client: Offloader(client.committer).offload(path, "cold", Chosen(upto), lag_s=lag_s),
+        )
+        return also(
+            also(also(op, FileNotFoundError), BadOffsetError), None
+        )  # as `consolidate`; or it is shorter by now
+
+    def onload(self, choose: Chooser) -> Op:
+        path = self.path(choose, lambda seg: seg is not None and len(seg.data) > 9)
+        lag_s, upto = choose.pick((0.0, 5.0, AGE_S_MAX)), self._upto(choose, path)
+        op = Op(
+            self.call(model.collect, path),
+            lambda client: Offloader(client.committer).onload(path, None, Chosen(upto), lag_s=lag_s),
+        )
+        return also(also(also(op, FileNotFoundError), BadOffsetError), None)
+
+    def _upto(self, choose: Chooser, path: str) -> int | None:
+        seg = self.state.get(path)
+        return choose.number(seg.start, seg.length) if seg is not None and choose.often(30) else None
 
     def open(self, choose: Chooser) -> Op:
         """Bind a handle to an incarnation."""

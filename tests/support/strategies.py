@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from rollingfs.format.header import (
     Merge,
     Page,
     Phase,
+    Tier,
 )
 from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
 
@@ -85,6 +87,31 @@ def pages(draw: st.DrawFn, start: int, length: int) -> Page:
     )
 
 
+ALIASES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,31}", fullmatch=True)
+
+
+@st.composite
+def tiers(draw: st.DrawFn) -> tuple[Tier, ...]:
+    aliases = draw(st.lists(ALIASES, unique=True, max_size=2))
+    keys = st.integers(0, 16**12 - 1).map("{:012x}".format)
+    return tuple(Tier(alias, draw(keys), draw(TIMES_MS)) for alias in aliases)
+
+
+@st.composite
+def in_tiers(draw: st.DrawFn, header: Header) -> Header:
+    """The header with some of its chunks and dropped files in tiers."""
+    lines = draw(tiers())
+    choose = st.sampled_from(["", *(line.alias for line in lines)])
+
+    def placed(line: Any) -> Any:
+        if isinstance(line, Page) or (isinstance(line, Drop) and (line.is_hint or line.is_page)):
+            return line
+        return dataclasses.replace(line, tier=draw(choose))
+
+    drops = tuple(map(placed, header.drops))
+    return dataclasses.replace(header, tiers=lines, entries=tuple(map(placed, header.entries)), drops=drops)
+
+
 @st.composite
 def entry_maps(draw: st.DrawFn, at: int, *, count_max: int = 5) -> tuple[Entry, ...]:
     """Contiguous entries, pages and chunks mixed, from `at` on."""
@@ -129,7 +156,20 @@ def merges(draw: st.DrawFn) -> Merge:
 
 @st.composite
 def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
-    """Any valid header: of every state, with every kind of line.
+    """Any valid header: of every state, with every kind of line, perhaps with files in tiers.
+
+    Parameters
+    ----------
+    live
+        True for open and sealed ones only.
+    """
+    header = draw(hot_headers(live=live))
+    return draw(in_tiers(header)) if draw(st.booleans()) else header
+
+
+@st.composite
+def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
+    """The same without tiers.
 
     Parameters
     ----------

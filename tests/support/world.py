@@ -13,7 +13,7 @@ from rollingfs.commit.chunk_files import Staged
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.format import merging, names
-from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
+from rollingfs.format.header import GRACE_S, Chunk, Header, Page, Phase
 from rollingfs.format.pin_codec import parse_pin
 from rollingfs.format.tokens import crc32c
 from rollingfs.format.transitions import Guard
@@ -196,7 +196,7 @@ class World:
         """The retained bytes of a header, read from the files themselves."""
         pieces = []
         for chunk in self._chunks(path, header):
-            whole = self.store.fs.store[names.resolve(path, chunk.file)].getvalue()
+            whole = self.store.fs.store[names.locate(path, chunk.file, chunk.tier)].getvalue()
             assert len(whole) == chunk.size, (path, chunk)
             assert chunk.crc32c in (None, crc32c(whole)), (path, chunk)
             pieces.append(whole[chunk.offset + max(header.start - chunk.start, 0) : chunk.offset + chunk.length])
@@ -216,7 +216,7 @@ class World:
         header = self.header(path)
         if header is None or not header.deleted:
             return False
-        return any(names.resolve(path, drop.file) in self.store.fs.store for drop in header.drops)
+        return any(names.locate(path, drop.file, drop.tier) in self.store.fs.store for drop in header.drops)
 
     # -- the end -------------------------------------------------------------------------------------------
 
@@ -247,13 +247,15 @@ class World:
                 needed |= {path} if self.observe(path) is not None else set()
                 continue
             assert header.phase is not Phase.MERGING, path
-            files = [names.resolve(path, entry.file) for entry in [*self._chunks(path, header), *header.entries]]
+            chunks = [*self._chunks(path, header), *(one for one in header.entries if isinstance(one, Chunk))]
+            files = [names.locate(path, chunk.file, chunk.tier) for chunk in chunks]
+            files += [names.resolve(path, one.file) for one in header.entries if isinstance(one, Page)]
             needed |= {names.header_path(path), *files, *self._pins_needed(files, path)}
         return needed
 
     def _pins_needed(self, files: list[str], path: str) -> set[str]:
         """The files that protect chunks in other folders: pins, headers of the folders, tombstones of sources."""
-        folders = {names.parent(file) for file in files} - {names.chunks_folder(path)}
+        folders = {names.parent(names.split_tier(file)[1]) for file in files} - {names.chunks_folder(path)}
         needed = {names.header_path(names.segment_of_folder(folder)) for folder in folders}
         for file in self.store.files():
             if names.parent(file) in folders and f"/{names.PIN_PREFIX}" in file:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from rollingfs.format import placement
 from rollingfs.policy import RollingPolicy
 from tests.support.examples import examples
-from tests.support.faults import Fault, HashingStore, Store, hurry
+from tests.support.faults import Fault, HashingStore, Store, TieredStore, hurry
 from tests.support.rules import WEIGHTS, Chooser, Driver
 
 OPERATIONS_MIN = 50_000
@@ -29,6 +29,7 @@ CHANGING_SHARE_MIN = 0.60
 FAULTY_SHARE_MIN = 0.10
 STEPS = 200
 VERBS = [verb for verb, weight in WEIGHTS.items() for _ in range(weight)]
+TIER_VERBS = [*VERBS, *["offload"] * 6, *["onload"] * 3]
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,22 @@ class Kind:
     small_pages: bool = False
     """Make index pages of a few chunks, which the format allows, so that there are many."""
     store: Callable[[], Store] = Store
+    verbs: Sequence[str] = tuple(VERBS)
 
 
 KINDS = {
     "small chunks": Kind(190, lambda choose: RollingPolicy(max_bytes=5, inline_bytes=choose.number(0, 8))),
     "small pages": Kind(70, lambda choose: RollingPolicy(2, inline_bytes=choose.number(0, 2)), small_pages=True),
     "as on S3": Kind(40, lambda choose: RollingPolicy(5, inline_bytes=choose.number(0, 8)), store=HashingStore),
+    "tiers": Kind(
+        60,
+        lambda choose: RollingPolicy(max_bytes=5, inline_bytes=choose.number(0, 3)),
+        store=TieredStore,
+        verbs=TIER_VERBS,
+    ),
+    "tiers and small pages": Kind(
+        30, lambda choose: RollingPolicy(2, inline_bytes=0), small_pages=True, store=TieredStore, verbs=TIER_VERBS
+    ),
     "many chunks": Kind(8, lambda choose: RollingPolicy(1, inline_bytes=0), append_bytes_max=60, size_max=700),
 }
 
@@ -82,7 +93,7 @@ def run_world(kind: Kind, seed: int, steps: int = STEPS) -> tuple[Counter[str], 
     policy = kind.policy(choose)
     driver = Driver(policy, append_bytes_max=kind.append_bytes_max, size_max=kind.size_max, store=kind.store())
     for _ in range(steps):
-        driver.act(choose.pick(VERBS), choose)
+        driver.act(choose.pick(kind.verbs), choose)
         if choose.often(3):
             driver.pass_time(choose)
     driver.world.finish()

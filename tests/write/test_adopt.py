@@ -124,6 +124,32 @@ def test_an_adoption_within_a_delete_does_not_undo_it(verb, delete_if, graves, d
         assert is_there(store, MOVED) == (verb is rename and bool(changed)), index
 
 
+def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_has_files_to_delete():
+    def begun():
+        store = Store()
+        world = client(store)
+        world.create(LOG, [b"x" * 10] * 4)
+        world.consolidate(LOG)  # the old chunks stay for readers
+        drive(world.client.concats.rename(LOG, "/logs/elsewhere"))
+        drive(store.write(LOG, [DATA]))
+        return store, client(store)
+
+    store, world = begun()
+    assert world.header(LOG).drops
+    world.backend.prepare()
+    delete(world)
+    for index in range(len(world.backend.trace)):
+        store, world = begun()
+        world.backend.prepare(between={index: lambda store=store: suppressed(seal, client(store))})
+        delete(world)
+        assert not is_there(store), index
+
+
+def suppressed(verb, world):
+    with contextlib.suppress(FileNotFoundError):
+        verb(world)
+
+
 @pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 def test_an_adoption_that_is_broken_off_leaves_the_file_to_be_read_adopted_and_deleted(crash, data):

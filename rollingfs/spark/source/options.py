@@ -23,6 +23,7 @@ SAMPLE_BYTES_DEFAULT = 4 * 1024 * 1024
 _OWN = {
     "format": "format",
     "storage_options": "storage_options",
+    "tiers": "tiers",
     "partitionbytes": "partitionBytes",
     "samplebytes": "sampleBytes",
     "maxbytespertrigger": "maxBytesPerTrigger",
@@ -117,7 +118,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
     return Options(
         places,
         kind,
-        parse_storage_options(given.get("storage_options", "{}")),
+        _with_tiers(parse_storage_options(given.get("storage_options", "{}")), given.get("tiers")),
         _size(given, "partitionbytes", PARTITION_BYTES_DEFAULT),
         _size(given, "samplebytes", SAMPLE_BYTES_DEFAULT),
         None if trigger is None else _size(given, "maxbytespertrigger", 0),
@@ -157,6 +158,10 @@ def parse_storage_options(text: str) -> dict[str, Any]:
     ValueError
         It is no JSON object. The message does not show the text, which may hold secrets.
     """
+    return _json_object("storage_options", '{"anon": true}', text)
+
+
+def _json_object(name: str, example: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -165,7 +170,17 @@ def parse_storage_options(text: str) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
         where = f"it is a {type(found).__name__}"
-    raise ValueError(f'storage_options must be a JSON object like {{"anon": true}}: {where}')
+    raise ValueError(f"{name} must be a JSON object like {example}: {where}")
+
+
+def _with_tiers(storage_options: dict[str, Any], text: str | None) -> dict[str, Any]:
+    """The storage options with those of the option `tiers`, which belong to the rolling filesystem."""
+    if text is None:
+        return storage_options
+    rolling = _table(storage_options.get("rolling"))
+    if "tiers" in rolling:
+        raise ValueError("the tiers are given twice: by the option tiers, and in storage_options")
+    return {**storage_options, "rolling": {**rolling, "tiers": _json_object("tiers", '{"cold": "s3://b/x"}', text)}}
 
 
 def _urls(given: Mapping[str, str]) -> Sequence[str]:

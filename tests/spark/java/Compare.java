@@ -18,10 +18,13 @@ public final class Compare {
 
     private Compare() {}
 
-    /** A local folder with segments, and one with plain files of the same names. */
+    /** A local folder with segments, one with plain files of the same names, perhaps the root of the tier "cold". */
     public static void main(String[] folders) throws Exception {
         Configuration conf = new Configuration();
         conf.set("fs.rolling+file.impl", RollingFileSystem.class.getName());
+        if (folders.length > 2) {
+            conf.set("fs.rolling.tier.cold.root", folders[2]);
+        }
         try (var files = Files.newDirectoryStream(Path.of(folders[1]))) {
             for (Path file : files) {
                 var url = new org.apache.hadoop.fs.Path("rolling+file", null, folders[0] + "/" + file.getFileName());

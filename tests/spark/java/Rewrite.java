@@ -59,6 +59,8 @@ public final class Rewrite {
             line(text, "Adopted " + quote(header.adopted.token()) + " "
                     + formatTime(header.adopted.modifiedMs()));
         }
+        header.tiers.forEach(tier -> line(text,
+                "Tier " + tier.alias() + " " + tier.key() + " " + formatTime(tier.atMs())));
         header.entries.forEach(entry -> line(text, format(entry)));
         if (header.tail.length > 0) {
             line(text, "Inline " + header.tailStart() + " " + header.tail.length + " crc32c="
@@ -109,6 +111,9 @@ public final class Rewrite {
         if (chunk.offset() != 0 || chunk.size() != chunk.length()) {
             line.append(" from=").append(chunk.offset()).append(" size=").append(chunk.size());
         }
+        if (!chunk.tier().isEmpty()) {
+            line.append(" tier=").append(chunk.tier());
+        }
         return line.toString();
     }
 
@@ -132,6 +137,9 @@ public final class Rewrite {
         }
         if (drop.afterMs() != 0) {
             line.append(" after=").append(formatTime(drop.afterMs()));
+        }
+        if (!drop.tier().isEmpty()) {
+            line.append(" tier=").append(drop.tier());
         }
         return line.toString();
     }

@@ -19,6 +19,15 @@ public class RollingException extends IOException {
         }
     }
 
+    /** A header names a tier of which the configuration does not know the root. */
+    public static final class UnknownTier extends RollingException {
+        private static final long serialVersionUID = 1L;
+
+        public UnknownTier(String message) {
+            super(message);
+        }
+    }
+
     /** The bytes were truncated away after the file was opened. */
     public static final class Truncated extends RollingException {
         private static final long serialVersionUID = 1L;

@@ -12,6 +12,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.impl.OpenFileParameters;
 import org.apache.hadoop.fs.permission.FsPermission;
 import rollingfs.hadoop.format.Header.Adopted;
+import rollingfs.hadoop.format.Names;
 
 /**
  * The Hadoop filesystem on which segments and plain files lie. It reads; {@link #fs} itself changes plain files.
@@ -21,9 +22,18 @@ import rollingfs.hadoop.format.Header.Adopted;
 public abstract class Store {
     /** The filesystem below. */
     public final FileSystem fs;
+    private final Tiers tiers;
 
     Store(FileSystem fs) {
         this.fs = fs;
+        this.tiers = new Tiers(fs.getConf());
+    }
+
+    /** Open a chunk by its path in {@link Names#locate}, which may be in a tier; otherwise as {@link #openChunk}. */
+    public FSDataInputStream openFile(String path, OpenFileParameters how, long length) throws IOException {
+        String alias = Names.tierOf(path);
+        return alias == null ? openChunk(path, how, length)
+                : tiers.open(alias, Names.withoutTier(path), how, length);
     }
 
     /**

@@ -33,6 +33,7 @@ public final class Codec {
         private final Map<String, String> attrs = new LinkedHashMap<>();
         private final List<Commit> commits = new ArrayList<>();
         private final List<Header.Drop> drops = new ArrayList<>();
+        private final List<Header.Tier> tiers = new ArrayList<>();
         private final List<Mark> merges = new ArrayList<>();
         private final List<Mark> aborts = new ArrayList<>();
         private final List<String> unknown = new ArrayList<>();
@@ -131,6 +132,7 @@ public final class Codec {
                     Tokens.word(parts, 0);
                     drops.add(LineCodec.parseDrop(parts));
                 }
+                case "Tier" -> tiers.add(LineCodec.parseTier(parts));
                 case "Merged" -> merges.add(mark(parts));
                 case "Aborted" -> aborts.add(mark(parts));
                 case "attr" -> {
@@ -174,6 +176,7 @@ public final class Codec {
             header.attrs = attrs;
             header.commits = List.copyOf(commits);
             header.drops = List.copyOf(drops);
+            header.tiers = List.copyOf(tiers);
             header.merges = List.copyOf(merges);
             header.aborts = List.copyOf(aborts);
             header.unknown = List.copyOf(unknown);

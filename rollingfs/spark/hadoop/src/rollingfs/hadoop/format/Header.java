@@ -17,6 +17,7 @@ public final class Header {
     private static final int TAIL_BYTES_MAX = 1024 * 1024;
     private static final int LOOSE_CHUNKS_MAX = 128;
     private static final int DROPS_MAX = 128;
+    private static final int TIERS_MAX = 8;
     private static final int ATTRS_MAX = 64;
     private static final int ATTRS_BYTES_MAX = 4096;
     private static final int COMMITS_MAX = 64;
@@ -54,8 +55,8 @@ public final class Header {
     }
 
     /** Bytes in one chunk file. {@code crc32c} is the checksum of the whole file; null if nobody has computed it. */
-    public record Chunk(long start, long length, String file, Integer crc32c, long atMs, long offset, long size)
-            implements Entry {
+    public record Chunk(long start, long length, String file, Integer crc32c, long atMs, long offset, long size,
+            String tier) implements Entry {
         public Chunk {
             if (start < 0 || length < 1 || offset < 0 || offset > size || length > size - offset) {
                 throw new Malformed("a chunk's range lies outside its file, or is empty");
@@ -77,7 +78,8 @@ public final class Header {
     }
 
     /** What the segment no longer uses and collection deletes: a file, an index page or part of it, a folder. */
-    record Drop(String file, long atMs, long start, long end, boolean whole, long size, long afterMs) {
+    record Drop(String file, long atMs, long start, long end, boolean whole, long size, long afterMs,
+            String tier) {
         boolean isHint() {
             return file.endsWith("/");
         }
@@ -86,6 +88,9 @@ public final class Header {
             return end >= 0;
         }
     }
+
+    /** A tier in which the segment may have files; their names have the key. */
+    record Tier(String alias, String key, long atMs) {}
 
     /** The last operation of a writer, by which it recognises its own commit. */
     record Commit(String writer, long number, long version) {}
@@ -128,6 +133,7 @@ public final class Header {
     List<Commit> commits = List.of();
     long evicted;
     List<Drop> drops = List.of();
+    List<Tier> tiers = List.of();
     public Adopted adopted;
     List<Mark> merges = List.of();
     List<Mark> aborts = List.of();
@@ -171,6 +177,7 @@ public final class Header {
         require(!deleted() || (entries.isEmpty() && tail.length == 0 && attrs.isEmpty() && owner == null),
                 "a tombstone has no content");
         checkMap();
+        checkTiers();
         checkLimits();
     }
 
@@ -192,11 +199,20 @@ public final class Header {
         require(evicted <= version, "a commit line is newer than the header");
     }
 
+    private void checkTiers() {
+        Set<String> known = new HashSet<>(Set.of(""));
+        tiers.forEach(tier -> require(known.add(tier.alias()), "a tier has two lines"));
+        entries.forEach(entry -> require(!(entry instanceof Chunk chunk) || known.contains(chunk.tier()),
+                "a line names a tier which has no line of its own"));
+        drops.forEach(drop -> require(known.contains(drop.tier()), "a line names a tier which has no line of its own"));
+    }
+
     private void checkLimits() {
         long attrsBytes = attrs.entrySet().stream().mapToLong(attr -> utf8(attr.getKey()) + utf8(attr.getValue())).sum();
         limit("loose chunks", looseCount(), LOOSE_CHUNKS_MAX);
         limit("bytes of inline tail", tail.length, TAIL_BYTES_MAX);
         limit("drop lines", drops.size(), DROPS_MAX);
+        limit("tiers", tiers.size(), TIERS_MAX);
         limit("attributes", attrs.size(), ATTRS_MAX);
         limit("bytes of attributes", attrsBytes, ATTRS_BYTES_MAX);
         limit("commit lines", commits.size(), COMMITS_MAX);

@@ -9,13 +9,14 @@ import rollingfs.hadoop.format.Header.Merge;
 import rollingfs.hadoop.format.Header.Page;
 import rollingfs.hadoop.format.Header.Phase;
 import rollingfs.hadoop.format.Header.Policy;
+import rollingfs.hadoop.format.Header.Tier;
 
 /** Header lines with structure: chunk, page, drop, state, policy. Pure. */
 final class LineCodec {
     private LineCodec() {}
 
     static Chunk parseChunk(List<String> words) {
-        Map<String, String> fields = Tokens.fields(words, 3, Set.of("crc32c", "at", "from", "size"), true);
+        Map<String, String> fields = Tokens.fields(words, 3, Set.of("crc32c", "at", "from", "size", "tier"), true);
         String at = Tokens.need(fields, "at");
         if (fields.containsKey("from") != fields.containsKey("size")) {
             throw new Malformed("has only one of from= and size=");
@@ -24,7 +25,7 @@ final class LineCodec {
         String crc = fields.get("crc32c");
         return new Chunk(Tokens.number(words.get(0)), length, Tokens.reference(Tokens.word(words, 2)),
                 crc == null ? null : Integer.valueOf(Tokens.crc(crc)), Tokens.parseTime(at),
-                number(fields, "from", 0), number(fields, "size", length));
+                number(fields, "from", 0), number(fields, "size", length), tier(fields));
     }
 
     static Page parsePage(List<String> words) {
@@ -39,13 +40,14 @@ final class LineCodec {
 
     static Drop parseDrop(List<String> words) {
         Map<String, String> fields =
-                Tokens.fields(words, 1, Set.of("from", "to", "whole", "bytes", "at", "after"), true);
+                Tokens.fields(words, 1, Set.of("from", "to", "whole", "bytes", "at", "after", "tier"), true);
         String after = fields.get("after");
         Drop drop = new Drop(Tokens.dropTarget(words.get(0)), Tokens.parseTime(Tokens.need(fields, "at")),
                 number(fields, "from", -1), number(fields, "to", -1), number(fields, "whole", 0) != 0,
-                number(fields, "bytes", 0), after == null ? 0 : Tokens.parseTime(after));
+                number(fields, "bytes", 0), after == null ? 0 : Tokens.parseTime(after), tier(fields));
         boolean isMixed = (drop.isHint() && drop.isPage()) || (drop.whole() && !drop.isPage())
-                || (drop.size() != 0 && !drop.isHint());
+                || (drop.size() != 0 && !drop.isHint())
+                || (!drop.tier().isEmpty() && (drop.isHint() || drop.isPage()));
         if ((drop.start() >= 0) != (drop.end() >= 0) || isMixed || drop.end() < drop.start()) {
             throw new Malformed("is neither a file, nor part of a page, nor a folder");
         }
@@ -76,6 +78,16 @@ final class LineCodec {
         }
         return new Policy(Tokens.number(Tokens.need(fields, "max_bytes")),
                 Tokens.number(Tokens.need(fields, "inline_bytes")), number(fields, "max_age_ms", 0));
+    }
+
+    static Tier parseTier(List<String> words) {
+        Tokens.exactly(words, 3);
+        return new Tier(Tokens.alias(words.get(0)), Tokens.key(words.get(1)), Tokens.parseTime(words.get(2)));
+    }
+
+    private static String tier(Map<String, String> fields) {
+        String found = fields.get("tier");
+        return found == null ? "" : Tokens.alias(found);
     }
 
     private static long number(Map<String, String> fields, String key, long otherwise) {

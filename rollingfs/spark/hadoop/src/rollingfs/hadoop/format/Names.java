@@ -4,6 +4,7 @@ package rollingfs.hadoop.format;
 public final class Names {
     public static final String HEADER_SUFFIX = "$header";
     public static final String CHUNKS_SUFFIX = "$chunks";
+    private static final String TIER_SCHEME = "tier:";
     private static final String LOCK_NAME = "lock";
     public static final String REMOVED_NAME = "$removed";
     /** A segment in the folder of a stream, with the state of the stream; listings hide it. */
@@ -129,5 +130,21 @@ public final class Names {
             relative = relative.substring(3);
         }
         return folder.isEmpty() || folder.equals("/") ? folder + relative : folder + "/" + relative;
+    }
+
+    /** The path of a file that the header of a segment refers to, perhaps in a tier ("" is the hot store). */
+    public static String locate(String segment, String reference, String tier) {
+        String path = resolve(segment, reference);
+        return tier.isEmpty() ? path : TIER_SCHEME + tier + "/" + path;
+    }
+
+    /** The alias of the tier of a path; null in the hot store. */
+    public static String tierOf(String path) {
+        return path.startsWith(TIER_SCHEME) ? path.substring(TIER_SCHEME.length(), path.indexOf('/')) : null;
+    }
+
+    /** The path in the hot store that is parallel to one in a tier. */
+    public static String withoutTier(String path) {
+        return path.substring(path.indexOf('/') + 1);
     }
 }

@@ -23,6 +23,8 @@ import rollingfs.hadoop.format.Header.Phase;
 final class Tokens {
     private static final Pattern NUMBER = Pattern.compile("0|[1-9][0-9]{0,18}");
     private static final Pattern HEX8 = Pattern.compile("[0-9a-f]{8}");
+    private static final Pattern KEY = Pattern.compile("[0-9a-f]{12}");
+    private static final Pattern ALIAS = Pattern.compile("[a-z0-9][a-z0-9_-]{0,31}");
     private static final Pattern UUID = Pattern.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
     private static final Pattern TIME =
             Pattern.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z");
@@ -96,6 +98,21 @@ final class Tokens {
             throw new Malformed("'" + word + "' is no checksum of 8 hexadecimal digits");
         }
         return Integer.parseUnsignedInt(word, 16);
+    }
+
+    /** The key in the names of a segment's chunks in a tier. */
+    static String key(String word) {
+        if (!KEY.matcher(word).matches()) {
+            throw new Malformed("'" + word + "' is no key of 12 hexadecimal digits");
+        }
+        return word;
+    }
+
+    static String alias(String word) {
+        if (!ALIAS.matcher(word).matches()) {
+            throw new Malformed("'" + word + "' is no alias of a tier");
+        }
+        return word;
     }
 
     static String uuid(String word) {

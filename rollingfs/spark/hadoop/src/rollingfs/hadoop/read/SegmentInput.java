@@ -254,7 +254,7 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
                 ByteBuffer place = whole == null ? null : whole.slice(done, piece.length());
                 parts.add(new Part(piece.file(), FileRange.createFileRange(piece.at(), piece.length()), place));
                 if (piece.file() != null && !vectored.containsKey(piece.file())) {
-                    vectored.put(piece.file(), store.openChunk(piece.file(), how, piece.fileSize()));
+                    vectored.put(piece.file(), store.openFile(piece.file(), how, piece.fileSize()));
                 }
                 done += piece.length();
             }
@@ -288,15 +288,16 @@ public final class SegmentInput extends FSInputStream implements StreamCapabilit
             entry = chunksSeen.get(Placement.find(chunksSeen, offset));
         }
         long within = offset - entry.start();
-        return new Piece(Names.resolve(home, entry.file()), ((Chunk) entry).size(), entry.offset() + within,
-                (int) Math.min(count, entry.length() - within));
+        Chunk chunk = (Chunk) entry;
+        return new Piece(Names.locate(home, chunk.file(), chunk.tier()), chunk.size(), chunk.offset() + within,
+                (int) Math.min(count, chunk.length() - within));
     }
 
     /** The open stream of a chunk file; at most {@link #STREAMS_MAX} stay open. */
     private FSDataInputStream stream(Piece piece) throws IOException {
         FSDataInputStream found = streams.get(piece.file());
         if (found == null) {
-            found = store.openChunk(piece.file(), how, piece.fileSize());
+            found = store.openFile(piece.file(), how, piece.fileSize());
             streams.put(piece.file(), found);
             if (streams.size() > STREAMS_MAX) {
                 String eldest = streams.keySet().iterator().next();

@@ -1,0 +1,234 @@
+"""Tiers: other stores for the files of chunks that are seldom read; the core sees one backend.
+
+A path of a tier begins with its alias (`rollingfs.format.names.in_tier`). The rest of the path is that of the parallel
+file in the hot store; the tier keeps it below its root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part
+from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.errors import unknown_tier
+from rollingfs.format import names
+from rollingfs.format.header import Tier
+from rollingfs.runtime.bridge import Bridge
+
+T = TypeVar("T")
+
+
+def check_tiers(backend: Backend, paths: Iterable[str]) -> None:
+    """Refuse paths of tiers that a backend does not have.
+
+    Raises
+    ------
+    UnknownTierError
+        The message names the first.
+    """
+    for path in paths:
+        if path.startswith(names.TIER_SCHEME):
+            alias, rest = names.split_tier(path)
+            if alias not in backend.tiers:
+                raise unknown_tier(alias, names.parent(rest).removesuffix(names.CHUNKS_SUFFIX))
+
+
+def check_tier(backend: Backend, alias: str, path: str) -> None:
+    """Refuse a tier that a backend does not have, for a segment or folder at `path`.
+
+    Raises
+    ------
+    UnknownTierError
+        The message names it.
+    """
+    if alias not in backend.tiers:
+        raise unknown_tier(alias, path)
+
+
+def check_aliases(backend: Backend, tiers: Iterable[Tier], path: str) -> None:
+    """Refuse the tiers of a header that a backend does not have; otherwise as `check_tier`."""
+    for tier in tiers:
+        check_tier(backend, tier.alias, path)
+
+
+def can_copy(backend: Backend, source: str, target: str) -> bool:
+    """Whether the server copies from one path to another: the tiers of both lie on the hot store itself."""
+    aliases = {names.split_tier(path)[0] for path in (source, target)} - {""}
+    return backend.can_copy and all(backend.tiers.get(alias, False) for alias in aliases)
+
+
+async def list_folder(backend: Backend, folder: str, aliases: Iterable[str]) -> list[FileInfo]:
+    """The entries of a folder of the hot store and of its parallel folders in tiers ("" is the hot store itself).
+
+    A folder that is not there has none.
+    """
+    found: list[FileInfo] = []
+    for alias in aliases:
+        with contextlib.suppress(FileNotFoundError):
+            found += (await backend.list(names.in_tier(alias, folder) if alias else folder)).entries
+    return found
+
+
+class TierStore:
+    """One tier: a backend, and the root below which it keeps the parallel tree.
+
+    Parameters
+    ----------
+    backend
+        It may be of another kind than the hot store's, or the hot store's backend itself.
+    root
+        A path of that backend.
+
+    Raises
+    ------
+    ValueError
+        The root is the top of the store, or no folder of a user.
+    """
+
+    def __init__(self, backend: Backend, root: str) -> None:
+        self.backend = backend
+        self.root = root.rstrip("/")
+        if not self.root or names.CHUNKS_SUFFIX in self.root:
+            raise ValueError(f"root {root!r} is none for a tier: name a folder, or a bucket and a folder, of its own")
+        self._bridge = Bridge(backend)
+
+    def path(self, hot: str) -> str:
+        """Where the tier has the file that is parallel to a path of the hot store."""
+        return f"{self.root}/{hot.lstrip('/')}"
+
+    async def run(self, call: Coroutine[Any, Any, T], hot: Backend) -> T:
+        """Await a verb of the tier within a verb of the hot store.
+
+        A blocking tier under a hot store that suspends gets a thread. A tier that suspends, under a hot store that does
+        not, makes the calling thread wait for the tier's own loop.
+        """
+        if self.backend is hot or not (self.backend.is_async or hot.is_async):
+            return await call
+        return await self._bridge.arun(call) if hot.is_async else self._bridge.run(call)
+
+    def after_fork(self) -> None:
+        """In a child process: no connection of the parent's."""
+        self._bridge.after_fork()
+
+
+class TieredBackend(BackendWrapper):
+    """A hot store with tiers. Paths without an alias go to the hot store unchanged.
+
+    Parameters
+    ----------
+    hot
+        The store of the headers. Its abilities are those of this backend.
+    stores
+        The tiers, by alias.
+    """
+
+    def __init__(self, hot: Backend, stores: Mapping[str, TierStore]) -> None:
+        super().__init__(hot)
+        self._stores = {names.check_alias(alias): store for alias, store in stores.items()}
+        self.tiers = {alias: store.backend is hot for alias, store in self._stores.items()}
+
+    def _store(self, alias: str, path: str) -> TierStore:
+        if alias not in self._stores:
+            raise unknown_tier(alias, path)
+        return self._stores[alias]
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        first, *rest = args
+        if verb == "delete":
+            return await self._delete(first)
+        if verb == "copy":
+            return await self._copy(*args)
+        if verb == "join":
+            return await self._join(*args)
+        alias, path = names.split_tier(first.path if verb == "abort_upload" else first)
+        if not alias:
+            if verb == "upload.copy":
+                upload, part = rest
+                args = (first, upload, replace(part, path=self._on_hot(part.path)))
+            return await super().call(verb, *args)
+        store = self._store(alias, path)
+        if verb == "abort_upload":
+            first = replace(first, path=store.path(path))
+        elif verb.startswith("upload."):
+            upload, *rest = rest
+            return await store.run(getattr(upload, verb.removeprefix("upload."))(*rest), self.inner)
+        else:
+            first = store.path(path)
+        found = await store.run(getattr(store.backend, verb)(first, *rest), self.inner)
+        return _shown(found, store.path(path), args[0])
+
+    # the hot store's own verbs on the way of an append or a read, without a detour
+    async def read(self, path: str) -> Blob:
+        return await (super().read(path) if path.startswith(names.TIER_SCHEME) else self.inner.read(path))
+
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
+        if path.startswith(names.TIER_SCHEME):
+            return await super().read_range(path, start, end, token)
+        return await self.inner.read_range(path, start, end, *([] if token is None else [token]))
+
+    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
+        if path.startswith(names.TIER_SCHEME):
+            count: int = await self.call("read_into", path, start, target, *([] if token is None else [token]))
+            return count
+        return await self.inner.read_into(path, start, target, *([] if token is None else [token]))
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        return await self.inner.replace(path, data, token)
+
+    async def store_name(self, path: str) -> str | None:
+        return await self.inner.store_name(path)
+
+    # -- verbs over several paths --------------------------------------------------------------------------
+
+    async def _delete(self, paths: Sequence[str]) -> None:
+        groups: dict[str, list[str]] = {}
+        for path in paths:
+            alias, hot = names.split_tier(path)
+            groups.setdefault(alias, []).append(self._store(alias, hot).path(hot) if alias else path)
+        for alias, group in groups.items():
+            if alias:
+                store = self._stores[alias]
+                await store.run(store.backend.delete(group), self.inner)
+            else:
+                await self.inner.delete(group)
+
+    async def _copy(self, source: str, target: str, token: str | None = None) -> None:
+        """Copy on the server; `can_copy` says whether it can."""
+        await self.inner.copy(self._on_hot(source), self._on_hot(target), token)
+
+    async def _join(self, parts: Sequence[Part], target: str) -> None:
+        await self.inner.join([replace(part, path=self._on_hot(part.path)) for part in parts], self._on_hot(target))
+
+    def _on_hot(self, path: str) -> str:
+        """The path on the hot store's server of a file there, perhaps of a tier that lies on it."""
+        alias, hot = names.split_tier(path)
+        if not alias:
+            return path
+        store = self._store(alias, hot)
+        if store.backend is not self.inner:
+            raise NotImplementedError(f"the tier {alias!r} lies on another store, so the server cannot copy {hot}")
+        return store.path(hot)
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        for store in self._stores.values():
+            if store.backend is not self.inner:
+                store.after_fork()
+
+
+def _shown(found: Any, root: str, asked: str) -> Any:
+    """An answer of a tier's store, with the paths by which the core knows its files."""
+
+    def renamed(entry: Any) -> Any:
+        return replace(entry, path=asked + entry.path[len(root) :])
+
+    if isinstance(found, FileInfo):
+        return renamed(found)
+    if isinstance(found, Listing):
+        return replace(found, entries=tuple(map(renamed, found.entries)))
+    if isinstance(found, tuple | list):
+        return [renamed(entry) for entry in found]
+    return found

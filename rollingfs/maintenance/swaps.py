@@ -1,0 +1,228 @@
+"""Swaps: chunks of a map give way to other files with the same bytes, in one commit.
+
+A swap takes place on condition that exactly its chunks are still there. The old files are dropped, and stay for a while
+for readers of older snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.committer import Committer
+from rollingfs.commit.drop_files import finish_drops
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.store import Store
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import ConflictError
+from rollingfs.format import names, placement, transitions
+from rollingfs.format.drops import is_deletable, is_own, merge_drops
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase, Tier
+from rollingfs.maintenance.runs import PARTS_MAX, size_of
+
+DROP_LINES_MAX = 16
+"""More old chunks than this are listed in an index page of their own, which one line drops."""
+LOOKS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A run of chunks, and the file that has its bytes."""
+
+    run: tuple[Chunk, ...]
+    stored: Stored
+    is_whole: bool = True
+    """Whether the file has the bytes of the run and no others; else it is a copy of the one file that the run names."""
+
+    def entries(self, path: str, stored: Stored) -> list[Chunk]:
+        """What takes the place of the run in the map of a segment; `stored` may be a newer copy of the file."""
+        whole = stored.chunk(path, self.run[0].start)
+        if self.is_whole:
+            return [whole]
+        return [replace(chunk, file=whole.file, tier=whole.tier, crc32c=whole.crc32c) for chunk in self.run]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a segment's map: enough for one commit."""
+
+    header: Header
+    chunks: Sequence[Chunk]
+    is_last: bool
+
+
+async def window(store: Store, path: str, segment: str, position: int, bytes_max: int) -> Window:
+    """The newest header of an incarnation, and the chunks from `position` on.
+
+    Raises
+    ------
+    FileNotFoundError
+        The segment is gone, or has another incarnation.
+    ConflictError
+        Its index pages change all the time.
+    """
+    for _ in range(LOOKS_MAX):
+        header = await live(store, path, segment)
+        try:
+            return await _window(store, path, header, position, bytes_max)
+        except FileNotFoundError:
+            if (await live(store, path, segment)).version == header.version:
+                raise
+    raise ConflictError(f"{path}: its index pages changed {LOOKS_MAX} times while they were read; try again")
+
+
+async def live(store: Store, path: str, segment: str | None) -> Header:
+    """The header as it is now, if the segment exists and is of this incarnation."""
+    return transitions.live((await store.headers.load(path)).header, path, segment)
+
+
+async def _window(store: Store, path: str, header: Header, position: int, bytes_max: int) -> Window:
+    start = max(position, header.start)
+    found: list[Chunk] = []
+    size = 0
+    for entry in placement.overlapping(header.entries, start, header.tail_start):
+        if size >= bytes_max or len(found) >= 2 * PARTS_MAX:
+            return Window(header, found, is_last=False)
+        chunks = [chunk for chunk in await store.pages.unfold(path, [entry]) if chunk.end > start]
+        found += chunks
+        size += size_of(chunks)
+    return Window(header, found, is_last=True)
+
+
+async def is_there(store: Store, path: str, segment: str, run: Sequence[Chunk]) -> bool:
+    """Whether a segment still names the files of a run."""
+    header = (await store.headers.load(path)).header
+    if header is None or header.segment != segment or header.start > run[0].start:
+        return False
+    entries = placement.overlapping(header.entries, run[0].start, run[-1].end)
+    files = {(chunk.tier, chunk.file) for chunk in await store.pages.unfold(path, entries)}
+    return all((chunk.tier, chunk.file) in files for chunk in run)
+
+
+def clipped(chunk: Chunk, start: int) -> Chunk:
+    """The part of a chunk from an offset on."""
+    part = placement.clip(chunk, start, chunk.end)
+    assert isinstance(part, Chunk)
+    return part
+
+
+class Swapper:
+    """Commits swaps.
+
+    Parameters
+    ----------
+    path, segment
+        The segment, and the incarnation that alone is changed.
+    grace_s
+        For how many seconds the old files stay.
+    protects
+        Whether old files that others delete stay as long: each gets a line of its own, beside the hint.
+    tier
+        The tier in which the new files lie.
+    """
+
+    def __init__(
+        self,
+        committer: Committer,
+        path: str,
+        segment: str,
+        grace_s: float,
+        *,
+        protects: bool = False,
+        tier: Tier | None = None,
+    ) -> None:
+        self.committer = committer
+        self.store = committer.store
+        self.path = path
+        self.segment = segment
+        self.grace_s = grace_s
+        self.protects = protects
+        self.tiers = () if tier is None else (tier,)
+
+    async def commit(self, swaps: Sequence[Swap], uploads: Uploads) -> list[Swap]:
+        """Put the new chunks in the place of the old ones; returns the swaps that took place."""
+        done: list[Swap] = []
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            done.clear()
+            found = base.header
+            if found is None or found.deleted or found.segment != self.segment:
+                return None
+            if found.phase is Phase.MERGING:
+                raise transitions.MergeFoundError(self.path, found)
+            swapped, gone, pages = await self._swapped(found, swaps, attempt, done)
+            if not done:
+                return None
+            now_ms = self.store.now_ms()
+            after_ms = now_ms + round(self.grace_s * 1000) if self.grace_s else 0
+            drops = await self._drops(gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
+            changed = replace(found, entries=swapped, drops=merge_drops(found.drops, drops))
+            return transitions.with_tiers(changed, self.tiers)
+
+        committed = await self.committer.commit(self.path, step, uploads=[uploads])
+        if done and committed.header is not None:
+            await finish_drops(self.committer.loop, self.path, committed.header)
+        return done
+
+    async def _swapped(
+        self, header: Header, swaps: Sequence[Swap], attempt: Attempt, done: list[Swap]
+    ) -> tuple[tuple[Entry, ...], list[Chunk], list[Page]]:
+        """The entries with those runs swapped that are still there, and the chunks and pages that go."""
+        first, last = min(swap.run[0].start for swap in swaps), max(swap.run[-1].end for swap in swaps)
+        old = placement.overlapping(header.entries, first, min(last, header.tail_start))
+        chunks = [c for c in await self.store.pages.unfold(self.path, old) if c.end > header.start]
+        index = {chunk.end: position for position, chunk in enumerate(chunks)}
+        gone: list[Chunk] = []
+        kept: list[Entry] = []
+        position = 0
+        for swap in sorted(swaps, key=lambda swap: swap.run[0].start):
+            end = index.get(swap.run[-1].end, -1) + 1
+            begin = end - len(swap.run)
+            if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
+                continue
+            stored = await attempt.young(swap.stored)
+            kept += [*chunks[position:begin], *swap.entries(self.path, stored)]
+            gone += chunks[begin:end]
+            position = end
+            done.append(swap)
+        if not old or not done:
+            return header.entries, [], []
+        at = header.entries.index(old[0])
+        entries = (*header.entries[:at], *kept, *chunks[position:], *header.entries[at + len(old) :])
+        return entries, gone, [entry for entry in old if isinstance(entry, Page)]
+
+    async def _drops(self, gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop) -> list[Drop]:
+        """The drop lines: of few old chunks one each, of many one for an index page that lists them."""
+        files = list({(chunk.tier, chunk.file): chunk for chunk in gone}.values())
+        entries: list[Entry] = [*files, *pages]
+        drops = [
+            replace(model, file=f"{names.parent(entry.file) or '.'}/", size=entry.size, after_ms=0)
+            for entry in entries
+            if not is_deletable(entry.file)
+        ]
+        drops += [replace(model, file=page.file) for page in pages if is_own(page.file)]
+        lasting = self.protects and model.after_ms > 0
+        listed = [chunk for chunk in files if lasting or is_deletable(chunk.file)]
+        if len(listed) <= DROP_LINES_MAX:
+            return drops + [replace(model, file=chunk.file, tier=chunk.tier) for chunk in listed]
+        for first in range(0, len(listed), LARGE_PAGE_CHUNKS):
+            placed = placement.place(listed[first : first + LARGE_PAGE_CHUNKS], 0)
+            if placed not in attempt.pages:
+                attempt.pages[placed] = await self.store.pages.write(self.path, _as_chunks(placed))
+            page = attempt.pages[placed]
+            drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
+        return drops
+
+
+def _as_chunks(entries: Iterable[Entry]) -> list[Chunk]:
+    return [entry for entry in entries if isinstance(entry, Chunk)]
+
+
+def _is_same(found: Sequence[Chunk], run: Sequence[Chunk], *, is_first: bool) -> bool:
+    """Whether these are the chunks of a run, whose head may have been truncated before the run was planned."""
+    if len(found) != len(run) or not found or not found[0].start <= run[0].start < found[0].end:
+        return False
+    head = found[0] if not is_first else clipped(found[0], run[0].start)
+    return (head, *found[1:]) == tuple(run)

@@ -1,0 +1,191 @@
+"""One backend that routes by tier, over stores of any kind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from rollingfs.backend.contract import Backend, Part, PendingUpload
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.tiers import TieredBackend, TierStore, can_copy
+from rollingfs.errors import UnknownTierError
+from rollingfs.format import names
+from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import drive
+from rollingfs.testing import BackendContract
+from tests.support.backends import Counting, private_memory
+
+FILE = "/logs/s$chunks/tier-x"
+COLD = names.in_tier("cold", FILE)
+
+
+class TestAHotStoreWithATier(BackendContract):
+    """The hot store's own paths behave as without tiers."""
+
+    @pytest.fixture
+    def memory(self) -> MemoryBackend:
+        return private_memory()
+
+    @pytest.fixture
+    def backend(self, memory: MemoryBackend) -> Backend:
+        return TieredBackend(memory, {"cold": TierStore(private_memory(), "/archive")})
+
+    @pytest.fixture
+    def folder(self) -> str:
+        return "/folder"
+
+    @pytest.fixture(autouse=True)
+    def _raw(self, memory: MemoryBackend) -> None:
+        self.memory = memory
+
+    def raw_read(self, path: str) -> bytes:
+        data: bytes = self.memory.fs.cat_file(path)
+        return data
+
+    def raw_write(self, path: str, data: bytes) -> None:
+        self.memory.fs.pipe_file(path, data)
+
+    def spawn_arguments(self) -> None:
+        return None
+
+
+def use(backend: Backend) -> None:
+    """Every verb that the core uses on a tier."""
+    run = Bridge(backend).run
+
+    async def written() -> None:
+        upload = await backend.open_write(names.in_tier("cold", "/logs/s$chunks/two"))
+        await upload.write(b"ab")
+        await upload.write(b"cd")
+        await upload.finish()
+        broken = await backend.open_write(names.in_tier("cold", "/logs/s$chunks/three"))
+        await broken.write(b"x")
+        await broken.abort()
+
+    run(backend.write(COLD, [b"01", b"23456789"]))
+    run(written())
+    assert run(backend.read(COLD)).data == b"0123456789"
+    assert bytes(run(backend.read_range(COLD, 2, 5))) == b"234"
+    target = bytearray(4)
+    assert run(backend.read_into(COLD, 3, memoryview(target))) == 4
+    assert target == b"3456"
+    info = run(backend.stat(COLD))
+    assert (info.path, info.size) == (COLD, 10)
+    folder = names.in_tier("cold", "/logs/s$chunks")
+    entries = run(backend.list(folder)).entries
+    assert [entry.path for entry in entries] == [COLD, f"{folder}/two"]
+    assert run(backend.now(folder)) > 0
+    with pytest.raises(FileNotFoundError):
+        run(backend.stat(FILE))
+    run(backend.write("/logs/hot", [b"hot"]))
+    run(backend.delete([COLD, "/logs/hot", f"{folder}/two"]))
+    for path in (COLD, "/logs/hot", f"{folder}/two"):
+        with pytest.raises(FileNotFoundError):
+            run(backend.stat(path))
+
+
+@pytest.mark.parametrize("cold_suspends", [False, True])
+@pytest.mark.parametrize("hot_suspends", [False, True])
+def test_hot_store_and_tier_may_each_suspend_or_block(hot_suspends, cold_suspends):
+    cold = private_memory()
+    backend = TieredBackend(
+        Counting(private_memory(), suspends=hot_suspends),
+        {"cold": TierStore(Counting(cold, suspends=cold_suspends), "/archive")},
+    )
+    use(backend)
+    assert not cold.fs.store
+
+
+@pytest.mark.parametrize("cold_suspends", [False, True])
+def test_an_awaited_caller_on_a_loop_of_its_own_reads_from_a_tier_of_any_kind(cold_suspends):
+    hot = private_memory()
+    backend = TieredBackend(hot, {"cold": TierStore(Counting(private_memory(), suspends=cold_suspends), "/archive")})
+
+    async def main() -> bytes:
+        bridge = Bridge(backend)
+        await bridge.arun(backend.write(COLD, [b"bytes"]))
+        return bytes(await bridge.arun(backend.read_range(COLD, 0, 5)))
+
+    assert asyncio.run(main()) == b"bytes"
+
+
+def test_a_tier_on_another_kind_of_store_is_a_parallel_tree(tmp_path):
+    backend = TieredBackend(private_memory(), {"cold": TierStore(LocalBackend(sync=False), f"{tmp_path}/archive/")})
+    use(backend)
+    drive(backend.write(COLD, [b"bytes"]))
+    assert (tmp_path / "archive/logs/s$chunks/tier-x").read_bytes() == b"bytes"
+    assert [entry.path for entry in drive(backend.list(names.in_tier("cold", "/logs/s$chunks"))).entries] == [COLD]
+
+
+def test_an_alias_that_is_not_there_is_named_and_no_store_is_asked():
+    hot = Counting(private_memory())
+    backend = TieredBackend(hot, {"cold": TierStore(private_memory(), "/archive")})
+    for verb in (backend.read, backend.stat, backend.list, backend.now):
+        with pytest.raises(UnknownTierError, match="'warm' is not configured"):
+            drive(verb(names.in_tier("warm", FILE)))
+    with pytest.raises(UnknownTierError, match="'warm'"):
+        drive(backend.delete(["/logs/x", names.in_tier("warm", FILE)]))
+    assert hot.calls == []
+
+
+def test_the_server_copies_where_the_tier_lies_on_the_hot_store_and_nowhere_else():
+    hot = private_memory()
+    backend = TieredBackend(hot, {"cold": TierStore(hot, "/archive"), "far": TierStore(private_memory(), "/archive")})
+    assert backend.tiers == {"cold": True, "far": False}
+    assert can_copy(backend, "/logs/a", COLD)
+    assert not can_copy(backend, "/logs/a", names.in_tier("far", FILE))
+    assert not can_copy(backend, COLD, names.in_tier("far", FILE))
+    drive(backend.write("/logs/a", [b"0123"]))
+    drive(backend.copy("/logs/a", COLD))
+    drive(backend.join([Part(COLD, 1, 3), Part("/logs/a", 0, 1)], "/logs/b"))
+    assert hot.fs.cat_file("/archive/logs/s$chunks/tier-x") == b"0123"
+    assert hot.fs.cat_file("/logs/b") == b"120"
+    with pytest.raises(NotImplementedError, match="another store"):
+        drive(backend.copy("/logs/a", names.in_tier("far", FILE)))
+
+
+def test_unfinished_uploads_of_a_tier_are_listed_and_aborted_by_the_names_of_the_core():
+    aborted = []
+
+    class Uploading(MemoryBackend):
+        can_list_uploads = True
+
+        async def list_uploads(self, folder, name=None):
+            return (PendingUpload(f"{folder}/tier-x", 5.0, "id"),)
+
+        async def abort_upload(self, upload):
+            aborted.append(upload.path)
+
+    backend = TieredBackend(private_memory(), {"cold": TierStore(Uploading(), "/archive")})
+    [pending] = drive(backend.list_uploads(names.in_tier("cold", "/logs/s$chunks")))
+    assert pending.path == COLD
+    drive(backend.abort_upload(pending))
+    assert aborted == ["/archive/logs/s$chunks/tier-x"]
+
+
+@pytest.mark.parametrize("root", ["", "/", "/x$chunks/y"])
+def test_a_root_that_is_none_is_refused(root):
+    with pytest.raises(ValueError, match="none for a tier"):
+        TierStore(private_memory(), root)
+
+
+@pytest.mark.parametrize("alias", ["", "Cold", "a/b", "-x", "x" * 33, "a b"])
+def test_an_alias_that_no_header_can_hold_is_refused(alias):
+    with pytest.raises(ValueError, match="no alias"):
+        TieredBackend(private_memory(), {alias: TierStore(private_memory(), "/archive")})
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_drops_the_connections_of_the_tiers_too():
+    forks = []
+
+    class Forking(MemoryBackend):
+        def after_fork(self):
+            forks.append(self)
+
+    cold = Forking()
+    TieredBackend(private_memory(), {"cold": TierStore(cold, "/archive")}).after_fork()
+    assert forks == [cold]

@@ -1,0 +1,165 @@
+"""The option `tiers`, and what users of the filesystem see of tiers: nothing."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from rollingfs import RollingFileSystem, UnknownTierError
+from rollingfs.policy import parse_seconds
+from tests.support.cli import done, failed
+
+DATA = bytes(range(200)) * 3
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid.uuid4().hex
+
+
+def write(fs: RollingFileSystem, path: str) -> None:
+    for start in range(0, len(DATA), 100):
+        (fs.append if start else fs.pipe_file)(path, DATA[start : start + 100])
+    fs.append(path, b"tail")
+
+
+def filesystem(name: str, **options: object) -> RollingFileSystem:
+    return RollingFileSystem(
+        "memory",
+        max_bytes=100,
+        inline_bytes=10,
+        tiers={"cold": f"/archive-{name}"},
+        skip_instance_cache=True,
+        **options,
+    )
+
+
+def test_readers_of_every_kind_see_no_tiers(name):
+    fs, path = filesystem(name), f"/{name}/s"
+    write(fs, path)
+    before = fs.info(path)
+    moved = fs.offload(path, upto=350)
+    assert (moved.chunks, moved.server_bytes) == (3, 300)
+    assert fs.cat_file(path) == DATA + b"tail"
+    assert fs.cat_ranges([path] * 2, [0, 290], [10, 310]) == [DATA[:10], DATA[290:310]]
+    with fs.open(path) as file:
+        file.seek(295)
+        assert file.read(10) == DATA[295:305]
+    assert fs.segment(path).read(0, 604) == DATA + b"tail"
+    assert fs.du(path) == fs.size(path) == 604
+    assert fs.ls(f"/{name}", detail=False) == [path]
+    after = fs.info(path)
+    assert {key for key in after if after[key] != before[key]} <= {"version", "mtime", "modified", "ETag", "ukey"}
+    with fs.open(path, "ab") as file:
+        file.write(b"more")
+    assert pickle.loads(pickle.dumps(fs)).cat_file(path) == DATA + b"tailmore"
+
+
+def test_a_handle_moves_its_own_incarnation_and_sees_the_new_map(name):
+    fs, path = filesystem(name), f"/{name}/s"
+    write(fs, path)
+    segment = fs.segment(path)
+    version = segment.version
+    assert segment.offload("cold", after_bytes=304, deletion_lag="1h").chunks == 3
+    assert segment.version > version
+    assert segment.onload().chunks == 3
+    fs.pipe_file(path, b"another")
+    with pytest.raises(FileNotFoundError):
+        segment.offload()
+
+
+def test_a_plain_file_is_adopted_and_moved(name):
+    fs, path = filesystem(name), f"/{name}/plain"
+    fsspec.filesystem("memory").pipe_file(path, b"a plain file")
+    assert fs.offload(path).files == 1
+    assert fs.cat_file(path) == b"a plain file"
+    with pytest.raises(FileNotFoundError):
+        fs.offload(f"/{name}/none")
+
+
+def test_a_tier_on_another_kind_of_store(name, tmp_path):
+    fs = RollingFileSystem(
+        "memory",
+        max_bytes=100,
+        inline_bytes=10,
+        tiers={"cold": {"protocol": "file", "root": str(tmp_path), "options": {}}},
+        skip_instance_cache=True,
+    )
+    path = f"/{name}/s"
+    write(fs, path)
+    moved = fs.offload(path)
+    assert (moved.files, moved.server_bytes) == (6, 0)
+    assert len(list(Path(tmp_path, name, "s$chunks").iterdir())) == 6
+    assert fs.cat_file(path) == DATA + b"tail"
+    fs.rm(path)
+    assert list(Path(tmp_path, name, "s$chunks").iterdir()) == []
+
+
+def test_a_copy_or_an_export_of_tiered_bytes_is_whole(name, tmp_path):
+    fs, path = filesystem(name), f"/{name}/s"
+    write(fs, path)
+    fs.offload(path, upto=300)
+    fs.cp_file(path, f"{path}-copy")
+    assert fs.cat_file(f"{path}-copy") == DATA + b"tail"
+    fs.export(path, f"{path}-export")
+    assert fsspec.filesystem("memory").cat_file(f"{path}-export") == DATA + b"tail"
+    fs.export(path, f"file://{tmp_path}/exported")
+    assert (tmp_path / "exported").read_bytes() == DATA + b"tail"
+
+
+def test_without_the_option_the_tier_is_named(name):
+    path = f"/{name}/s"
+    fs = filesystem(name)
+    write(fs, path)
+    with pytest.raises(UnknownTierError, match="'warm' is not configured"):
+        fs.offload(path, "warm")
+    fs.offload(path)
+    other = RollingFileSystem("memory", skip_instance_cache=True)
+    with pytest.raises(UnknownTierError, match=r"tiers={'cold': 's3://bucket/folder'}"):
+        other.cat_file(path)
+    assert other.cat_file(path, start=600) == b"tail"
+
+
+@pytest.mark.parametrize(
+    ("tiers", "error", "said"),
+    [
+        ("s3://x/y", TypeError, "must map aliases"),
+        ({"cold": 5}, TypeError, "must be the URL"),
+        ({"cold": {"rot": "/x"}}, TypeError, r"no setting 'rot' \(did you mean 'root'\?\)"),
+        ({"cold": {"protocol": "memory"}}, TypeError, "needs the setting 'root'"),
+        ({"Cold": "/x"}, ValueError, "no alias"),
+        ({"cold": "/"}, ValueError, "tier 'cold': root"),
+        ({"cold": {"root": "/x", "options": {"a": 1}}}, ValueError, "no protocol"),
+        ({"cold": {"root": "/x", "protocol": "file", "options": {"nope": 1}}}, TypeError, "no option 'nope'"),
+        ({"cold": {"root": "/x", "protocol": "file", "fs": object()}}, ValueError, "leave out all but one"),
+    ],
+)
+def test_a_tier_that_cannot_be_meant_is_refused_with_its_name(tiers, error, said):
+    with pytest.raises(error, match=said):
+        RollingFileSystem("memory", tiers=tiers, skip_instance_cache=True)
+
+
+def test_the_command_line_takes_tiers_as_options(tmp_path):
+    hot, cold = tmp_path / "hot", tmp_path / "cold"
+    fs = RollingFileSystem(
+        "file", tiers={"cold": str(cold)}, max_bytes=100, inline_bytes=10, sync=False, skip_instance_cache=True
+    )
+    write(fs, f"{hot}/s")
+    option = ["--option", f"tiers.cold.root={cold}"]
+    did = done("offload", f"{hot}/s", "--after-bytes", "304", *option)
+    assert "3 chunks of 300 bytes moved to 'cold'" in did.text
+    assert "tier 'cold' is not configured" in failed("cat", f"{hot}/s")
+    assert done("onload", f"{hot}/s", "--lag", "0", "--json", *option).json["chunks"] == 3
+    done("verify", f"{hot}/s", *option)
+    assert [path for path in cold.rglob("*") if path.is_file()] == []
+    assert "--lag" in failed("onload", f"{hot}/s", "--lag", "soon", *option, code=2)
+
+
+def test_the_default_lag_is_four_hours():
+    import inspect
+
+    assert inspect.signature(RollingFileSystem.offload).parameters["deletion_lag"].default == parse_seconds("4h")

@@ -1,0 +1,634 @@
+"""Offload and onload: the same bytes in another store, beside writers, readers, collectors, faults and crashes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.backend.tiers import TieredBackend, TierStore
+from rollingfs.client import Client
+from rollingfs.errors import BadOffsetError, CorruptChunkError, UnknownTierError
+from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.format import names, placement
+from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from rollingfs.maintenance.consolidate import Consolidator
+from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.life import World, pieces_of
+
+SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+A, B = "/stream/a", "/other/b"
+DATA = bytes(range(250)) * 2
+LAG_S = 100.0
+COLD = names.in_tier("cold", "")
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def slowly(*parameters: object) -> list[object]:
+    """Parameters of which the fast suite needs no more than one."""
+    return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
+
+
+def client(store: Store) -> World:
+    return World(Faulty(store), SMALL, CLOCK.time)
+
+
+def fill(store: Store) -> World:
+    """Segment A of 25 chunks and a tail; B, in another folder, which is joined to A by nobody yet."""
+    world = client(store)
+    world.create(A, pieces_of(DATA, [20] * 25))
+    world.append(A, b"tail")
+    world.create(B, [b"b" * 30] * 3)
+    world.seal(B)
+    return world
+
+
+def offload(world: World, path: str = A, *, lag_s: float = LAG_S, **chosen: object) -> Offloaded:
+    return drive(Offloader(world.client.committer).offload(path, "cold", Chosen(**chosen), lag_s=lag_s))  # type: ignore[arg-type]
+
+
+def onload(world: World, path: str = A, *, lag_s: float = LAG_S) -> Offloaded:
+    return drive(Offloader(world.client.committer).onload(path, lag_s=lag_s))
+
+
+def collect(world: World, path: str = A, grace_s: float = 0) -> None:
+    drive(world.client.collector.collect(path, grace_s=grace_s))
+
+
+def collect_all(world: World, times: int = 1) -> None:
+    """Collect all folders of these tests."""
+    for _ in range(times):
+        for folder in ("/stream", "/other", "/far"):
+            with contextlib.suppress(FileNotFoundError):
+                assert not drive(TreeCollector(world.client).collect(folder, grace_s=0)).failures
+
+
+def tiers_of(world: World, path: str = A) -> list[str]:
+    header = world.header(path)
+    return [chunk.tier for chunk in drive(world.client.pages.unfold(path, header.entries))]
+
+
+def is_whole(world: World, path: str = A) -> bool:
+    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
+
+
+def chunk_files(store: Store, path: str = A) -> tuple[set[str], set[str]]:
+    """The chunks in a segment's folder: those in the hot store, those in the tier."""
+    hot, cold = names.chunks_folder(path) + "/", names.in_tier("cold", names.chunks_folder(path)) + "/"
+    found = {file for file in store.files() if "/pin-" not in file and "/index-" not in file}
+    return {file for file in found if file.startswith(hot)}, {file for file in found if file.startswith(cold)}
+
+
+# -- what moves, and what is read ----------------------------------------------------------------------------
+
+
+def test_one_read_spans_the_tier_the_hot_store_and_the_tail():
+    store = TieredStore()
+    moved = offload(fill(store), upto=300)
+    assert (moved.chunks, moved.files, moved.bytes, moved.server_bytes) == (15, 15, 300, 300)
+    world = client(store)
+    assert tiers_of(world) == ["cold"] * 15 + [""] * 10
+    view = drive(world.client.lookup.view(A, fresh=True))
+    for start, end in ((0, 504), (290, 310), (0, 20), (480, 504)):
+        assert drive(world.client.fetcher.read(view, start, end)) == (DATA + b"tail")[start:end]
+    assert is_whole(world)
+
+
+def test_a_second_offload_finds_nothing_to_do_and_commits_nothing():
+    world = fill(TieredStore())
+    offload(world)
+    before = world.header(A)
+    assert offload(world) == Offloaded()
+    assert world.header(A) == before
+
+
+def test_onload_brings_the_bytes_back_and_leaves_the_tier_empty():
+    store = TieredStore()
+    world = fill(store)
+    offload(world, lag_s=0)
+    assert chunk_files(store) == (set(), chunk_files(store)[1])
+    assert onload(world, lag_s=0).files == 25
+    hot, cold = chunk_files(store)
+    assert (len(hot), cold) == (25, set())
+    assert world.content(A) == DATA + b"tail"
+    assert is_whole(world)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "count"),
+    [
+        ({"upto": 299}, 14),
+        ({"upto": 300}, 15),
+        ({"after_bytes": 104}, 20),
+        ({"after_bytes": 0}, 25),
+        ({"after_age_s": 1000.0}, 20),
+        ({"after_age_s": 1000.0, "after_bytes": 84}, 21),
+        ({"after_age_s": 1000.0, "upto": 100}, 5),
+    ],
+)
+def test_chunks_are_chosen_by_offset_by_distance_from_the_end_or_by_age(chosen, count):
+    store = TieredStore()
+    world = client(store)
+    world.create(A, pieces_of(DATA[:400], [20] * 20))
+    store.lapse(1000)
+    for piece in pieces_of(DATA[400:], [20] * 5):
+        world.append(A, piece)
+    world.append(A, b"tail")
+    assert offload(world, **chosen).chunks == count
+
+
+@pytest.mark.parametrize("chosen", [{"upto": -1}, {"upto": 505}, {"after_bytes": -1}, {"after_age_s": -1.0}])
+def test_numbers_that_cannot_be_meant_are_refused_and_nothing_moves(chosen):
+    world = fill(TieredStore())
+    with pytest.raises(BadOffsetError if "upto" in chosen else ValueError, match="nothing was moved"):
+        offload(world, **chosen)
+    with pytest.raises(ValueError, match="deletion_lag"):
+        offload(world, lag_s=-1)
+    assert not world.header(A).tiers
+
+
+def test_old_files_stay_for_readers_until_the_lag_has_passed_whoever_collects():
+    store = TieredStore()
+    world = fill(store)
+    hot, _ = chunk_files(store)
+    view = drive(world.client.lookup.view(A, fresh=True))
+    store.lapse(GRACE_S)
+    offload(world)
+    collect(world)
+    assert chunk_files(store)[0] == hot
+    store.lapse(LAG_S + 1)
+    assert drive(world.client.fetcher.read(view, 0, 504)) == DATA + b"tail"
+    collect(client(store))
+    assert chunk_files(store)[0] == set()
+    assert drive(world.client.fetcher.read(view, 0, 504)) == DATA + b"tail", "the reader looks at the header again"
+
+
+def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_deletes_it():
+    store = TieredStore()
+    world = client(store)
+    world.create(A, [b"a" * 20])
+    for number in range(3):  # their tails become one file of the target
+        world.create(f"/stream/s{number}", [b"0123456789"])
+        world.append(f"/stream/s{number}", b"s" * 20)
+        world.seal(f"/stream/s{number}")
+    receipt = drive(world.client.segments.stage(A, b"staged" * 20))
+    drive(world.client.segments.append(A, [receipt]))
+    drive(world.client.concats.concat(A, [f"/stream/s{number}" for number in range(3)]))
+    before = world.content(A)
+    files = {chunk.file for chunk in drive(world.client.pages.unfold(A, world.header(A).entries))}
+    assert offload(world).files == len(files)
+    assert world.content(A) == before
+    store.lapse(GRACE_S + LAG_S)
+    collect_all(world, 2)
+    assert not [file for file in store.files() if "$chunks/0" in file or "$chunks/stage-" in file]
+    assert world.content(A) == before
+    world.truncate(A, world.header(A).length)
+    store.lapse(GRACE_S)
+    collect_all(world, 2)
+    assert not [file for file in store.files() if file.startswith(COLD)]
+
+
+@pytest.mark.parametrize("more", [False, True], ids=["few files", "more files than one line each"])
+def test_staged_and_foreign_files_stay_for_the_lag_too(more):
+    store = TieredStore()
+    world = fill(store) if more else small(store)
+    if not more:
+        world.create(B, [b"b" * 30] * 3)
+        world.seal(B)
+    receipt = drive(world.client.segments.stage(A, b"staged" * 20))
+    drive(world.client.segments.append(A, [receipt]))
+    drive(world.client.concats.concat(A, [B]))
+    before, content = store.files(), world.content(A)
+    store.lapse(GRACE_S)
+    offload(world)
+    collect_all(world)
+    kept = {file for file in before if "$chunks/stage-" in file or "/b$chunks/0" in file}
+    assert len(kept) == 4
+    assert kept <= store.files()
+    store.lapse(LAG_S + 1)
+    collect_all(world, 3)
+    assert not kept & store.files()
+    assert world.content(A) == content
+    assert not [drop for drop in world.header(A).drops if drop.after_ms]
+
+
+def test_more_chunks_than_a_header_holds_move_and_are_dropped_by_a_page(monkeypatch):
+    monkeypatch.setattr(placement, "PAGE_CHUNKS", 8)
+    monkeypatch.setattr(placement, "PAGES_JOINED", 4)
+    monkeypatch.setattr(placement, "LARGE_PAGE_CHUNKS", 32)
+    fold = placement.plan_fold
+    monkeypatch.setattr(placement, "plan_fold", lambda entries, **how: fold(entries, loose_max=10))
+    store = TieredStore()
+    world = fill(store)
+    assert offload(world, upto=400).files == 20
+    assert offload(world).files == 5
+    assert world.content(A) == DATA + b"tail"
+    assert len(world.header(A).entries) < 25
+    world.truncate(A, 250)
+    store.lapse(LAG_S)
+    collect(world)
+    collect(world)
+    hot, cold = chunk_files(store)
+    assert (hot, len(cold)) == (set(), 13)
+    assert is_whole(client(store))
+
+
+def test_a_chunk_without_a_checksum_gets_one():
+    store = TieredStore()
+    drive(store.write(A, [b"a plain file"]))
+    world = client(store)
+    drive(world.client.segments.adopt(A))
+    assert world.header(A).entries[0].crc32c is None
+    assert offload(world).files == 1
+    assert world.header(A).entries[0].crc32c is not None
+    assert world.content(A) == b"a plain file"
+
+
+# -- other verbs ---------------------------------------------------------------------------------------------
+
+
+def test_concat_and_rename_between_folders_keep_the_references_into_the_tier():
+    store = TieredStore()
+    world = fill(store)
+    offload(world, B, lag_s=0)
+    drive(world.client.concats.concat(A, [B]))
+    drive(world.client.concats.rename(A, "/far/away/c"))
+    store.lapse(GRACE_S)
+    collect_all(world, 3)
+    assert world.content("/far/away/c") == DATA + b"tail" + b"b" * 90
+    assert tiers_of(world, "/far/away/c")[-3:] == ["cold"] * 3
+    assert [tier.alias for tier in world.header("/far/away/c").tiers] == ["cold"]
+    drive(world.client.segments.delete("/far/away/c"))
+    store.lapse(GRACE_S)
+    collect_all(world, 4)
+    assert store.files() == set()
+
+
+def test_an_overwrite_and_a_delete_free_the_tier_and_the_new_incarnation_may_use_it():
+    store = TieredStore()
+    world = fill(store)
+    offload(world)
+    drive(world.client.segments.overwrite(A, [b"new" * 10]))
+    assert chunk_files(store)[1] == set()
+    offload(world)
+    assert world.content(A) == b"new" * 10
+    drive(world.client.segments.delete(A))
+    assert chunk_files(store)[1] == set()
+
+
+def test_consolidation_joins_no_chunks_across_tiers():
+    world = fill(TieredStore())
+    offload(world, upto=200)
+    drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(A))
+    tiers = tiers_of(world)
+    assert tiers[:10] == ["cold"] * 10
+    assert 0 < len(tiers) - 10 < 15
+    assert world.content(A) == DATA + b"tail"
+
+
+def test_two_hot_stores_that_share_a_root_by_mistake_do_not_delete_each_others_chunks():
+    cold = Store()
+
+    def tiered() -> World:
+        hot = Store()
+        world = World(TieredBackend(hot, {"cold": TierStore(cold, "/archive")}), SMALL, CLOCK.time)
+        world.create(A, pieces_of(DATA, [20] * 25))
+        offload(world, lag_s=0)
+        return world
+
+    worlds = tiered(), tiered()
+    CLOCK.sleep(GRACE_S)
+    for world in worlds:
+        collect(world)
+        drive(world.client.segments.truncate(A, 300))
+        collect(world)
+    for world in worlds:
+        assert world.content(A) == DATA[300:]
+    assert len(cold.files()) == 20
+    drive(TreeCollector(Client(cold)).collect("/archive", grace_s=0))
+    assert len({file for file in cold.files() if "/tier-" in file}) == 20, "a tier that is taken for a tree of segments"
+
+
+# -- a tier that is not configured ---------------------------------------------------------------------------
+
+
+UNKNOWN: dict[str, Callable[[World], object]] = {
+    "read": lambda world: world.content(A),
+    "verify": lambda world: is_whole(world),
+    "offload": lambda world: offload(world),
+    "onload": lambda world: onload(world),
+    "truncate": lambda world: world.truncate(A, 100),
+    "delete": lambda world: drive(world.client.segments.delete(A)),
+    "overwrite": lambda world: drive(world.client.segments.overwrite(A, [b"x"])),
+    "collect": lambda world: collect(world),
+    "collect without deleting": lambda world: drive(world.client.collector.collect(A, grace_s=0, dry_run=True)),
+}
+
+
+@pytest.mark.parametrize("verb", UNKNOWN)
+def test_an_alias_that_is_not_configured_is_named_and_nothing_changes(verb):
+    store = TieredStore()
+    offload(fill(store), upto=300)
+    drive(store.write(f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}", [b"garbage"]))
+    store.lapse(GRACE_S)
+    before = store.snapshot()
+    store.tiers = {}
+    with pytest.raises(UnknownTierError, match=r"^/stream/a.*'cold' is not configured"):
+        UNKNOWN[verb](client(store))
+    store.lapse(1)
+    assert store.snapshot() == before
+
+
+def test_without_the_tier_its_bytes_alone_cannot_be_read_and_appends_go_on():
+    store = TieredStore()
+    offload(fill(store), upto=300)
+    store.tiers = {}
+    world = client(store)
+    view = drive(world.client.lookup.view(A, fresh=True))
+    assert drive(world.client.fetcher.read(view, 300, 504)) == DATA[300:] + b"tail"
+    good, bad = drive(world.client.fetcher.read_many([(view, 310, 320), (view, 290, 310)]))
+    assert good == DATA[310:320]
+    assert isinstance(bad, UnknownTierError)
+    assert world.append(A, b"more") == 504
+
+
+def test_the_collection_of_a_tree_reports_the_unknown_tier_and_goes_on_with_the_others():
+    store = TieredStore()
+    offload(fill(store), upto=300)
+    store.tiers = {}
+    found = drive(TreeCollector(client(store).client).collect("/stream", grace_s=0))
+    assert [failure.path for failure in found.failures] == [A]
+
+
+# -- a tier that fails ---------------------------------------------------------------------------------------
+
+
+class Losing(TieredStore):
+    """A store whose tier loses files, or damages them."""
+
+    damage: bytes | None = None
+    losses: int = 10**9
+
+    def _put(self, path: str, content: bytes) -> str:
+        if not path.startswith(COLD) or not self.losses:
+            return super()._put(path, content)
+        self.losses -= 1
+        if self.damage is not None:
+            return super()._put(path, self.damage + content[len(self.damage) :])
+        token = super()._put(path, content)
+        del self.fs.store[path]
+        return token
+
+
+@pytest.mark.parametrize(("damage", "said"), [(None, "were gone 3 times"), (b"?", "differs from /stream/a")])
+def test_a_tier_that_loses_or_damages_a_file_is_found_before_the_segment_relies_on_it(damage, said):
+    store = Losing()
+    store.damage = damage
+    world = fill(store)
+    with pytest.raises(CorruptChunkError, match=said):
+        offload(world, lag_s=0)
+    assert set(tiers_of(world)) == {""}
+    assert world.content(A) == DATA + b"tail"
+    assert len(chunk_files(store)[0]) == 25
+    assert chunk_files(store)[1] == set()
+
+
+def test_a_copy_that_is_lost_once_is_made_again():
+    store = Losing()
+    store.losses = 1
+    world = fill(store)
+    assert offload(world).files == 25
+    assert is_whole(world)
+
+
+@pytest.mark.parametrize("content", [b"?" * 20, b"short"])
+def test_a_chunk_that_is_damaged_is_not_moved(content):
+    store = TieredStore()
+    world = fill(store)
+    file = names.resolve(A, world.header(A).entries[3].file)
+    store._put(file, content)
+    with pytest.raises(CorruptChunkError, match=f"^{file.replace('$', '.')}.*damaged, so it was not moved"):
+        offload(world)
+    assert set(tiers_of(world)) == {""}
+    assert chunk_files(store)[1] == set()
+
+
+def test_a_chunk_that_the_tier_has_lost_later_is_an_error_that_names_it():
+    store = TieredStore()
+    world = fill(store)
+    offload(world, lag_s=0)
+    lost = sorted(chunk_files(store)[1])[3]
+    del store.fs.store[lost]
+    with pytest.raises(CorruptChunkError, match=r"tier:cold//stream/a.*missing"):
+        world.content(A)
+    with pytest.raises(CorruptChunkError, match="missing"):
+        onload(world)
+
+
+# -- crashes, faults, others ---------------------------------------------------------------------------------
+
+
+def changing(trace: list[tuple[str, object]]) -> list[int]:
+    return [index for index, (verb, path) in enumerate(trace) if verb in CHANGING and "/probe-" not in str(path)]
+
+
+def small(store: Store) -> World:
+    world = client(store)
+    world.create(A, pieces_of(DATA[:100], [20] * 5))
+    world.append(A, b"tail")
+    return world
+
+
+def check_end(store: Store, expected: bytes) -> None:
+    """A later run finishes what was begun; then nothing is left but what the segment names."""
+    store.lapse(GRACE_S)
+    world = client(store)
+    offload(world, lag_s=0)
+    assert world.content(A) == expected
+    assert is_whole(world)
+    for _ in range(2):
+        collect(world)
+    header = world.header(A)
+    named = {
+        names.locate(A, chunk.file, chunk.tier)
+        for chunk in drive(world.client.pages.unfold(A, header.entries))
+        if chunk.end > header.start
+    }
+    hot, cold = chunk_files(store)
+    assert hot | cold == named
+    assert set(tiers_of(world)) <= {"cold"}
+
+
+def calls_of(run: Callable[[World], object]) -> list[int]:
+    store = TieredStore()
+    small(store)
+    world = client(store)
+    run(world)
+    return changing(world.backend.trace)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
+@pytest.mark.parametrize("lag_s", [0.0, *slowly(LAG_S)])
+def test_what_a_crash_breaks_off_the_next_offload_finishes_and_a_collection_cleans(crash, lag_s):
+    calls = calls_of(lambda world: offload(world, lag_s=lag_s))
+    assert len(calls) >= 7
+    for index in calls:
+        store = TieredStore()
+        small(store)
+        broken = client(store)
+        broken.backend.prepare({index: crash})  # type: ignore[attr-defined]
+        with pytest.raises(Crashed):
+            offload(broken, lag_s=lag_s)
+        assert client(store).content(A) == DATA[:100] + b"tail"
+        check_end(store, DATA[:100] + b"tail")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.LOST,
+        *slowly(Fault.BEFORE, Fault.AFTER, Fault.CONFLICT, Fault.BUSY, Fault.LATE, Fault.NAP, Fault.COMA),
+    ],
+)
+def test_any_fault_of_any_call_loses_nothing(fault):
+    count = len(calls_of(offload)) and 40
+    for index in range(count):
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare({index: fault})  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError):
+            offload(world)
+        assert client(store).content(A) == DATA[:100] + b"tail"
+        check_end(store, DATA[:100] + b"tail")
+
+
+def _concat(world: World) -> None:
+    world.create("/stream/source", [b"s" * 20])
+    world.seal("/stream/source")
+    drive(world.client.concats.concat(A, ["/stream/source"]))
+
+
+WHOLE = DATA[:100] + b"tail"
+OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
+    "append": (lambda world: world.append(A, b"more" * 10), WHOLE + b"more" * 10),
+    "truncate in a chunk": (lambda world: world.truncate(A, 30), WHOLE[30:]),
+    "truncate all": (lambda world: world.truncate(A, 104), b""),
+    "concat": (_concat, WHOLE + b"s" * 20),
+    "consolidate": (lambda world: world.consolidate(A), WHOLE),
+    "offload": (lambda world: offload(world, lag_s=0), WHOLE),
+    "offload and onload": (lambda world: (offload(world, lag_s=0), onload(world, lag_s=0)), WHOLE),
+    "overwrite": (lambda world: drive(world.client.segments.overwrite(A, [b"new" * 10])), b"new" * 10),
+    "collect": (lambda world: collect(world, grace_s=GRACE_S), WHOLE),
+    "seal": (lambda world: world.seal(A), WHOLE),
+}
+
+
+@pytest.mark.parametrize("other", ["append", "truncate in a chunk", *slowly(*list(OTHERS)[2:])])
+def test_another_client_between_any_two_calls_of_an_offload_loses_nothing(other):
+    act, expected = OTHERS[other]
+    store = TieredStore()
+    small(store)
+    probe = client(store)
+    offload(probe, lag_s=0)
+    for index in range(len(probe.backend.trace)):  # type: ignore[attr-defined]
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare(between={index: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
+        with contextlib.suppress(FileNotFoundError):  # overwritten: another incarnation
+            offload(world, lag_s=0)
+        assert client(store).content(A) == expected
+        check_end(store, expected)
+
+
+def test_of_two_offloads_at_once_only_one_moves_each_chunk_and_the_copies_of_the_other_are_garbage():
+    for index in range(10, 40, 3):
+        store = TieredStore()
+        small(store)
+        world, others = client(store), []
+        world.backend.prepare(between={index: lambda store=store, others=others: others.append(offload(client(store)))})  # type: ignore[attr-defined]
+        moved = offload(world)
+        assert moved.chunks + sum(other.chunks for other in others) == 5
+        store.lapse(GRACE_S)
+        collect(client(store), grace_s=GRACE_S)
+        assert len(chunk_files(store)[1]) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_client_then_a_crash_at_any_call_loses_nothing(other, crash):
+    act, expected = OTHERS[other]
+    for between in range(0, 30, 2):
+        for index in range(between, 30):
+            store = TieredStore()
+            small(store)
+            world = client(store)
+            world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
+            with contextlib.suppress(OSError, Crashed):
+                offload(world, lag_s=0)
+            if not world.backend.between:  # type: ignore[attr-defined]
+                assert client(store).content(A) == expected
+                check_end(store, expected)
+
+
+@pytest.mark.slow
+def test_a_segment_that_is_deleted_meanwhile_stays_deleted_and_its_copies_go():
+    store = TieredStore()
+    small(store)
+    probe = client(store)
+    offload(probe)
+    for index in range(len(probe.backend.trace)):  # type: ignore[attr-defined]
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare(between={index: lambda store=store: drive(client(store).client.segments.delete(A))})  # type: ignore[attr-defined]
+        with contextlib.suppress(FileNotFoundError):
+            offload(world)
+        store.lapse(GRACE_S)
+        for _ in range(2):
+            with contextlib.suppress(FileNotFoundError):
+                collect(client(store))
+        assert store.files() == set()
+
+
+def test_the_line_of_the_tier_is_committed_before_the_first_file_and_renewed_when_it_is_old():
+    store = TieredStore()
+    world = fill(store)
+    offload(world, upto=100)
+    verbs = [(verb, str(path)) for verb, path in world.backend.trace]  # type: ignore[attr-defined]
+    first = next(index for index, (verb, _) in enumerate(verbs) if verb == "copy")
+    assert ("replace", f"{A}$header") in verbs[:first]
+    line = world.header(A).tiers[0]
+    store.lapse(AGE_S_MAX + 1)
+    offload(world)
+    renewed = world.header(A).tiers[0]
+    assert renewed.key == line.key
+    assert renewed.at_ms > line.at_ms
+
+
+def test_a_tombstone_stays_until_its_tier_is_empty_too():
+    store = TieredStore()
+    world = fill(store)
+    key = (offload(world), world.header(A).tiers[0].key)[1]
+    left = names.in_tier("cold", f"{names.chunks_folder(A)}/{names.new_tier_name(key, 0)}")
+    drive(world.client.segments.delete(A))
+    store.lapse(GRACE_S - 10)
+    drive(store.write(left, [b"of a crash"]))
+    store.lapse(20)
+    collect(world, grace_s=GRACE_S)
+    assert f"{A}$header" in store.files()
+    for _ in range(2):  # the deletion of the file is a commit, so the tombstone is young once more
+        store.lapse(GRACE_S)
+        collect(world, grace_s=GRACE_S)
+    assert not [file for file in store.files() if "/stream/a" in file]

@@ -1,0 +1,96 @@
+"""The offload of a whole stream, and of a segment of it, in keeping with the stream's retention."""
+
+from __future__ import annotations
+
+import uuid
+
+import fsspec
+import pytest
+
+from rollingfs import RetentionPolicy, RollingFileSystem, UnknownTierError
+from rollingfs.format import names
+
+
+@pytest.fixture
+def folder() -> str:
+    return f"/{uuid.uuid4().hex}/stream"
+
+
+@pytest.fixture
+def fs(folder: str) -> RollingFileSystem:
+    tiers = {"cold": f"/archive{folder}"}
+    fs = RollingFileSystem("memory", max_bytes=100, inline_bytes=0, tiers=tiers, skip_instance_cache=True)
+    for name in "ab":
+        fs.create(f"{folder}/{name}")
+        for _ in range(5):
+            fs.append(f"{folder}/{name}", b"x" * 100)
+    return fs
+
+
+def test_all_segments_are_offloaded_and_plain_files_stay(fs, folder):
+    fsspec.filesystem("memory").pipe_file(f"{folder}/plain", b"a plain file")
+    did = fs.stream(folder).offload(after_bytes=200)
+    assert {path: moved.files for path, moved in did.moved.items()} == {f"{folder}/a": 3, f"{folder}/b": 3}
+    assert did.failed == {}
+    assert fs.cat_file(f"{folder}/a") == b"x" * 500
+    assert fs.stream(folder).offload(after_bytes=200).moved == {}
+    with pytest.raises(UnknownTierError):
+        fs.stream(folder).offload("warm")
+
+
+def test_a_segment_that_cannot_be_moved_is_reported_and_the_others_go_on(fs, folder):
+    memory = fsspec.filesystem("memory")
+    chunk = next(path for path in memory.find(names.chunks_folder(f"{folder}/a")) if "$chunks/0" in path)
+    memory.pipe_file(chunk, b"damaged")
+    did = fs.stream(folder).offload()
+    assert list(did.moved) == [f"{folder}/b"]
+    assert "damaged" in did.failed[f"{folder}/a"]
+
+
+@pytest.mark.parametrize(
+    ("retention", "arguments", "said"),
+    [
+        (RetentionPolicy.by_time("1h"), {}, r"deletion_lag is 14400 s.*keeps bytes for 3600 s"),
+        (RetentionPolicy.by_time("1h", "3h"), {"deletion_lag": "4h"}, r"deletion_lag is 14400 s.*10800 s"),
+        (RetentionPolicy.by_time("5h"), {"after_age": "6h"}, r"after 21600 s.*18000 s"),
+        (RetentionPolicy.by_size(1000), {"after_bytes": 1000}, r"1000 bytes before the end.*keeps only 1000 bytes"),
+    ],
+)
+def test_an_offload_that_does_not_go_with_the_retention_is_refused_with_both_numbers(
+    fs, folder, retention, arguments, said
+):
+    stream = fs.stream(folder)
+    stream.retention = retention
+    for offload in (stream.offload, lambda **how: fs.offload(f"{folder}/a", **how), fs.segment(f"{folder}/a").offload):
+        with pytest.raises(ValueError, match=said):
+            offload(**arguments)
+    assert not any("/tier-" in path for path in fsspec.filesystem("memory").find(f"/archive{folder}"))
+
+
+def test_an_offload_that_goes_with_the_retention_takes_place(fs, folder):
+    stream = fs.stream(folder)
+    stream.retention = RetentionPolicy.by_time("5h")
+    assert len(stream.offload(after_bytes=100).moved) == 2
+    stream.retention = RetentionPolicy.by_size(1000)
+    assert len(stream.offload(after_bytes=0).moved) == 2
+
+
+def test_unread_bytes_without_a_maximum_are_kept_for_ever_so_any_offload_goes_with_that(fs, folder):
+    stream = fs.stream(folder)
+    stream.retention = RetentionPolicy.by_time("1h")
+    stream.publish("billing", stream.cut())
+    assert len(stream.offload(deletion_lag="1d").moved) == 2
+
+
+def test_streams_are_found_by_their_memory_at_and_below_a_folder(fs, folder):
+    root = folder.rpartition("/")[0]
+    assert fs.streams(root) == []
+    fs.create(f"{root}/deep/er/a")
+    for path in (folder, f"{root}/deep/er"):
+        fs.stream(path).retention = RetentionPolicy.by_size(1000)
+    assert fs.streams(root) == sorted([folder, f"{root}/deep/er"])
+    assert fs.streams(folder) == [folder]
+    fs.stream(folder).delete()
+    assert fs.streams(root) == [f"{root}/deep/er"]
+    with pytest.raises(FileNotFoundError):
+        fs.streams(f"{root}/none")

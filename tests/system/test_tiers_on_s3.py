@@ -1,0 +1,96 @@
+"""Tiers with an object store on either side, or on both."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from pathlib import Path
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.format.header import GRACE_S
+
+DATA = bytes(range(256)) * 400
+
+
+def write(fs: RollingFileSystem, path: str) -> None:
+    fs.create(path)
+    for start in range(0, len(DATA), 20_000):
+        fs.append(path, DATA[start : start + 20_000])
+
+
+def check_life(fs: RollingFileSystem, path: str, *, by_server: bool) -> None:
+    """Offload a part, read everything, truncate, bring back, delete."""
+    write(fs, path)
+    moved = fs.offload(path, upto=60_000, deletion_lag=0)
+    assert (moved.files, moved.bytes, moved.server_bytes) == (3, 60_000, 60_000 * by_server)
+    fs.append(path, b"more")
+    assert fs.cat_file(path) == DATA + b"more"
+    assert fs.cat_file(path, start=59_990, end=60_010) == DATA[59_990:60_010]
+    with fs.open(path) as file:
+        assert file.read() == DATA + b"more"
+    assert all(row.ok for row in fs.segment(path).verify())
+    fs.truncate(path, 30_000)
+    fs.collect(path, grace=0)
+    assert fs.cat_file(path) == DATA[30_000:] + b"more"
+    assert fs.onload(path, deletion_lag=0).files == 2
+    assert fs.cat_file(path) == DATA[30_000:] + b"more"
+    fs.offload(path)
+    fs.rm(path)
+    fs.collect(path, grace=0)
+
+
+def options(s3_options: dict[str, object]) -> dict[str, object]:
+    return {"target_options": s3_options, "max_bytes": 20_000, "inline_bytes": 100, "skip_instance_cache": True}
+
+
+@pytest.mark.slow
+def test_a_tier_in_another_folder_of_the_bucket_is_copied_by_the_server(s3_options, bucket):
+    fs = RollingFileSystem("s3", tiers={"cold": f"s3://{bucket}/archive"}, **options(s3_options))
+    check_life(fs, f"{bucket}/logs/s", by_server=True)
+    assert fs.find(f"{bucket}/archive") == []
+
+
+@pytest.mark.slow
+def test_a_segment_on_s3_with_a_tier_on_a_disk_and_one_on_a_disk_with_a_tier_on_s3(s3_options, bucket, tmp_path):
+    fs = RollingFileSystem("s3", tiers={"cold": f"file://{tmp_path}/archive"}, **options(s3_options))
+    check_life(fs, f"{bucket}/logs/s", by_server=False)
+    assert [path for path in Path(tmp_path).rglob("*") if path.is_file()] == []
+    tier = {"protocol": "s3", "root": f"{bucket}/archive", "options": s3_options}
+    disk = RollingFileSystem(
+        "file", tiers={"cold": tier}, max_bytes=20_000, inline_bytes=100, sync=False, skip_instance_cache=True
+    )
+    check_life(disk, f"{tmp_path}/logs/s", by_server=False)
+
+
+def test_an_awaited_read_spans_a_disk_and_a_tier_on_s3(s3_options, bucket, tmp_path):
+    tier = {"protocol": "s3", "root": f"{bucket}/{uuid.uuid4().hex}", "options": s3_options}
+    path = f"{tmp_path}/logs/s"
+    settings = {"tiers": {"cold": tier}, "max_bytes": 20_000, "inline_bytes": 100, "sync": False}
+
+    async def main() -> bytes:
+        fs = RollingFileSystem("file", asynchronous=True, skip_instance_cache=True, **settings)
+        await fs._create(path)
+        for start in range(0, len(DATA), 20_000):
+            await fs._append(path, DATA[start : start + 20_000])
+        assert (await fs._offload(path, upto=60_000)).files == 3
+        found: bytes = await fs._cat_file(path)
+        return found
+
+    assert asyncio.run(main()) == DATA
+
+
+@pytest.mark.slow
+def test_the_grace_of_a_tier_is_by_the_clock_of_its_own_store(s3_options, bucket):
+    fs = RollingFileSystem("s3", tiers={"cold": f"s3://{bucket}/archive"}, **options(s3_options))
+    path = f"{bucket}/logs/s"
+    write(fs, path)
+    fs.offload(path, upto=20_000, deletion_lag=0)
+    key = next(line for line in fs._client.headers.seen(path).header.tiers).key
+    below = f"{bucket}/archive/{path}$chunks/tier-{key}-{0:020d}-{uuid.uuid4().hex[:12]}"
+    fs._bridge.run(fs._backend.inner.write(below, [b"of a crash"]))
+    assert fs.collect(path).young == 1
+    assert fs.collect(path, grace=GRACE_S - 3600).files == ()
+    assert len(fs.collect(path, grace=0).files) == 1
+    assert fs.cat_file(path) == DATA
