@@ -110,10 +110,8 @@ def test_what_is_lost_changed_or_doubled_is_not_conserved(live: list[bytes], mes
         check_conserved(Setsum.of([b"a", b"b"]), Setsum(), Setsum.of(live), Setsum())
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[:-1], lambda data: data[5:], lambda data: data[:8] + b"x" + data[9:]]
-)
-def test_a_record_that_is_torn_is_found_out(damage: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize("kept", [slice(None, -1), slice(5, None), slice(None, 3_000)])
+def test_a_record_that_is_torn_is_found_out(kept: slice) -> None:
     whole = record("a", 0, (3_000,)) + record("b", 1, (3_000,))
     assert [name for _, *name in records(whole, (3_000,))] == [["a", 0], ["b", 1]]
     with pytest.raises(AssertionError, match=r"torn|no record"):
