@@ -34,6 +34,8 @@ class Call:
     """The offset, or the length, that a caller was told."""
     expected: int | None = None
     """The offset that an append was conditioned on."""
+    why: str = ""
+    """What went wrong."""
 
     @property
     def name(self) -> tuple[str, int]:

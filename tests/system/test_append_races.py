@@ -29,6 +29,8 @@ if CAN_SHARE:
 EVENTS = 8
 EVENTS_OF_CROWDS = 4
 
+pytestmark = pytest.mark.timeout(900)  # a machine that does much else
+
 way = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 
 
