@@ -180,7 +180,7 @@ class Append(Step):
             return self._mine(world, header, mine)
         if line is not None and line.number > number and self.rules.one_number:
             return name + ": a newer line, unknown", self.done(world, "unknown")
-        if self.rules.judges_eviction and header.evicted > client.seen:
+        if self.rules.judges_eviction and line is None and header.evicted > client.seen:
             return name + ": evicted, unknown", self.done(world, "unknown")
         is_other = header.version == client.seen and token_of(header) != token_of(client.base or header)
         if self.rules.judges_version and (header.version < client.seen or is_other):
