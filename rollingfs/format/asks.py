@@ -111,7 +111,8 @@ def parse_ask(data: bytes, name: str) -> Ask:
         rest = bytes(data[end:])
         if found["data"] != (len(rest), tokens.crc32c(rest)):
             raise tokens.Malformed("its bytes do not have the length and checksum that its line says")
-        return Ask(*found["ask"], rest)
+        writer, number, segment, base = found["ask"]
+        return Ask(writer, number, segment, base, rest)
     except (ValueError, IndexError) as error:
         tokens.corrupt(name, position, line, error)
 

@@ -62,7 +62,8 @@ def is_surely_short(header: Header, room: int) -> bool:
         return False
     entries = _entries_text(header.entries)
     words = [header.owner or "", header.turn or "", header.merged or "", *header.attrs, *header.attrs.values()]
-    words += [line.writer for line in (*header.commits, *header.placed)]
+    words += [line.writer for line in header.commits]
+    words += [one.writer for one in header.placed]
     if header.adopted is not None:
         words.append(header.adopted.token)
     lines = (

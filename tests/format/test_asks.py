@@ -224,8 +224,8 @@ def test_a_place_without_its_commit_line_means_nothing():
 # -- every course of events of a small world -----------------------------------------------------------------------
 #
 # "me" has asked with the base 10, and may compete besides. Others append plainly, carrying the ask or not having seen
-# it; append with a guard; append as older clients do; overwrite. "me" looks now and then. After every event the verdict is held against what
-# really happened. Two commit lines fit a header in one half of the runs, so that mine is soon evicted.
+# it; append with a guard; append as older clients do; overwrite. "me" looks now and then. After every event the
+# verdict is held against what really happened. Where two commit lines fit a header, mine is soon evicted.
 
 EVENTS = ("carries", "sees nothing", "guarded", "older", "overwrites", "looks", "competes")
 WORLDS = [(2, 3), (COMMITS_MAX, 3), pytest.param(2, 5, marks=pytest.mark.slow)]
