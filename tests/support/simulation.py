@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.commit import fairness, header_cache
@@ -34,7 +34,7 @@ from tests.support.history import Call, Setsum, check_conserved, check_history
 PATH = "/segment"
 EPOCH_S = 1_700_000_000.0
 """The wall clock, when virtual time begins."""
-PUTS = ("create", "replace", "write")
+PUTS = ("create", "replace", "write", "put")
 LISTS = ("list", "list_page")
 CAN_SHARE = "share_commits" in inspect.signature(Client.__init__).parameters
 NS = 10**9
@@ -174,12 +174,20 @@ class Distant(BackendWrapper):
         self.is_async, self.has_folders, self.conflicts_are_final = True, False, False
         self.latencies, self.chance = latencies, chance
         self.count = 0
+        self._dates_s: dict[str, float] = {}
+        """When each file was written, in virtual time."""
 
     async def call(self, verb: str, *args: Any) -> Any:
         self.count += 1
         await asyncio.sleep(self.latencies.to_s(self.chance))
+        now_s = EPOCH_S + time.monotonic()
         try:
-            return await super().call(verb, *args)
+            found = await super().call(verb, *args)
+            if verb in PUTS:
+                self._dates_s[args[0]] = now_s
+            if isinstance(found, Blob):
+                return replace(found, modified=self._dates_s[args[0]])
+            return now_s if verb == "now" else found
         finally:
             await asyncio.sleep(self.latencies.fro_s(verb, self.chance))
 

@@ -32,7 +32,7 @@ from rollingfs.policy import RollingPolicy
 from tests.support.backends import private_memory
 from tests.support.faults import Crashed
 from tests.support.history import FOREVER, Call, Setsum, check_conserved, check_history
-from tests.support.simulation import CAN_SHARE, EPOCH_S, NS, PATH, Distant, Latencies, VirtualLoop, virtual_time
+from tests.support.simulation import CAN_SHARE, EPOCH_S, NS, PATH, PUTS, Distant, Latencies, VirtualLoop, virtual_time
 
 TIMEOUT_S = 4.0
 """Of a commit: short, so that some do not end in time."""
@@ -41,7 +41,7 @@ LATE_S = 0.4
 SETTLE_S = 60.0
 """After the storm: all late requests have landed."""
 POLICY = RollingPolicy(max_bytes=2_000, inline_bytes=500)
-CHANGING = ("create", "replace", "write")
+CHANGING = PUTS
 DEFINITE = (BadOffsetError, FencedError, SegmentSealedError, CommitTimeoutError)
 
 
