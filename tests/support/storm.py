@@ -131,6 +131,7 @@ class Storm:
     store: Backend = field(default_factory=private_memory)
     calls: list[Call] = field(default_factory=list)
     writers: dict[str, Writer] = field(default_factory=dict)
+    dates_s: dict[str, float] = field(default_factory=dict)
     kept: bytearray = field(default_factory=bytearray)
     """All bytes that a truncate was to cut off, at their offsets."""
     is_over: bool = False
@@ -143,6 +144,7 @@ class Storm:
         """A new process."""
         share = self.weather.fault_share if fault_share is None else fault_share
         backend = Windy(self.store, Latencies(self.weather.way_ms), self.chance, share)
+        backend.dates_s = self.dates_s
         shares = CAN_SHARE and kind == "append" and self.chance.random() < self.weather.shares
         options: dict[str, Any] = {"share_commits": True} if shares else {}
         client = Client(
@@ -173,6 +175,8 @@ class Storm:
             if isinstance(error, RollingError) and not isinstance(error, DEFINITE):
                 raise
             told, why = "failed", type(error).__name__
+        if writer.backend.is_dead:
+            raise Crashed(writer.name)  # nobody was told anything
         place = value if isinstance(value, int) else None
         self.calls[nth] = replace(call, ended=self.now, told=told, why=why, value=place)
         return self.calls[nth]
@@ -205,7 +209,7 @@ class Storm:
 
     async def own(self, writer: Writer) -> None:
         """Become the owner, append twice, let go."""
-        while not self.is_over:
+        while not (self.is_over or writer.backend.is_dead):
             await asyncio.sleep(self.chance.expovariate(1))
             try:
                 header = await writer.client.segments.acquire(PATH, writer.name)
@@ -218,7 +222,7 @@ class Storm:
 
     async def truncate(self, writer: Writer) -> None:
         """Keep the bytes, then cut them off."""
-        while not self.is_over:
+        while not (self.is_over or writer.backend.is_dead):
             await asyncio.sleep(self.chance.expovariate(1))
             with contextlib.suppress(OSError):
                 start, data = await content(writer.client)
