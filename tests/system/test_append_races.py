@@ -6,7 +6,6 @@ acknowledged is live or truncated. With commits that are shared and not, mixed, 
 
 from __future__ import annotations
 
-import inspect
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,19 +14,18 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem
 from tests.support.races import Arena, Member, Race
 from tests.support.servers import new_bucket
 
-CAN_SHARE = "share_commits" in inspect.signature(RollingFileSystem.__init__).parameters
 TURNS, ASKS = Member(), Member(shares=True)
 OLD = Member(is_old=True)
-WAYS: dict[str, tuple[Member, ...]] = {"turns": (TURNS,), "turns beside before": (TURNS, OLD)}
-"""How processes commit; those of a race are of these kinds in turn."""
-if CAN_SHARE:
-    WAYS |= {"asks": (ASKS,), "asks beside turns": (ASKS, TURNS), "asks beside before": (ASKS, OLD, ASKS)}
-EVENTS = 8
-EVENTS_OF_CROWDS = 4
+WAYS: dict[str, tuple[Member, ...]] = {
+    "turns beside before": (TURNS, OLD),
+    "asks": (ASKS,),
+    "asks beside turns and before": (ASKS, TURNS, ASKS, OLD),
+}
+"""How processes commit; those of a race are of these kinds in turn. For turns alone there is `test_processes`."""
+EVENTS = 6
 
 pytestmark = pytest.mark.timeout(900)  # a machine that does much else
 
@@ -102,7 +100,7 @@ def store(request: pytest.FixtureRequest) -> Arena:
 
 def test_a_killed_process_harms_nobody(disk: Arena, tmp_path: Path) -> None:
     with Race(disk, tmp_path) as race:
-        victim, survivor = race.join(ASKS if CAN_SHARE else TURNS, TURNS)
+        victim, survivor = race.join(ASKS, TURNS)
         race.all_go_on(race.living)
         race.kill(victim)
         race.all_go_on([survivor])
@@ -119,17 +117,16 @@ def test_a_race_on_disk(disk: Arena, tmp_path: Path, way: tuple[Member, ...], co
 
 
 @pytest.mark.slow
-@way
-def test_a_race_of_sixteen_processes_on_disk(disk: Arena, tmp_path: Path, way: tuple[Member, ...]) -> None:
+def test_a_race_of_sixteen_processes_on_disk(disk: Arena, tmp_path: Path) -> None:
     with Race(disk, tmp_path) as race:
-        turmoil(race, way, 16, EVENTS_OF_CROWDS)
+        turmoil(race, WAYS["asks beside turns and before"], 16, events=4)
 
 
 @pytest.mark.slow
-@way
+@pytest.mark.parametrize("way", [WAYS["asks"], WAYS["asks beside turns and before"]], ids=["asks", "mixed"])
 def test_a_race_on_a_store(store: Arena, tmp_path: Path, way: tuple[Member, ...]) -> None:
     with Race(store, tmp_path) as race:
-        turmoil(race, way, 6)
+        turmoil(race, way, 5, events=4)
 
 
 @pytest.mark.slow
