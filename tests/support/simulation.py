@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.commit import fairness, header_cache
@@ -147,12 +147,20 @@ class Distant(BackendWrapper):
         self.is_async, self.has_folders, self.conflicts_are_final = True, False, False
         self.latencies, self.chance = latencies, chance
         self.count = 0
+        self._dates_s: dict[str, float] = {}
+        """When each file was written, in virtual time."""
 
     async def call(self, verb: str, *args: Any) -> Any:
         self.count += 1
         await asyncio.sleep(self.latencies.to_s(self.chance))
+        now_s = EPOCH_S + time.monotonic()
         try:
-            return await super().call(verb, *args)
+            found = await super().call(verb, *args)
+            if verb in ("create", "replace", "write", "put"):
+                self._dates_s[args[0]] = now_s
+            if isinstance(found, Blob):
+                return replace(found, modified=self._dates_s[args[0]])
+            return now_s if verb == "now" else found
         finally:
             await asyncio.sleep(self.latencies.fro_s(verb, self.chance))
 
