@@ -147,7 +147,7 @@ class Distant(BackendWrapper):
         self.is_async, self.has_folders, self.conflicts_are_final = True, False, False
         self.latencies, self.chance = latencies, chance
         self.count = 0
-        self._dates_s: dict[str, float] = {}
+        self.dates_s: dict[str, float] = {}
         """When each file was written, in virtual time."""
 
     async def call(self, verb: str, *args: Any) -> Any:
@@ -157,9 +157,9 @@ class Distant(BackendWrapper):
         try:
             found = await super().call(verb, *args)
             if verb in ("create", "replace", "write", "put"):
-                self._dates_s[args[0]] = now_s
+                self.dates_s[args[0]] = now_s
             if isinstance(found, Blob):
-                return replace(found, modified=self._dates_s[args[0]])
+                return replace(found, modified=self.dates_s[args[0]])
             return now_s if verb == "now" else found
         finally:
             await asyncio.sleep(self.latencies.fro_s(verb, self.chance))
