@@ -133,8 +133,9 @@ class Course:
             assert task.done() or way.is_dead, "a client hangs"
             if task.done():
                 task.result()
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for left in (pending := asyncio.all_tasks() - {asyncio.current_task()}):
+            left.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
         for record, (offset, segment) in self._offsets.items():
             every = self.store.ever[segment]
             assert offset == sum(len(one) + 1 for one in every[: every.index(record)])
