@@ -45,6 +45,8 @@ class Plain:
     """Its bytes; None if they are too many to ask for."""
     segment: str | None
     """The incarnation that it is bound to; None for any."""
+    begin: Callable[[Attempt], None]
+    """Called before anything is sent: from then on the attempt knows what may take place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,7 @@ class CommitLoop:
         attempt = Attempt(self.store, path, change.deadline_s, uploads, turns, writer.id, number, self.timeout_s, began)
         if self.carriers is not None and change.plain is not None:
             attempt.carrier = self.carriers.of(attempt, change.plain)
+            change.plain.begin(attempt)
         return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:

@@ -13,7 +13,7 @@ import time
 from rollingfs.commit.fairness import RIVAL_VERSIONS, Turns
 from rollingfs.format.header import Header
 
-WRITERS_MIN = 4
+WRITERS_MIN = 3
 """With fewer writers, turns are as quick."""
 KNOWN_VERSIONS = 32
 """The asks of writers are read that have a line of so many last versions."""

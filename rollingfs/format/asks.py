@@ -22,7 +22,7 @@ CARRIED_BYTES_MAX = 1024 * 1024
 """The most bytes of asks that one commit carries."""
 WINDOW_VERSIONS = 64
 """A commit carries no ask whose base is so many versions older."""
-YOUNG_VERSIONS = 8
+YOUNG_VERSIONS = 4
 YOUNG_LINES_MAX = COMMITS_MAX - YOUNG_VERSIONS
 """A commit that carries asks leaves at most so many commit lines of the last `YOUNG_VERSIONS`.
 

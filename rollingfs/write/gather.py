@@ -304,7 +304,10 @@ class _Group:
         items = [item for append in self.members for item in append.data]
         data = b"".join(item for item in items if isinstance(item, bytes))
         is_small = 1 <= len(data) <= ASK_BYTES_MAX and not self.is_large
-        return Plain(data if is_small else None, self.members[0].guard.segment)
+        return Plain(data if is_small else None, self.members[0].guard.segment, self._begin)
+
+    def _begin(self, attempt: Attempt) -> None:
+        self._attempt = attempt
 
     @property
     def is_open(self) -> bool:

@@ -124,7 +124,7 @@ def test_at_most_63_are_carried_and_none_evicts_a_line():
         assert len(gone) == (count == COMMITS_MAX), "only the line of the commit itself evicts"
 
 
-def test_no_line_is_evicted_within_8_versions_however_many_writers_ask():
+def test_no_line_is_evicted_within_4_versions_however_many_writers_ask():
     header = BASE
     for version in range(11, 200):
         found = [Ask(f"w{index}", version, SEGMENT, header.version, b"x") for index in range(100)]
