@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.support.simulation import CAN_SHARE, Latencies, Load, simulate
+from tests.support.simulation import Latencies, Load, simulate
 
 WRITERS = (1, 2, 8, 16, 32, 60, 100)
 LATENCIES_MS = (12, 60)
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     for way_ms in options.latency_ms:
         for pause_s in options.pause_s:
             for writers in options.writers:
-                for shares in (False, True) if CAN_SHARE else (False,):
+                for shares in (False, True):
                     latencies, duration_s = Latencies(way_ms), options.duration_s
                     load = Load(int(writers), pause_s, duration_s=duration_s, latencies=latencies, shares=shares)
                     print(row(load), flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import multiprocessing
 import os
 import random
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.case import Case, Goal, Job, Medians, Skip, figure, ratio
+from benchmarks.case import Case, Goal, Job, Medians, figure, ratio
 from benchmarks.clients import BUCKET, rolling
 from benchmarks.content import content
 
@@ -61,10 +60,6 @@ def _open(crowd: Crowd, job: Job) -> Any:
 
 
 def _measure(crowd: Crowd, job: Job, path: str) -> None:
-    from rollingfs import RollingFileSystem
-
-    if crowd.shares and "share_commits" not in inspect.signature(RollingFileSystem.__init__).parameters:
-        raise Skip("this rollingfs has no share_commits")
     fs = _open(crowd, job)
     fs.create(path)
     context = multiprocessing.get_context("forkserver")

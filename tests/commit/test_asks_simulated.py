@@ -9,14 +9,11 @@ import functools
 
 import pytest
 
-from tests.support.simulation import CAN_SHARE, Figures, Latencies, Load, simulate
+from tests.support.simulation import Figures, Latencies, Load, simulate
 
 NEAR, FAR = Latencies(12), Latencies(60)
 FAIR = (0.5, 2)
 """The least and the largest share of a writer, over its fair one."""
-
-if not CAN_SHARE:
-    pytest.skip("clients do not share commits yet", allow_module_level=True)
 
 run = functools.cache(simulate)
 
@@ -36,8 +33,8 @@ def check_fair(found: Figures) -> None:
 
 
 def test_eight_writers_together_are_twice_as_quick_as_one_and_each_gets_its_share() -> None:
-    found = sharing(8)
-    assert found.rate_per_s >= 2 * turns(1).rate_per_s
+    found = sharing(8, duration_s=8)
+    assert found.rate_per_s >= 2 * turns(1, duration_s=8).rate_per_s
     assert found.p99_ms <= 3 * found.median_ms
     check_fair(found)
 
@@ -49,6 +46,7 @@ def test_a_writer_alone_sends_one_request_for_each_append(pause_s: float) -> Non
     assert found.median_ms == pytest.approx(turns(1, pause_s=pause_s).median_ms, rel=0.05)
 
 
+@pytest.mark.slow
 def test_two_writers_are_no_slower_than_by_turns() -> None:
     assert sharing(2).rate_per_s >= 0.97 * turns(2).rate_per_s
     check_fair(sharing(2))
@@ -68,38 +66,31 @@ def test_thirty_two_writers_are_five_times_as_quick_as_one() -> None:
     check_fair(found)
 
 
-def test_of_a_hundred_writers_nobody_starves() -> None:
-    """There are 64 commit lines: many have none, and nobody knows them."""
-    found = sharing(100, duration_s=5)
+@pytest.mark.slow
+def test_a_hundred_writers_that_never_pause_get_no_error_and_are_quicker_than_by_turns() -> None:
+    """There are 64 commit lines: many writers have none, and nobody looks for what they ask."""
+    found = sharing(100, duration_s=3)
     assert not found.errors
-    assert found.least_share > 0
+    assert found.rate_per_s > turns(100, duration_s=3).rate_per_s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("latencies", [NEAR, FAR])
-def test_a_hundred_writers_get_their_shares(latencies: Latencies) -> None:
-    found, by_turns = sharing(100, latencies, 60), turns(100, latencies, 60)
-    check_fair(found)
-    assert found.rate_per_s > 5 * turns(1, latencies, 60).rate_per_s
-    assert found.max_ms < by_turns.max_ms
+def test_of_writers_without_a_commit_line_nobody_starves() -> None:
+    found = sharing(70, duration_s=12)
+    assert not found.errors
+    assert found.least_share >= 0.3
+    assert found.max_ms < 6_000
 
 
+@pytest.mark.slow
 def test_writers_that_do_not_share_get_their_turns_beside_those_that_do() -> None:
     found = sharing(8, alone=2, duration_s=30)
     assert not found.errors
     assert found.least_share >= 0.2
 
 
-def test_guarded_appends_beside_writers_that_share_take_at_most_five_times_as_long() -> None:
-    beside, alone = sharing(9, guarded=1, duration_s=30), sharing(1, guarded=1, duration_s=30)
-    assert not beside.errors
-    assert beside.of(slice(8, 9)).median_ms <= 5 * alone.median_ms
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("pause_s", [0.3, 1.0])
-@pytest.mark.parametrize("writers", [2, 8])
-def test_writers_that_pause_wait_hardly_longer_than_by_turns(writers: int, pause_s: float) -> None:
-    found, by_turns = sharing(writers, duration_s=60, pause_s=pause_s), turns(writers, duration_s=60, pause_s=pause_s)
-    assert found.median_ms <= 1.3 * by_turns.median_ms
-    assert found.p99_ms <= 1.3 * by_turns.p99_ms
+def test_guarded_appends_beside_writers_that_share_wait_no_longer_than_beside_turns() -> None:
+    found, by_turns = sharing(9, guarded=1, duration_s=30), turns(9, guarded=1, duration_s=30)
+    assert not found.errors
+    assert found.of(slice(8, 9)).median_ms <= 1.1 * by_turns.of(slice(8, 9)).median_ms

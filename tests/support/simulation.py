@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import inspect
 import itertools
 import random
 import selectors
@@ -36,7 +35,6 @@ EPOCH_S = 1_700_000_000.0
 """The wall clock, when virtual time begins."""
 PUTS = ("create", "replace", "write", "put")
 LISTS = ("list", "list_page")
-CAN_SHARE = "share_commits" in inspect.signature(Client.__init__).parameters
 NS = 10**9
 
 

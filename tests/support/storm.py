@@ -32,7 +32,7 @@ from rollingfs.policy import RollingPolicy
 from tests.support.backends import private_memory
 from tests.support.faults import Crashed
 from tests.support.history import FOREVER, Call, Setsum, check_conserved, check_history
-from tests.support.simulation import CAN_SHARE, EPOCH_S, NS, PATH, PUTS, Distant, Latencies, VirtualLoop, virtual_time
+from tests.support.simulation import EPOCH_S, NS, PATH, PUTS, Distant, Latencies, VirtualLoop, virtual_time
 
 TIMEOUT_S = 4.0
 """Of a commit: short, so that some do not end in time."""
@@ -145,7 +145,7 @@ class Storm:
         share = self.weather.fault_share if fault_share is None else fault_share
         backend = Windy(self.store, Latencies(self.weather.way_ms), self.chance, share)
         backend.dates_s = self.dates_s
-        shares = CAN_SHARE and kind == "append" and self.chance.random() < self.weather.shares
+        shares = kind == "append" and self.chance.random() < self.weather.shares
         options: dict[str, Any] = {"share_commits": True} if shares else {}
         client = Client(
             backend,
