@@ -41,6 +41,8 @@ class Client:
         A commit gives up after this many seconds.
     probe_cache
         The local file or folder that keeps the verdicts of probes for other processes.
+    share_commits
+        Whether appends without conditions share commits with other clients: for many writers of one segment.
     clock
         The wall clock, seconds since 1970.
     """
@@ -53,6 +55,7 @@ class Client:
         header_cache_s: float = HEADER_CACHE_S,
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         probe_cache: str | None = None,
+        share_commits: bool = False,
         clock: Clock = time.time,
     ) -> None:
         runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
@@ -64,7 +67,7 @@ class Client:
         self.lookup = Lookup(backend, headers)
         self.fetcher = Fetcher(backend, runtime, self.lookup, self.pages)
         self.contents = Contents(backend, runtime, headers, self.lookup)
-        self.merges = Merges(CommitLoop(self.store, commit_timeout_s))
+        self.merges = Merges(CommitLoop(self.store, commit_timeout_s, share_commits=share_commits))
         self.committer = Committer(self.merges)
         self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())
         self.concats = Concats(self.committer, self.segments)
@@ -75,5 +78,5 @@ class Client:
         """In a child process: another writer, no connection and no lock of the parent's."""
         self.store.after_fork()
         self.committer.slots.after_fork()
-        self.committer.loop.pace.after_fork()
+        self.committer.loop.after_fork()
         self.segments.appender.after_fork()

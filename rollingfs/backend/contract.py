@@ -313,6 +313,13 @@ class Backend(abc.ABC):
     async def write(self, path: str, data: Sequence[Buffer]) -> None:
         """Write a new file durably, under a name that nobody uses, and make missing parent folders."""
 
+    async def put(self, path: str, data: Buffer) -> None:
+        """Write a small file whole, over any file of its name. Nobody relies on it: a loss of power may take it back.
+
+        This default is for stores whose `write` takes any name.
+        """
+        await self.write(path, [data])
+
     @abc.abstractmethod
     async def open_write(self, path: str, over: Over | None = None) -> Upload:
         """Begin a new file of unknown size, in bounded memory; without `over`, under a name that nobody uses.

@@ -130,6 +130,9 @@ class MemoryBackend(Backend):
         with _lock:
             self._put_new(path, content)
 
+    async def put(self, path: str, data: Buffer) -> None:
+        self.put_whole(path, bytes(data), Over.ANYTHING)
+
     async def open_write(self, path: str, over: Over | None = None) -> Upload:
         return _MemoryUpload(self, path, over)
 
@@ -174,7 +177,7 @@ class MemoryBackend(Backend):
     def root(self, path: str) -> str:
         return "memory"
 
-    def put(self, path: str, content: bytes, over: Over | None) -> None:
+    def put_whole(self, path: str, content: bytes, over: Over | None) -> None:
         """Store a whole file."""
         with _lock:
             if over is not Over.ANYTHING or path not in self.fs.store:
@@ -271,7 +274,7 @@ class _MemoryUpload(Upload):
     async def finish(self) -> None:
         if self._content is None:
             raise refusals.upload_closed(self._path)
-        self._backend.put(self._path, bytes(self._content), self._over)
+        self._backend.put_whole(self._path, bytes(self._content), self._over)
         self._content = None
 
     async def abort(self) -> None:

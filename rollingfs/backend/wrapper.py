@@ -104,6 +104,9 @@ class BackendWrapper(Backend):
     async def write(self, path: str, data: Sequence[Buffer]) -> None:
         await self.call("write", path, data)
 
+    async def put(self, path: str, data: Buffer) -> None:
+        await self.call("put", path, data)
+
     async def open_write(self, path: str, over: Over | None = None) -> Upload:
         return _WrappedUpload(self, path, await self.call("open_write", path, *_given(over)))
 

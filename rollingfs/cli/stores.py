@@ -29,6 +29,7 @@ OWN = frozenset(
         "max_memory",
         "prefetch",
         "probe_cache",
+        "share_commits",
         "single_writer",
         "sync",
         "tiers",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.fairness import Turns
@@ -12,9 +13,13 @@ from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import CommitTimeoutError
+from rollingfs.format.asks import Ask, Carry, is_void
 from rollingfs.format.header import AGE_S_MAX, Entry, Header, Page
 from rollingfs.format.verdict import Verdict, judge
 from rollingfs.runtime.clock import Moment
+
+if TYPE_CHECKING:
+    from rollingfs.commit.carry import Carrier
 
 LAST_LOOK_S = 1.0
 """A look at the header may take this long even at the deadline: it shows that a conflict has written nothing."""
@@ -28,6 +33,20 @@ class Committed:
 
     base: Header | None
     header: Header | None
+    offset: int | None = None
+    """Where the data begins, if another writer's commit has carried it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What others may know of a plain append, whose commit they may share."""
+
+    data: bytes | None
+    """Its bytes; None if they are too many to ask for."""
+    segment: str | None
+    """The incarnation that it is bound to; None for any."""
+    begin: Callable[[Attempt], None]
+    """Called before anything is sent: from then on the attempt knows what may take place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +65,8 @@ class Change:
     """The files written for this change: each attempt tells them, before it is sent, which files it names."""
     slow: bool = False
     """Whether `step` is so slow that others may win every race: the commit then asks them to wait."""
+    plain: Plain | None = None
+    """For an append without conditions, by a client that shares commits."""
 
 
 @dataclass
@@ -75,6 +96,16 @@ class Attempt:
     """The header that the newest attempt would make."""
     is_open: bool = False
     """Whether an attempt was sent that took place, or that may still take place."""
+    carrier: Carrier | None = None
+    """For a plain append of a client that shares commits."""
+    carry: Carry | None = None
+    """What the next attempt adds to its header as a plain append; None for any other commit."""
+    asked: Ask | None = None
+    """The ask for this operation, from before it is sent until nobody can carry it any more."""
+    seen: Loaded | None = None
+    """The newest header that shows that the operation has not taken place so far; None: `base` is."""
+    done: Committed | None = None
+    """The result, if a look shows that the operation took place."""
     written: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
     """Chunks written for this commit, by their bytes and which of several equal ones they are."""
     pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
@@ -94,13 +125,33 @@ class Attempt:
         """Note an attempt before it is sent: the header it is based on, the header it would make, its files."""
         for uploads in (self.own, *self.carried):
             uploads.name(files)
-        self.base, self.wanted, self.is_open = base, wanted, True
+        self.base, self.wanted, self.is_open, self.seen = base, wanted, True, None
+
+    def ask(self, base: Loaded, ask: Ask) -> None:
+        """Note an ask before it is sent, and the header in which the operation was judged not to have taken place."""
+        self.asked, self.seen = ask, base
+
+    @property
+    def is_out(self) -> bool:
+        """Whether an attempt or an ask was sent that took place, or that may still take place."""
+        return self.is_open or self.asked is not None
 
     def judge(self, current: Loaded) -> Verdict:
-        """What a look at the header says of the newest attempt."""
-        assert self.base is not None
-        is_same = current.token == self.base.token
-        return judge(self.base.header, is_same, current.header, self.writer, self.number)
+        """What a look at the header says of the newest attempt, and of an ask."""
+        since = self.seen or self.base
+        assert since is not None
+        if self.asked is not None and self.began.age_s(self.store.clock) > AGE_S_MAX:
+            return Verdict.UNKNOWN
+        is_same = current.token == since.token
+        return judge(since.header, is_same, current.header, self.writer, self.number)
+
+    def clean(self, current: Loaded) -> None:
+        """Note a header that shows that the operation has not taken place so far."""
+        if self.base is not None and current.token != self.base.token:
+            self.is_open = False
+        self.seen = current
+        if self.asked is not None and current.header is not None and is_void(self.asked, current.header):
+            self.asked = None
 
     # -- files -------------------------------------------------------------------------------------------------
 

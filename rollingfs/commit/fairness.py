@@ -118,6 +118,10 @@ class Turns:
             self._others_per_s = _learned(self._others_per_s, others / max(now_s - self._done_s, self.commit_s))
         self._done_version, self._done_s = header.version, now_s
 
+    def carried(self, header: Header) -> None:
+        """Note the header of another's commit, which has carried this writer's bytes."""
+        self._done_version, self._done_s = header.version, time.monotonic()
+
     @property
     def _cycle_s(self) -> float:
         """How long a change of writers takes."""

@@ -14,7 +14,7 @@ from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops,
 from rollingfs.format.header import Chunk, Entry, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.tokens import crc32c
-from rollingfs.format.transitions import excess_bytes
+from rollingfs.format.transitions import STAMP_BYTES_MAX, excess_bytes
 from rollingfs.runtime.concurrency import Runtime
 
 CHUNKS_CACHED_MAX = 64 * 4096
@@ -114,17 +114,26 @@ class Pages:
         foreign = sum(not is_deletable(chunk.file) for chunk in chunks)
         return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)
 
-    async def fold(self, segment: str, header: Header, memo: dict[tuple[Entry, ...], Page], now_ms: int) -> Header:
+    async def fold(
+        self,
+        segment: str,
+        header: Header,
+        memo: dict[tuple[Entry, ...], Page],
+        now_ms: int,
+        room: int = STAMP_BYTES_MAX,
+    ) -> Header:
         """Move entries into index pages until the header keeps the limits of the format.
 
         Parameters
         ----------
         memo
             Pages that earlier attempts of the same commit wrote, by the entries they stand for.
+        room
+            The bytes by which the commit may yet lengthen the text.
         """
         while plan := placement.plan_fold(header.entries):
             header = await self._fold_once(segment, header, plan, memo, now_ms)
-        while (over := excess_bytes(header)) > 0:
+        while (over := excess_bytes(header, room)) > 0:
             squeeze = placement.plan_squeeze(header.entries)
             if squeeze is None:
                 return shed_drops(header, over)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Committed
+from rollingfs.commit.carry import Carrier, Carriers
 from rollingfs.commit.fairness import LOOKS_MAX, Slot, Slots, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
@@ -52,13 +53,22 @@ class CommitLoop:
     ----------
     timeout_s
         A commit gives up after this many seconds.
+    share_commits
+        Whether appends without conditions share commits with other clients.
     """
 
-    def __init__(self, store: Store, timeout_s: float) -> None:
+    def __init__(self, store: Store, timeout_s: float, *, share_commits: bool = False) -> None:
         self.store = store
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
         self.pace = Pace(store.backend.commit_interval_s)
+        self.carriers = Carriers(store, self.slots) if share_commits else None
+
+    def after_fork(self) -> None:
+        """In a child process: nobody holds a lock, and nothing is known of other writers."""
+        self.pace.after_fork()
+        if self.carriers is not None:
+            self.carriers.after_fork()
 
     def deadline_s(self) -> float:
         """When an operation that begins now gives up, by the monotonic clock."""
@@ -96,7 +106,8 @@ class CommitLoop:
             try:
                 if not self.store.backend.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
-                return await self._loop(slot, change, attempt)
+                done = self._loop(slot, change, attempt)
+                return await (done if attempt.carrier is None else attempt.carrier.definite(done))
             finally:
                 await attempt.own.discard()
         except KeyboardInterrupt as interrupt:
@@ -111,16 +122,27 @@ class CommitLoop:
     def _attempt(self, turns: Turns, change: Change, began: Moment) -> Attempt:
         path, uploads, writer = change.path, change.uploads, self.slots.writer
         number = writer.next_number()
-        return Attempt(self.store, path, change.deadline_s, uploads, turns, writer.id, number, self.timeout_s, began)
+        attempt = Attempt(self.store, path, change.deadline_s, uploads, turns, writer.id, number, self.timeout_s, began)
+        if self.carriers is not None and change.plain is not None:
+            attempt.carrier = self.carriers.of(attempt, change.plain)
+            change.plain.begin(attempt)
+        return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
         path, headers = attempt.path, self.store.headers
-        seen = None if change.fresh else self._believed(path)
+        seen = None if change.fresh else self._believed(path, attempt.carrier)
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
-            base = await self._in_turn(base, attempt)
+            if attempt.carrier is None:
+                base = await self._in_turn(base, attempt)
+            else:
+                ready = await attempt.carrier.prepare(base, partial(self._in_turn, attempt=attempt))
+                if isinstance(ready, Committed):
+                    return ready
+                base = ready
             try:
+                attempt.carry = None  # only the step of a plain append sets it
                 wanted = await change.step(slot.cleared(base), attempt)
                 if wanted is not None:
                     named = {entry.file for entry in wanted.entries}  # before folding hides them in index pages
@@ -143,19 +165,25 @@ class CommitLoop:
                 continue
             await self.store.abilities(path)  # not before, where the probe makes folders: a refusal leaves none
             attempt.send(base, wanted, named)
-            current = await self._try(base, wanted, data, attempt)
-            if current is None:
-                self.slots.committed(path, slot, wanted)
-                self.pace.committed(path)
-                # the result is what this commit made: others may have gone on from it before a look
-                return Committed(base.header, wanted)
+            found = await self._try(base, wanted, data, attempt)
+            if isinstance(found, Committed):
+                if found.offset is None:
+                    self._note(slot, wanted, attempt)
+                return found
             attempt.is_open = False
             check_time(attempt, is_void=True)
-            base, attempt.fresh = current, True
+            base, attempt.fresh = found, True
             if change.slow and attempt.count >= LOSSES_BEFORE_ASKING and base.live:
                 base = await self._ask(slot, attempt)
 
-    def _believed(self, path: str) -> Loaded | None:
+    def _note(self, slot: Slot, wanted: Header, attempt: Attempt) -> None:
+        """Note an attempt that took place."""
+        self.slots.committed(attempt.path, slot, wanted)
+        self.pace.committed(attempt.path)
+        if attempt.carrier is not None:
+            attempt.carrier.committed(wanted, attempt.carry)
+
+    def _believed(self, path: str, carrier: Carrier | None) -> Loaded | None:
         """The header as last seen, unless many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
@@ -164,7 +192,7 @@ class CommitLoop:
         seen = self.store.headers.seen(path)
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
             return seen
-        if len(seen.header.commits) <= COMMITS_MAX // 2:
+        if len(seen.header.commits) <= COMMITS_MAX // 2 or (carrier is not None and carrier.believes(seen.header)):
             return seen
         is_old = self.store.headers.recent(path, BELIEVED_S_MAX) is None
         return None if is_old or is_crowded(seen.header) else seen
@@ -222,13 +250,13 @@ class CommitLoop:
 
     async def _finished(self, base: Loaded, wanted: Header, attempt: Attempt) -> Header:
         """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
-        now_ms = self.store.now_ms()
-        if transitions.must_fold(wanted):
-            wanted = await self.store.pages.fold(attempt.path, wanted, attempt.pages, now_ms)
-        return transitions.stamp(wanted, base.header, attempt.writer, attempt.number, now_ms)
+        now_ms, room = self.store.now_ms(), transitions.stamp_bytes_max(attempt.carry)
+        if transitions.must_fold(wanted, room):
+            wanted = await self.store.pages.fold(attempt.path, wanted, attempt.pages, now_ms, room)
+        return transitions.stamp(wanted, base.header, attempt.writer, attempt.number, now_ms, attempt.carry)
 
-    async def _try(self, base: Loaded, wanted: Header, data: bytes, attempt: Attempt) -> Loaded | None:
-        """Replace `base`; returns None if that took place, else the header that is there instead."""
+    async def _try(self, base: Loaded, wanted: Header, data: bytes, attempt: Attempt) -> Loaded | Committed:
+        """Replace `base`; returns what was committed, or the header that is there instead."""
         headers, lost = self.store.headers, None
         while True:
             attempt.count += 1
@@ -240,12 +268,15 @@ class CommitLoop:
                 verdict, current = await lost.judge(error)
                 if verdict is Verdict.NOT_MINE:
                     return current
+                if verdict is Verdict.MINE and attempt.carrier is not None:
+                    return attempt.carrier.took_place(current)
                 if verdict is Verdict.MINE:
-                    return None
+                    # the result is what this commit made: others may have gone on from it before the look
+                    return Committed(base.header, wanted)
             else:
                 attempt.turns.took(time.monotonic() - began_s, wanted)
                 headers.keep(attempt.path, Loaded(wanted, token), began, is_own=True)
-                return None
+                return Committed(base.header, wanted)
 
     async def _replace(self, base: Loaded, data: bytes, attempt: Attempt) -> str:
         header, backend = names.header_path(attempt.path), self.store.backend

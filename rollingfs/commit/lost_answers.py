@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
+from functools import partial
 
 from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed
 from rollingfs.commit.header_cache import Loaded
@@ -63,18 +64,22 @@ class LostAnswers:
         """
         attempt = self._attempt
         assert attempt.base is not None
-        pause_s = self._pause_s(cause)
         self._is_certain = self._is_certain and isinstance(cause, ConflictError)
-        looks_first = not self._is_certain and is_crowded(attempt.base.header)
         has_bucket = not isinstance(cause, NoBucketError)
-        if not looks_first and has_bucket:
-            await attempt.store.runtime.sleep(pause_s)
-        current = await self._look(cause)
+        current, looks_first, pause_s = None, False, 0.0
+        if attempt.carrier is not None and isinstance(cause, ConflictError):
+            current = await attempt.carrier.lost(attempt.base, partial(self._look, cause))
+        if current is None:
+            pause_s = self._pause_s(cause)
+            looks_first = not self._is_certain and is_crowded(attempt.base.header)
+            if not looks_first and has_bucket:
+                await attempt.store.runtime.sleep(pause_s)
+            current = await self._look(cause)
         verdict = attempt.judge(current)
         logger.debug("%s: attempt %d (%s): %s", attempt.path, attempt.count, cause, verdict.value)
         if not has_bucket and current.token is None:
             self._check_bucket(cause)
-        if verdict is Verdict.UNKNOWN and not self._is_certain:
+        if verdict is Verdict.UNKNOWN and not (self._is_certain and attempt.asked is None):
             raise unknown(attempt.path, "the header was replaced so often that no trace is left") from cause
         if verdict is Verdict.UNKNOWN:
             verdict = Verdict.NOT_MINE
@@ -114,7 +119,7 @@ class LostAnswers:
 
     def _check_bucket(self, cause: Exception) -> None:
         """Raise for a bucket that does not exist: nothing is written, unless an earlier request may still arrive."""
-        if self._doubts or self._refusals:
+        if self._doubts or self._refusals or self._attempt.asked is not None:
             raise unknown(self._attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
         raise cause
 
@@ -198,15 +203,19 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
     if verdict is not Verdict.MINE:
         raise unknown(attempt.path, f"{error!r} interrupted it") from error
     logger.info("%s: committed, although %r came after the request", attempt.path, error)
+    if attempt.done is not None:
+        return attempt.done
     assert attempt.base is not None
     return Committed(attempt.base.header, attempt.wanted)
 
 
 async def _looked_once(attempt: Attempt) -> Verdict:
-    """The verdict on what was sent, by one look at the header."""
-    if not attempt.is_open:
+    """The verdict on what was sent, by one look at the header; an ask that others may still carry is withdrawn."""
+    if not attempt.is_out:
         return Verdict.NOT_MINE
     try:
+        if attempt.carrier is not None and attempt.asked is not None:
+            return await attempt.carrier.conclude()
         return attempt.judge(await attempt.store.headers.load_durable(attempt.path))
     except Exception as error:  # noqa: BLE001 - memory may still be short: whatever comes, nothing is known
         logger.info("%s: cannot look at the header: %s", attempt.path, error)

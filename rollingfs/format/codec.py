@@ -11,7 +11,20 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.format import line_codec, tokens
-from rollingfs.format.header import TEXT_BYTES_MAX, Adopted, Chunk, Commit, Drop, Entry, Header, Mark, Origin, Tier
+from rollingfs.format.header import (
+    TEXT_BYTES_MAX,
+    Adopted,
+    Chunk,
+    Commit,
+    Drop,
+    Entry,
+    Floor,
+    Header,
+    Mark,
+    Origin,
+    Placed,
+    Tier,
+)
 
 FORMAT = "rollingfs 1"
 
@@ -55,10 +68,11 @@ def is_surely_short(header: Header, room: int) -> bool:
         return False
     entries = _entries_text(header.entries)
     words = [header.owner or "", header.turn or "", header.merged or "", *header.attrs, *header.attrs.values()]
-    words += [commit.writer for commit in header.commits]
+    words += [line.writer for line in header.commits]
+    words += [one.writer for one in header.placed]
     if header.adopted is not None:
         words.append(header.adopted.token)
-    count = len(header.attrs) + len(header.commits) + len(header.tiers)
+    count = len(header.attrs) + len(header.commits) + len(header.placed) + len(header.tiers)
     lines = PLAIN_LINE_BYTES_MAX * count + PLAIN_LINES_BYTES_MAX
     size = len(entries) + QUOTED_BYTES_MAX * sum(map(len, words)) + lines
     return entries.isascii() and size + room <= TEXT_BYTES_MAX
@@ -96,6 +110,10 @@ def _lines(header: Header) -> Iterable[str]:
     # last: a client that does not know these lines keeps them there
     if header.origin is not None:
         yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
+    if header.asks is not None and header.asks.version == header.version:
+        yield f"asks {header.asks.base} {header.asks.version}"
+    for one in header.placed:
+        yield f"placed {tokens.quote(one.writer)} {one.number} {one.offset}"
     yield from header.unknown
 
 
@@ -130,6 +148,7 @@ class _Parser:
         self.entries: list[Entry] = []
         self.attrs: dict[str, str] = {}
         self.commits: list[Commit] = []
+        self.placed: list[Placed] = []
         self.drops: list[Drop] = []
         self.tiers: list[Tier] = []
         self.marks: dict[str, list[Mark]] = {"Merged": [], "Aborted": []}
@@ -228,6 +247,14 @@ class _Parser:
         writer, version = tokens.exactly(parts, 2)
         self._once(turn=(tokens.unquote(writer), tokens.number(version)))
 
+    def _on_asks(self, parts: Sequence[str]) -> None:
+        base, version = tokens.exactly(parts, 2)
+        self._once(asks=Floor(tokens.number(base), tokens.number(version)))
+
+    def _on_placed(self, parts: Sequence[str]) -> None:
+        writer, number, offset = tokens.exactly(parts, 3)
+        self.placed.append(Placed(tokens.unquote(writer), tokens.number(number), tokens.number(offset)))
+
     def _on_Merged(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         txn, source = tokens.exactly(parts, 2)
         self.marks["Merged"].append(Mark(tokens.uuid(txn), tokens.unquote(source)))
@@ -244,6 +271,9 @@ class _Parser:
         if "turn" in self.fields:  # a client that does not know the line may carry it into another version
             writer, version = self.fields["turn"]
             self.fields["turn"] = writer if version == self.fields["version"] else None
+        if "asks" in self.fields and self.fields["asks"].version != self.fields["version"]:
+            self.fields["asks"] = None  # likewise
+        operations = {(line.writer, line.number) for line in self.commits}
         copy = self.fields.pop("plain_copy", None)
         header = Header(
             **self.fields,
@@ -251,6 +281,7 @@ class _Parser:
             tail=tail,
             attrs=self.attrs,
             commits=tuple(self.commits),
+            placed=tuple(one for one in self.placed if (one.writer, one.number) in operations),
             drops=tuple(self.drops),
             tiers=tuple(self.tiers),
             merges=tuple(self.marks["Merged"]),

@@ -160,6 +160,23 @@ class Commit:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """From which base on asks may be carried. It counts only in the header of its version: a copy means nothing."""
+
+    base: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where the data of an operation begins that another writer's commit has carried."""
+
+    writer: str
+    number: int
+    offset: int
+
+
 PLAIN_INCARNATION = "plain "
 """The prefix of a plain file's incarnation; a segment's incarnation is a uuid."""
 
@@ -235,6 +252,8 @@ class Header:
     evicted: int = 0
     turn: str | None = None
     """The writer that asked the others to leave the next commit to it."""
+    asks: Floor | None = None
+    placed: tuple[Placed, ...] = ()
     drops: tuple[Drop, ...] = ()
     tiers: tuple[Tier, ...] = ()
     adopted: Adopted | None = None
@@ -308,6 +327,16 @@ class Header:
     def waiting_bytes(self) -> int:
         """Bytes that wait for the collection of their folders."""
         return sum(drop.size for drop in self.drops if drop.is_hint)
+
+    @property
+    def floor(self) -> int:
+        """The least base of an ask that a plain append on this header may carry."""
+        return self.asks.base if self.asks is not None and self.asks.version == self.version else self.version
+
+    def placed_of(self, writer: str, number: int) -> int | None:
+        """Where the data of an operation begins, if another writer's commit has carried it."""
+        found = (one.offset for one in self.placed if (one.writer, one.number) == (writer, number))
+        return next(found, None)
 
     def tier(self, alias: str) -> Tier | None:
         """The line of a tier."""

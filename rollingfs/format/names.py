@@ -20,6 +20,7 @@ TIER_SCHEME = "tier:"
 TIER_ALIAS_CHARACTERS_MAX = 32
 PROBE_PREFIX = "probe-"
 TEMPORARY_PREFIX = "tmp-"
+ASK_PREFIX = f"{TEMPORARY_PREFIX}ask-"
 EXPORT_PREFIX = f"{TEMPORARY_PREFIX}export-"
 REMOVED_NAME = "$removed"
 """The mark of a folder that was removed while tombstones had to stay in it. Without content, it does not exist."""

@@ -17,6 +17,7 @@ from rollingfs.errors import (
     SegmentSealedError,
 )
 from rollingfs.format import placement
+from rollingfs.format.asks import Carry
 from rollingfs.format.codec import format_text, is_surely_short
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
@@ -28,6 +29,7 @@ from rollingfs.format.header import (
     Adopted,
     Commit,
     Entry,
+    Floor,
     Header,
     Page,
     Phase,
@@ -72,29 +74,51 @@ STAMP_BYTES_MAX = 256
 """By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
 
 
-def must_fold(header: Header) -> bool:
-    """Whether entries must move into index pages before the header is written."""
+def stamp_bytes_max(carry: Carry | None) -> int:
+    """By how much `stamp` can lengthen a header's text."""
+    return STAMP_BYTES_MAX + (carry.text_bytes_max if carry is not None else 0)
+
+
+def must_fold(header: Header, room: int = STAMP_BYTES_MAX) -> bool:
+    """Whether entries must move into index pages before the header is stamped, which adds at most `room` bytes."""
     if placement.plan_fold(header.entries) is not None:
         return True
-    return not is_surely_short(header, STAMP_BYTES_MAX) and excess_bytes(header) > 0
+    return not is_surely_short(header, room) and excess_bytes(header, room) > 0
 
 
-def excess_bytes(header: Header) -> int:
+def excess_bytes(header: Header, room: int = STAMP_BYTES_MAX) -> int:
     """By how much the text of a header is too long to be stamped; negative if there is room."""
-    return len(format_text(header)) + STAMP_BYTES_MAX - TEXT_BYTES_MAX
+    return len(format_text(header)) + room - TEXT_BYTES_MAX
 
 
-def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms: int) -> Header:
-    """Make a commit of a transition's result: next version, the writer's line, the time."""
+def stamp(
+    header: Header, base: Header | None, writer: str, number: int, now_ms: int, carry: Carry | None = None
+) -> Header:
+    """Make a commit of a transition's result: next version, the writer's line, the time.
+
+    Only a plain append has a `carry`. Every other commit leaves the `asks` line out, and so voids all asks of before.
+    """
     version = base.version + 1 if base else 1
-    commits = [line for line in (base.commits if base else ()) if line.writer != writer]
+    carried = carry.placed if carry is not None else ()
+    lines = [Commit(writer, number, version), *(Commit(one.writer, one.number, version) for one in carried)]
+    writers = {line.writer for line in lines}
+    commits = [line for line in (base.commits if base else ()) if line.writer not in writers]
     evicted = base.evicted if base else 0
-    if len(commits) >= COMMITS_MAX:
+    if (excess := len(commits) + len(lines) - COMMITS_MAX) > 0:
         commits.sort(key=lambda line: line.version)
-        evicted = max([evicted, *(line.version for line in commits[: -COMMITS_MAX + 1])])
-        commits = commits[-COMMITS_MAX + 1 :]
-    commits.append(Commit(writer, number, version))
-    return replace(header, version=version, commits=tuple(commits), evicted=evicted, modified_ms=now_ms)
+        evicted = max([evicted, *(line.version for line in commits[:excess])])
+        commits = commits[excess:]
+    operations = {(line.writer, line.number) for line in commits}
+    placed = tuple(one for one in header.placed if (one.writer, one.number) in operations)
+    return replace(
+        header,
+        version=version,
+        commits=(*commits, *lines),
+        evicted=evicted,
+        modified_ms=now_ms,
+        asks=Floor(carry.floor, version) if carry is not None else None,
+        placed=placed + carried,
+    )
 
 
 # -- checks --------------------------------------------------------------------------------------------------
@@ -331,6 +355,7 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
         adopted=header.adopted,
         created_ms=header.created_ms,
         unknown=header.unknown,
+        placed=header.placed,
     )
 
 

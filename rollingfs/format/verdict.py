@@ -36,8 +36,10 @@ def judge(base: Header | None, same: bool, current: Header | None, writer: str, 
     mine = current.commit_of(writer)
     if mine is not None and mine.number == number:
         return Verdict.MINE
-    if (mine is not None and mine.number > number) or current.evicted > base_version or current.version <= base_version:
+    if current.version <= base_version or (mine is not None and mine.number > number):
         return Verdict.UNKNOWN
+    if mine is None and current.evicted > base_version:
+        return Verdict.UNKNOWN  # with a line of mine, it has not gone: it says what it said before
     return Verdict.NOT_MINE
 
 

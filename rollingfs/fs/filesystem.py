@@ -79,6 +79,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     probe_cache
         A local file or folder where processes note for each other, for 30 days, that a store passed its probe. Nobody
         else should be able to write there. By default each process probes.
+    share_commits
+        Whether appends without conditions share commits with other processes that chose so: for four or more that
+        append to one file at once. A process that dies may leave an append that appears up to 10 s later.
     clock
         The wall clock, seconds since 1970.
     max_concurrency
@@ -125,6 +128,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         sync: bool = True,
         single_writer: bool = False,
         probe_cache: str | os.PathLike[str] | None = None,
+        share_commits: bool = False,
         clock: Clock = time.time,
         max_concurrency: int | None = None,
         prefetch: bool = True,
@@ -140,7 +144,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._target = target_protocol or type(fs or backend).__name__
         shared = {"max_concurrency": max_concurrency}
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
-        arguments.check_switches(sync=sync, single_writer=single_writer)
+        arguments.check_switches(sync=sync, single_writer=single_writer, share_commits=share_commits)
         arguments.check_seconds(**(seconds := {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}))
         cache = arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
@@ -166,7 +170,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = self._parent_of
-        self._client = Client(self._backend, rolling, **seconds, probe_cache=cache, clock=clock)
+        choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
+        self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
 

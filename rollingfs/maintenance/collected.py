@@ -11,6 +11,7 @@ from rollingfs.format import names
 CHUNK = "unreferenced chunk"
 STAGED = "staged chunk that nobody committed"
 PAGE = "unreferenced index page"
+ASK = "ask of a writer that waits no longer"
 LEFTOVER = "leftover of a write that was broken off"
 PROBE = "leftover of a probe of the store"
 PIN = "stale pin"
@@ -22,6 +23,7 @@ UPLOAD = "unfinished upload"
 _BY_PREFIX = {
     names.STAGED_PREFIX: STAGED,
     names.INDEX_PREFIX: PAGE,
+    names.ASK_PREFIX: ASK,  # before the prefix that it begins with
     names.TEMPORARY_PREFIX: LEFTOVER,
     names.PROBE_PREFIX: PROBE,
     names.PIN_PREFIX: PIN,
@@ -41,6 +43,16 @@ def is_old(now: float, since: float, grace_s: float) -> bool:
     that was just written may have such a date.
     """
     return max(0.0, now - since) >= grace_s
+
+
+ASK_GRACE_S = 60.0
+"""An ask of this age goes: no commit carries one that is older than 10 s, and none depends on an ask."""
+
+
+def grace_of(path: str, grace_s: float) -> float:
+    """The age at which a file goes to which nobody refers, in seconds."""
+    is_ask = path.rpartition("/")[2].startswith(names.ASK_PREFIX)
+    return min(grace_s, ASK_GRACE_S) if is_ask else grace_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rollingfs.format import names
 from rollingfs.format.drops import is_due
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.pin_codec import Pin, parse_pin
-from rollingfs.maintenance.collected import Garbage, is_old
+from rollingfs.maintenance.collected import Garbage, grace_of, is_old
 from rollingfs.maintenance.references import References
 from rollingfs.maintenance.tier_survey import TierSurveyor
 
@@ -114,7 +114,7 @@ class Survey:
         """
         uploads = (*uploads, *self.tier_uploads)
         loose = self.loose()
-        old = tuple(info for info in loose if is_old(now, info.modified, grace_s))
+        old = tuple(info for info in loose if is_old(now, info.modified, grace_of(info.path, grace_s)))
         abandoned = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
         return Garbage(old, abandoned, len(loose) - len(old) + len(uploads) - len(abandoned))
 

@@ -28,7 +28,7 @@ from rollingfs.commit.committer import Committer
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms, shadow
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import ConflictError, RollingError
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError, RollingError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Commit, Header, Origin
 from rollingfs.policy import RollingPolicy
@@ -194,5 +194,9 @@ class Adoption:
 
         if (await self.store.headers.load(path)).header is None:
             return True
-        now = (await self.committer.commit(path, step, fresh=True)).header
+        try:
+            now = (await self.committer.commit(path, step, fresh=True)).header
+        except CommitTimeoutError as error:
+            why = "the plain file is deleted; whether another client has adopted it before is unknown"
+            raise AppendOutcomeUnknown(f"{path}: {why}: delete it again") from error
         return now is None or now.deleted

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt, Change, Committed
+from rollingfs.commit.attempt import Attempt, Change, Committed, Plain
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.fairness import Slot
 from rollingfs.commit.header_cache import Loaded
@@ -20,6 +20,7 @@ from rollingfs.commit.recovery import Merges
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
 from rollingfs.format import transitions
+from rollingfs.format.asks import ASK_BYTES_MAX
 from rollingfs.format.header import Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Guard
@@ -65,6 +66,17 @@ class Append:
         return sum(len(item) for item in self.data if isinstance(item, bytes))
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it has no condition but the incarnation, and no attributes: then clients may share its commit."""
+        guard = self.guard
+        is_guarded = guard.epoch is not None or guard.expected_offset is not None or guard.expected_attrs
+        return not (is_guarded or self.attrs)
+
+    def joins(self, other: Append) -> bool:
+        """Whether both may be asked for as one: the bytes of an ask stay together."""
+        return self.is_plain == other.is_plain and (not self.is_plain or self.guard.segment == other.guard.segment)
+
+    @property
     def outcome(self) -> Outcome | None:
         """Its outcome; None while the outcome is unknown."""
         outcomes = self.group.outcomes if self.group is not None else None
@@ -92,6 +104,7 @@ class Appender:
         self._merges = merges
         self._loop = merges.loop
         self._runtime = merges.store.runtime
+        self._carriers = merges.loop.carriers
         self._queues: dict[str, deque[Append]] = {}
         # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
         self._lock = threading.RLock()
@@ -176,7 +189,8 @@ class Appender:
         committed: Committed | None = None
         try:
             self._take(path, group)
-            change = Change(path, group.step, leader.deadline_s, group.is_large, group.uploads)
+            plain = group.plain if self._carriers is not None else None
+            change = Change(path, group.step, leader.deadline_s, group.is_large, group.uploads, plain=plain)
             committed = await self._loop.commit_held(slot, change)
             self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
@@ -196,14 +210,17 @@ class Appender:
         A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
         stay in the queue, and one without an outcome may be missing: its own thread puts that right (`_recover`).
         """
-        size = 0
+        size, carriers = 0, self._carriers
+        size_max = ASK_BYTES_MAX if carriers is not None and carriers.is_racing(path) else GROUP_BYTES_MAX
         with self._lock:
             queue = self._queues.get(path, deque())
             while queue and len(group.members) < GROUP_APPENDS_MAX:
                 append = queue[0]
                 if append.outcome is None:
                     size += append.inline_size
-                    if group.members and size > GROUP_BYTES_MAX:
+                    if group.members and size > size_max:
+                        break
+                    if carriers is not None and group.members and not append.joins(group.members[0]):
                         break
                     group.members.append(append)
                     append.group = group
@@ -280,12 +297,38 @@ class _Group:
         return [append.uploads for append in self.members if append.uploads]
 
     @property
+    def plain(self) -> Plain | None:
+        """What others may know of the group; None if one of its appends has a condition or attributes."""
+        if not all(append.is_plain for append in self.members):
+            return None
+        items = [item for append in self.members for item in append.data]
+        data = b"".join(item for item in items if isinstance(item, bytes))
+        is_small = 1 <= len(data) <= ASK_BYTES_MAX and not self.is_large
+        return Plain(data if is_small else None, self.members[0].guard.segment, self._begin)
+
+    def _begin(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    @property
     def is_open(self) -> bool:
-        """Whether an attempt was sent that took place, or may have."""
-        return self._attempt is not None and self._attempt.is_open
+        """Whether an attempt or an ask was sent that took place, or may have."""
+        return self._attempt is not None and self._attempt.is_out
+
+    def _carried(self, committed: Committed) -> Mapping[Append, Outcome]:
+        """The outcomes of a group whose bytes another writer's commit has carried."""
+        outcomes: dict[Append, Outcome] = {}
+        offset, header = committed.offset, committed.header
+        assert offset is not None
+        assert header is not None
+        for append in self.members:
+            outcomes[append] = Written(offset, header)
+            offset += append.inline_size
+        return outcomes
 
     def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
         """The outcomes of a commit that took place, or that had nothing to do."""
+        if committed.offset is not None:
+            return self._carried(committed)
         return {**self._refused, **self._written(committed.header)}
 
     def _written(self, header: Header | None) -> dict[Append, Outcome]:
@@ -306,6 +349,8 @@ class _Group:
             waiting.discard(self.leader)
         elif isinstance(error, AppendInterrupted) and error.outcome == "committed":
             assert self._attempt is not None
+            if self._attempt.done is not None and self._attempt.done.offset is not None:
+                return self._carried(self._attempt.done)
             return {**self._refused, **self._written(self._attempt.wanted)}
         elif not isinstance(error, Exception):
             if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
@@ -340,6 +385,9 @@ class _Group:
             return None
         if not items and header is base.header:
             return None
+        if attempt.carrier is not None and base.header is not None:
+            attempt.carry, others = attempt.carrier.carry(base.header, sum(map(size_of, items)))
+            items += others
         return await grow(header, items, attempt)
 
     def _admit(self, header: Header | None, append: Append, offset: int) -> Header:

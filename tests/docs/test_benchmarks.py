@@ -24,7 +24,7 @@ from benchmarks.runner import GONE, run
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS
 
 REPOSITORY = Path(__file__).parents[2]
-CASES = ["P1", "P1b", "P1c", "P2", "P2c", "P2b", "P3", "P4", "P5", "P6", "P7", "P8", "P12", "P11"]
+CASES = ["P1", "P1b", "P1c", "P1d", "P1e", "P2", "P2c", "P2b", "P3", "P4", "P5", "P6", "P7", "P8", "P12", "P11"]
 
 
 def test_every_case_of_the_issue_is_there_with_a_goal():

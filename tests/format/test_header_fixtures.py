@@ -21,11 +21,13 @@ from rollingfs.format.header import (
     Chunk,
     Commit,
     Drop,
+    Floor,
     Header,
     Mark,
     Merge,
     Page,
     Phase,
+    Placed,
     Tier,
 )
 from rollingfs.format.index_codec import format_page, parse_page
@@ -147,6 +149,13 @@ HEADERS: dict[str, Header] = {
     ),
     "commits-evicted": Header(SEGMENT, 700, commits=_commits(64, 700), evicted=636),
     "turn": Header(SEGMENT, 8, commits=(Commit(WRITER, 3, 8),), turn=WRITER),
+    "asks": Header(
+        SEGMENT,
+        8,
+        commits=(Commit(WRITER, 3, 8), Commit(WRITER_2, 17, 8)),
+        asks=Floor(4, 8),
+        placed=(Placed(WRITER_2, 17, 4096),),
+    ),
     "marks": Header(
         SEGMENT,
         9,

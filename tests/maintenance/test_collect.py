@@ -61,6 +61,18 @@ def test_orphans_older_than_the_grace_go_and_the_rest_stays(client):
     assert mine.rpartition("/")[2] in files(client, where)
 
 
+def test_an_ask_goes_after_a_minute_and_other_leftovers_stay(client):
+    where = make(client, "segment", b"x" * 95)
+    ask, leftover = orphan(client, where, "tmp-ask-5b2e9d0c"), orphan(client, where, "tmp-1")
+    client.backend.shift_s = 50
+    assert collect(client, where, None).files == ()
+    client.backend.shift_s = 70
+    found = collect(client, where, None)
+    assert found.files == (ask,)
+    assert found.reasons == {ask: "ask of a writer that waits no longer"}
+    assert leftover in {entry.path for entry in drive(client.backend.list(names.chunks_folder(where))).entries}
+
+
 def test_a_collection_is_a_new_version_so_that_commits_in_flight_look_again(client):
     where = make(client, "segment", b"x")
     version = header(client, where).version

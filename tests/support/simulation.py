@@ -1,7 +1,8 @@
 """Many writers of one segment in virtual time: the real client code, on a store whose latencies come from a table.
 
 Nothing waits. An event loop jumps from one timer to the next, and `time.monotonic` is its clock. Each writer is a
-`Client` of its own, as a process has it. With equal seeds two runs are equal to the last digit.
+`Client` of its own, as a process has it. With equal seeds two runs are equal to the last digit. At the end of each run
+the history is checked: all appends are there once, whole, in an order that agrees with real time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import random
 import selectors
 import statistics
@@ -18,18 +20,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.commit import fairness, header_cache
-from rollingfs.errors import CommitTimeoutError
+from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import codec
+from rollingfs.format.transitions import Guard
 from tests.support.backends import private_memory
+from tests.support.history import Call, Setsum, check_conserved, check_history
 
 PATH = "/segment"
-DATA = b"0123456789"
 EPOCH_S = 1_700_000_000.0
 """The wall clock, when virtual time begins."""
+PUTS = ("create", "replace", "write", "put")
+LISTS = ("list", "list_page")
+NS = 10**9
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,11 @@ class Latencies:
     jitter_ms: float = 2.0
     """The mean time that is added to it."""
     write_ms: float = 5.0
-    """The mean time from the decision about a write to its answer."""
+    """The mean time from the decision about a PUT to its answer."""
     read_ms: float = 2.0
+    """That of a GET."""
+    list_ms: float = 6.0
+    """That of a LIST."""
     slow_share: float = 0.01
     """This share of the requests takes twice as long to arrive."""
 
@@ -51,7 +60,7 @@ class Latencies:
         return (way_ms + chance.gammavariate(2, self.jitter_ms / 2)) / 1000
 
     def fro_s(self, verb: str, chance: random.Random) -> float:
-        mean_ms = self.write_ms if verb in ("create", "replace") else self.read_ms
+        mean_ms = self.list_ms if verb in LISTS else self.write_ms if verb in PUTS else self.read_ms
         return chance.gammavariate(2, mean_ms / 2) / 1000
 
 
@@ -66,6 +75,12 @@ class Load:
     """Whether all pauses are equal, rather than random (exponential)."""
     busy: int = 0
     """So many of the writers make no pause."""
+    shares: bool = False
+    """Whether the writers share commits."""
+    alone: int = 0
+    """So many of them, the last ones, do not share commits even so."""
+    guarded: int = 0
+    """So many of them, the last ones, append at the length that they have just seen, and try until it is so."""
     duration_s: float = 60.0
     """How long they append, in virtual time. Appends of the first tenth are not counted."""
     latencies: Latencies = Latencies(12)
@@ -85,6 +100,8 @@ class Figures:
     seconds: float
     requests: float
     """For each append of the run."""
+    errors: tuple[str, ...] = ()
+    """What appends have raised."""
 
     def of(self, writers: slice) -> Figures:
         """Those of some writers."""
@@ -113,8 +130,16 @@ class Figures:
     @property
     def least_share(self) -> float:
         """The appends of the writer that has the fewest, over the mean of all writers."""
-        counts = [len(mine) for mine in self.latencies_s]
-        return min(counts) / statistics.fmean(counts)
+        return min(self._counts) / statistics.fmean(self._counts)
+
+    @property
+    def largest_share(self) -> float:
+        """The appends of the writer that has the most, over the mean of all writers."""
+        return max(self._counts) / statistics.fmean(self._counts)
+
+    @property
+    def _counts(self) -> list[int]:
+        return [len(mine) for mine in self.latencies_s]
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -147,12 +172,20 @@ class Distant(BackendWrapper):
         self.is_async, self.has_folders, self.conflicts_are_final = True, False, False
         self.latencies, self.chance = latencies, chance
         self.count = 0
+        self.dates_s: dict[str, float] = {}
+        """When each file was written, in virtual time; one for all ways to the same store."""
 
     async def call(self, verb: str, *args: Any) -> Any:
         self.count += 1
         await asyncio.sleep(self.latencies.to_s(self.chance))
+        now_s = EPOCH_S + time.monotonic()
         try:
-            return await super().call(verb, *args)
+            found = await super().call(verb, *args)
+            if verb in PUTS:
+                self.dates_s[args[0]] = now_s
+            if isinstance(found, Blob):
+                return replace(found, modified=self.dates_s[args[0]])
+            return now_s if verb == "now" else found
         finally:
             await asyncio.sleep(self.latencies.fro_s(verb, self.chance))
 
@@ -183,26 +216,78 @@ def simulate(load: Load, turns: type[Any] = fairness.Turns, seed: int = 1) -> Fi
 
 async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     store = Distant(private_memory(), load.latencies, chance)
-    clients = [Client(store, clock=lambda: EPOCH_S + loop.time()) for _ in range(load.writers)]
+    clients = [_client(store, loop, load, writer) for writer in range(load.writers)]
     await clients[0].segments.create(PATH)
     for client in clients:
         await client.store.abilities(PATH)
     began_s, count = loop.time(), store.count
     until_s, counted_s = began_s + load.duration_s, began_s + load.duration_s / 10
     latencies_s: list[list[float]] = [[] for _ in clients]
-    appends = 0
+    calls: list[Call] = []
 
     async def write(writer: int) -> None:
-        nonlocal appends
+        numbers = itertools.count()
+        is_guarded = writer >= load.writers - load.guarded
         await asyncio.sleep(load.next_pause_s(writer, chance))
         while loop.time() < until_s:
-            at_s = loop.time()
-            with contextlib.suppress(CommitTimeoutError):  # who starves has waited for as long as the figures say
-                await clients[writer].segments.append(PATH, DATA)
-            appends += 1
+            at_s, is_done = loop.time(), False
+            while not is_done:
+                found = await _append(loop, clients[writer], writer, next(numbers), is_guarded)
+                calls.append(found)
+                is_done = found.told == "ok" or not is_guarded  # who starves has waited as long as the figures say
             if at_s >= counted_s:
                 latencies_s[writer].append(loop.time() - at_s)
             await asyncio.sleep(load.next_pause_s(writer, chance))
 
     await asyncio.gather(*map(write, range(load.writers)))
-    return Figures(tuple(map(tuple, latencies_s)), until_s - counted_s, (store.count - count) / appends)
+    appends, requests = sum(call.told == "ok" for call in calls), store.count - count
+    errors = tuple(call.why for call in calls if call.why)
+    await _check(clients[0], calls)
+    return Figures(tuple(map(tuple, latencies_s)), until_s - counted_s, requests / appends, errors)
+
+
+def _client(store: Backend, loop: VirtualLoop, load: Load, writer: int) -> Client:
+    shares = load.shares and writer < load.writers - load.alone
+    options: dict[str, Any] = {"share_commits": True} if shares else {}
+    return Client(store, clock=lambda: EPOCH_S + loop.time(), **options)
+
+
+async def _append(loop: VirtualLoop, client: Client, writer: int, number: int, is_guarded: bool) -> Call:
+    """One append, as its caller sees it."""
+    began = round(loop.time() * NS)
+    expected = None
+    if is_guarded:
+        header = (await client.headers.load(PATH)).header
+        assert header is not None
+        expected = header.length
+    call = Call(str(writer), number, "append", began, expected=expected)
+    told, why, offset = "ok", "", None
+    try:
+        offset = await client.segments.append(PATH, _data(call), guard=Guard(expected_offset=expected))
+    except BadOffsetError:
+        told = "failed"  # others were faster
+    except CommitTimeoutError as error:
+        told, why = "failed", repr(error)
+    except AppendOutcomeUnknown as error:
+        told, why = "unknown", repr(error)
+    return replace(call, ended=round(loop.time() * NS), told=told, value=offset, why=why)
+
+
+def _data(call: Call) -> bytes:
+    return f"{call.writer} {call.number}\n".encode()
+
+
+async def _check(client: Client, calls: list[Call]) -> None:
+    """Check what all writers were told against what is there."""
+    view = await client.lookup.view(PATH, fresh=True)
+    data = bytes(await client.fetcher.read(view, 0, view.header.length))
+    there, offset = [], 0
+    for line in data.splitlines(keepends=True):
+        writer, number = line.decode().split()
+        there.append((offset, writer, int(number)))
+        offset += len(line)
+    check_history(calls, there)
+    names = {(writer, number) for _, writer, number in there}
+    acked = Setsum.of(_data(call) for call in calls if call.told == "ok")
+    unknown = Setsum.of(_data(call) for call in calls if call.told == "unknown" and call.name in names)
+    check_conserved(acked, unknown, Setsum.of(data.splitlines(keepends=True)), Setsum())

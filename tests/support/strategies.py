@@ -17,11 +17,13 @@ from rollingfs.format.header import (
     Commit,
     Drop,
     Entry,
+    Floor,
     Header,
     Mark,
     Merge,
     Page,
     Phase,
+    Placed,
     Tier,
 )
 from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
@@ -144,6 +146,12 @@ def commits(draw: st.DrawFn, version: int) -> tuple[Commit, ...]:
 
 
 @st.composite
+def placed(draw: st.DrawFn, lines: tuple[Commit, ...]) -> tuple[Placed, ...]:
+    """Where some of the operations begin that have these commit lines."""
+    return tuple(Placed(line.writer, line.number, draw(st.integers(0, 2**50))) for line in lines if draw(st.booleans()))
+
+
+@st.composite
 def marks(draw: st.DrawFn) -> tuple[Mark, ...]:
     return tuple(Mark(draw(UUIDS), draw(WORDS)) for _ in range(draw(st.integers(0, 2))))
 
@@ -178,6 +186,7 @@ def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
     """
     phase = draw(st.sampled_from([Phase.OPEN, Phase.SEALED] if live else list(Phase)))
     version = draw(st.integers(1, 2**40))
+    lines = draw(commits(version))
     common = Header(
         draw(UUIDS),
         version,
@@ -185,9 +194,11 @@ def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         merge=draw(merges()) if phase is Phase.MERGING else None,
         epoch=draw(st.integers(0, 2**40)),
         policy=draw(policies()),
-        commits=draw(commits(version)),
+        commits=lines,
         evicted=draw(st.just(0) | st.integers(0, version)),
         turn=draw(st.none() | WORDS),
+        asks=draw(st.none() | st.builds(Floor, st.integers(0, version), st.just(version))),
+        placed=draw(placed(lines)),
         drops=tuple(draw(st.lists(drops(), max_size=4))),
         adopted=draw(st.none() | st.builds(Adopted, TEXTS, TIMES_MS)),
         created_ms=draw(TIMES_MS),

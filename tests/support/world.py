@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.client import Client
+from rollingfs.commit.ask_files import ASK_AGE_S_MAX
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
@@ -26,6 +27,8 @@ from tests.support.model import Call, Outcome, Possible, Seg
 logger = logging.getLogger("tests")
 
 COMMIT_TIMEOUT_S = 20.0
+SHARING = 2
+"""So many of the clients, the first ones, share commits."""
 ROUNDS_MAX = 8
 """Maximum rounds of collection: garbage of segments that hold each other's chunks goes folder by folder."""
 PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f")
@@ -77,18 +80,20 @@ class World:
         self.possible = Possible()
         self.counts: Counter[str] = Counter(worlds=1)
         self.faults: Counter[Fault] = Counter()
-        self.clients = [self.new_client() for _ in range(clients)]
+        self.clients = [self.new_client(index) for index in range(clients)]
         self.checker = Client(self.store, policy, header_cache_s=0.0, clock=CLOCK.time)
         self.handles: list[Handle] = []
         self.opened: list[tuple[str, str, int]] = []
         self.receipts: list[tuple[Staged, bytes, float]] = []
 
-    def new_client(self) -> Client:
+    def new_client(self, index: int) -> Client:
+        """A client; all but the last share commits."""
         return Client(
             Faulty(self.store),
             self.policy,
             header_cache_s=1.0,
             commit_timeout_s=COMMIT_TIMEOUT_S,
+            share_commits=index < SHARING,
             clock=CLOCK.time,
         )
 
@@ -124,6 +129,8 @@ class World:
         met = backend.met
         if outcome.kind in ("unknown", "not done"):
             self.store.land()
+        if outcome.kind == "unknown":
+            CLOCK.sleep(ASK_AGE_S_MAX + 1)  # others may carry the ask of an append until then
         logger.debug("%d: %s faults %s always %s -> %s, within %s", index, op.call, faults, always, outcome, within)
         self.possible.happened(within, (op.call, outcome))
         self.look([path for call in [op.call, *(call for call, _ in within)] for path in _touched(call)])
@@ -146,7 +153,7 @@ class World:
             value = drive(op.start(self.clients[index]))
         except Crashed as crash:
             self.faults += self.backend(index).met
-            self.clients[index] = self.new_client()
+            self.clients[index] = self.new_client(index)
             return Outcome("unknown", error=crash)
         except AppendOutcomeUnknown as error:
             return Outcome("unknown", error=error)

@@ -23,6 +23,7 @@ from rollingfs.policy import RollingPolicy
 from tests.support.examples import examples
 from tests.support.faults import Fault, HashingStore, Store, TieredStore, hurry
 from tests.support.rules import WEIGHTS, Chooser, Driver
+from tests.support.sharing import share_at_random
 
 OPERATIONS_MIN = 50_000
 CHANGING_SHARE_MIN = 0.60
@@ -66,6 +67,7 @@ KINDS = {
 @pytest.fixture(autouse=True)
 def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
     hurry(monkeypatch)
+    share_at_random(monkeypatch)
 
 
 def shrink_pages(patch: pytest.MonkeyPatch) -> None:

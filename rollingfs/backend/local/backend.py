@@ -200,6 +200,16 @@ class LocalBackend(Backend):
             disk.write_all(descriptor, data)
         self._flush_folder_of(path)
 
+    async def put(self, path: str, data: Buffer) -> None:
+        temporary = names.temporary_path(path)
+        with disk.new_file(temporary, False) as descriptor:
+            disk.write_all(descriptor, [data])
+        try:
+            os.replace(temporary, path)
+        except BaseException:
+            disk.remove_if_there(temporary)
+            raise
+
     async def open_write(self, path: str, over: Over | None = None) -> Upload:
         if over is None:
             return LocalUpload(path, self.sync)

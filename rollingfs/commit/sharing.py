@@ -1,0 +1,155 @@
+"""When a writer asks others to carry its bytes, waits for that, or commits itself. Speed and fairness only.
+
+Commit lines say who commits, and which commits carried asks: these have several lines of one version. What is
+committed never depends on what is decided here.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+
+from rollingfs.commit.fairness import RIVAL_VERSIONS, Turns
+from rollingfs.format.header import Header
+
+WRITERS_MIN = 3
+"""With fewer writers, turns are as quick."""
+KNOWN_VERSIONS = 32
+"""The asks of writers are read that have a line of so many last versions."""
+ALONE_COMMITS = 8
+"""After so many own commits in a row that found no ask, a writer no longer looks for asks."""
+OTHERS_PER_CYCLE_MIN = 0.4
+"""A writer waits only if others commit at least so often in the time of a look and a commit."""
+RECENT_CYCLES = 3
+"""A header that was seen so many cycles ago is believed."""
+QUIET_CYCLES = (3.0, 6.0)
+"""After a time between these without a new version, a writer that waits competes."""
+PASSED_VERSIONS_MAX = 8
+"""After so many versions that did not carry its ask, a writer competes."""
+FIRST_LOOK_S_MAX = 0.025
+LOOK_PAUSE_S_MAX = 0.01
+LOOK_SHARE = 0.25
+"""Looks are no closer together than this part of a cycle."""
+RATE_CYCLES = 8
+"""The rate of others' commits is an average over about so many cycles."""
+STALE_COMMITS = 0.5
+"""A writer looks before it tries if others have probably committed this often since its last look."""
+
+
+class Sharing:
+    """One writer's view of those with which it shares commits to one segment."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self._writer = turns.writer
+        self._empty_commits = ALONE_COMMITS
+        """The number of own commits in a row that found no ask."""
+        self._version = 0
+        self._segment = ""
+        self._seen_s = 0.0
+        self._look_s = 0.0
+        self._others = 0.0
+        self._span_s = 0.0
+
+    # -- what was seen -----------------------------------------------------------------------------------------
+
+    def lost(self) -> None:
+        """Note that another was first."""
+        self._empty_commits = 0
+
+    def committed(self, header: Header, found: int) -> None:
+        """Note an own commit, which found so many asks."""
+        self._empty_commits = 0 if found else self._empty_commits + 1
+        self.saw(header, own=1)
+
+    def carried(self, header: Header) -> None:
+        """Note that another's commit carried the own bytes."""
+        self._empty_commits = 0
+        self.turns.carried(header)
+
+    def looked(self, header: Header | None, seconds: float) -> None:
+        """Note a look, and how long it took."""
+        self._look_s = (self._look_s + seconds) / 2 if self._look_s else seconds
+        if header is not None:
+            self.saw(header)
+
+    def saw(self, header: Header, *, own: int = 0) -> None:
+        """Note a header that is there now."""
+        now_s = time.monotonic()
+        if header.segment != self._segment or header.version < self._version:
+            self._segment, self._others, self._span_s = header.segment, 0.0, 0.0
+        elif self._version:
+            elapsed_s = now_s - self._seen_s
+            kept = math.exp(-elapsed_s / (RATE_CYCLES * self.cycle_s)) if self.cycle_s else 0.0
+            self._others = self._others * kept + max(0, header.version - self._version - own)
+            self._span_s = self._span_s * kept + elapsed_s
+        self._version, self._seen_s = header.version, now_s
+
+    @property
+    def cycle_s(self) -> float:
+        """The time of a look and a commit, in seconds."""
+        return (self.turns.commit_s or self._look_s) + self._look_s
+
+    @property
+    def _others_per_s(self) -> float:
+        return self._others / self._span_s if self._span_s else 0.0
+
+    # -- what to do ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else has committed or asked of late."""
+        return self._empty_commits >= ALONE_COMMITS
+
+    def is_shared(self, header: Header | None) -> bool:
+        """Whether so many writers commit that asks are worth their requests, and this one was not alone of late."""
+        if header is None or self.is_alone:
+            return False
+        writers = {line.writer for line in header.commits if line.version > header.version - RIVAL_VERSIONS}
+        return len(writers | {self._writer}) >= WRITERS_MIN
+
+    def known(self, header: Header) -> list[str]:
+        """The other writers whose asks are looked for."""
+        since = header.version - KNOWN_VERSIONS
+        return [line.writer for line in header.commits if line.version > since and line.writer != self._writer]
+
+    def stays(self, header: Header) -> bool:
+        """Whether this writer made the last commit, and so knows the token."""
+        mine = header.commit_of(self._writer)
+        if mine is None or mine.version != header.version:
+            return False
+        return header.placed_of(self._writer, mine.number) is None
+
+    def is_recent(self, header: Header) -> bool:
+        """Whether this header was seen so short a time ago that it is believed."""
+        return header.version == self._version and time.monotonic() - self._seen_s < RECENT_CYCLES * self.cycle_s
+
+    def is_stale(self, header: Header) -> bool:
+        """Whether others probably have replaced this header, which was seen some time ago."""
+        return header.version != self._version or (
+            self._others_per_s * (time.monotonic() - self._seen_s) >= STALE_COMMITS
+        )
+
+    def waits(self, header: Header) -> bool:
+        """Whether another writer, which knows asks, will probably carry this one's bytes soon."""
+        if header.asks is None or self.stays(header):
+            return False  # who committed last knows no asks, or will not append plainly again
+        mine = header.commit_of(self._writer)
+        if mine is None or mine.version <= header.version - KNOWN_VERSIONS:
+            return False  # nobody would look for this writer's ask
+        versions = [line.version for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
+        is_carrying = len(set(versions)) < len(versions)
+        return is_carrying and self._others_per_s * self.cycle_s >= OTHERS_PER_CYCLE_MIN
+
+    def quiet_s(self, times: int) -> float:
+        """How long a writer waits for a new version, in seconds, when it has waited in vain so many times before."""
+        return self.cycle_s * random.uniform(*QUIET_CYCLES) * 2.0**times
+
+    @property
+    def first_look_s(self) -> float:
+        return min(FIRST_LOOK_S_MAX, self.cycle_s / 2)
+
+    @property
+    def look_pause_s(self) -> float:
+        return min(LOOK_PAUSE_S_MAX, self.cycle_s * LOOK_SHARE)

@@ -1,0 +1,96 @@
+"""Shared commits, simulated: the real client in virtual time, with fixed seeds. No test looks at a clock.
+
+`python -m benchmarks.simulated` prints the table of which these are bounds. Every run checks its history.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from tests.support.simulation import Figures, Latencies, Load, simulate
+
+NEAR, FAR = Latencies(12), Latencies(60)
+FAIR = (0.5, 2)
+"""The least and the largest share of a writer, over its fair one."""
+
+run = functools.cache(simulate)
+
+
+def sharing(writers: int, latencies: Latencies = NEAR, duration_s: float = 20, **load: float) -> Figures:
+    return run(Load(writers, latencies=latencies, duration_s=duration_s, shares=True, **load))  # type: ignore[arg-type]
+
+
+def turns(writers: int, latencies: Latencies = NEAR, duration_s: float = 20, **load: float) -> Figures:
+    return run(Load(writers, latencies=latencies, duration_s=duration_s, **load))  # type: ignore[arg-type]
+
+
+def check_fair(found: Figures) -> None:
+    assert not found.errors
+    assert found.least_share >= FAIR[0]
+    assert found.largest_share <= FAIR[1]
+
+
+def test_eight_writers_together_are_twice_as_quick_as_one_and_each_gets_its_share() -> None:
+    found = sharing(8, duration_s=8)
+    assert found.rate_per_s >= 2 * turns(1, duration_s=8).rate_per_s
+    assert found.p99_ms <= 3 * found.median_ms
+    check_fair(found)
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.3])
+def test_a_writer_alone_sends_one_request_for_each_append(pause_s: float) -> None:
+    found = sharing(1, pause_s=pause_s)
+    assert found.requests <= 1.02
+    assert found.median_ms == pytest.approx(turns(1, pause_s=pause_s).median_ms, rel=0.05)
+
+
+@pytest.mark.slow
+def test_two_writers_are_no_slower_than_by_turns() -> None:
+    assert sharing(2).rate_per_s >= 0.97 * turns(2).rate_per_s
+    check_fair(sharing(2))
+
+
+@pytest.mark.slow
+def test_sixteen_writers_far_away_are_three_times_as_quick_as_one() -> None:
+    found = sharing(16, FAR, 60)
+    assert found.rate_per_s >= 3 * turns(1, FAR, 60).rate_per_s
+    check_fair(found)
+
+
+@pytest.mark.slow
+def test_thirty_two_writers_are_five_times_as_quick_as_one() -> None:
+    found = sharing(32, duration_s=30)
+    assert found.rate_per_s >= 5 * turns(1).rate_per_s
+    check_fair(found)
+
+
+@pytest.mark.slow
+def test_a_hundred_writers_that_never_pause_get_no_error_and_are_quicker_than_by_turns() -> None:
+    """There are 64 commit lines: many writers have none, and nobody looks for what they ask."""
+    found = sharing(100, duration_s=3)
+    assert not found.errors
+    assert found.rate_per_s > turns(100, duration_s=3).rate_per_s
+
+
+@pytest.mark.slow
+def test_of_writers_without_a_commit_line_nobody_starves() -> None:
+    found = sharing(70, duration_s=12)
+    assert not found.errors
+    assert found.least_share >= 0.3
+    assert found.max_ms < 6_000
+
+
+@pytest.mark.slow
+def test_writers_that_do_not_share_get_their_turns_beside_those_that_do() -> None:
+    found = sharing(8, alone=2, duration_s=30)
+    assert not found.errors
+    assert found.least_share >= 0.2
+
+
+@pytest.mark.slow
+def test_guarded_appends_beside_writers_that_share_wait_no_longer_than_beside_turns() -> None:
+    found, by_turns = sharing(9, guarded=1, duration_s=30), turns(9, guarded=1, duration_s=30)
+    assert not found.errors
+    assert found.of(slice(8, 9)).median_ms <= 1.1 * by_turns.of(slice(8, 9)).median_ms

@@ -1,0 +1,443 @@
+"""One writer asks, another carries: forced schedules, with faults and other commits at each point between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError
+from rollingfs.client import Client
+from rollingfs.commit import ask_files
+from rollingfs.commit.sharing import Sharing
+from rollingfs.format import names
+from rollingfs.format.asks import ASK_BYTES_MAX, ask_path
+from rollingfs.format.codec import parse_header
+from rollingfs.format.header import Header
+from rollingfs.format.transitions import Guard
+from rollingfs.runtime.concurrency import drive
+from tests.support.backends import Scripted, fail, private_memory
+
+PATH = "/logs/clicks"
+HEADER = "$header"
+ASK = names.ASK_PREFIX
+LOOK = ("read", "read_if_changed")
+
+
+class DiedError(BaseException):
+    """The process ends here."""
+
+
+def die() -> None:
+    raise DiedError
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+class World:
+    """A client that asks, one that carries, and one that knows no asks, on one store."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = private_memory()
+        self.roles: dict[str, str] = {}
+        self.asker, self.asking = self.client("asks", commit_timeout_s=5)
+        self.carrier, self.carrying = self.client("carries")
+        self.other, _ = self.client("knows no asks", share_commits=False)
+        self.is_quiet = False
+        drive(self.asker.segments.create(PATH))
+        for client in (self.asker, self.carrier, self.other):
+            drive(client.segments.append(PATH, b"."))
+        drive(self.asker.headers.load(PATH))
+        is_role = lambda role: lambda sharing, header: self.roles.get(sharing.turns.writer) == role  # noqa: E731
+        monkeypatch.setattr(Sharing, "is_shared", lambda sharing, header: header is not None)
+        monkeypatch.setattr(Sharing, "is_recent", lambda sharing, header: True)
+        monkeypatch.setattr(Sharing, "is_stale", lambda sharing, header: False)
+        monkeypatch.setattr(Sharing, "waits", is_role("asks"))
+        monkeypatch.setattr(Sharing, "stays", is_role("carries"))
+        monkeypatch.setattr(Sharing, "known", lambda sharing, header: list(self.roles))
+        monkeypatch.setattr(Sharing, "quiet_s", lambda sharing, times: 0 if self.is_quiet else 10**6)
+        monkeypatch.setattr(Sharing, "first_look_s", 0)
+        monkeypatch.setattr(Sharing, "look_pause_s", 0)
+
+    def client(self, role: str, *, share_commits: bool = True, **options: Any) -> tuple[Client, Scripted]:
+        way = Scripted(self.store)
+        client = Client(way, share_commits=share_commits, **options)
+        self.roles[client.committer.slots.writer.id] = role
+        return client, way
+
+    def ask(self, data: bytes = b"mine") -> int:
+        """Let the asker append."""
+        return drive(self.asker.segments.append(PATH, data))
+
+    def carry(self, data: bytes = b"carrier's") -> int:
+        """Let the carrier append, on the header that is there."""
+        drive(self.carrier.headers.load(PATH))
+        return drive(self.carrier.segments.append(PATH, data))
+
+    def while_it_waits(self, *actions: Callable[[], object]) -> None:
+        """Do something when the asker has asked, before its first look."""
+
+        def act() -> None:
+            for action in actions:
+                action()
+
+        self.asking.plan(LOOK, HEADER, before=act)
+
+    def compete(self) -> None:
+        """Let the asker wait for nobody."""
+        self.roles[self.asker.committer.slots.writer.id] = "competes"
+
+    @property
+    def header(self) -> Header:
+        found = parse_header(drive(self.store.read(PATH + HEADER)).data, "header")
+        assert found is not None
+        return found
+
+    @property
+    def content(self) -> bytes:
+        return self.header.tail
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+# -- all goes well -------------------------------------------------------------------------------------------------
+
+
+def test_the_bytes_of_an_ask_are_carried_behind_those_of_the_carrier(world: World) -> None:
+    world.asking.clear()
+    world.while_it_waits(world.carry)
+    assert world.ask() == len(b"...carrier's")
+    assert world.content == b"...carrier'smine"
+    assert world.asking.verbs == ["put", "read_if_changed"]
+    assert world.asking.count("replace") == 0
+
+
+def test_an_asker_goes_on_from_where_its_bytes_were_carried(world: World) -> None:
+    for number in range(5):
+        world.while_it_waits(world.carry)
+        before = len(world.content)
+        assert world.ask(b"mine %d;" % number) == before + len(b"carrier's")
+
+
+def test_who_has_waited_in_vain_competes_and_carries_others(world: World) -> None:
+    world.is_quiet = True
+    assert world.ask() == 3
+    assert world.content == b"...mine"
+    assert world.carry() == 7
+    assert world.content == b"...minecarrier's", "the old ask has taken place"
+
+
+def test_a_lost_race_is_answered_with_an_ask(world: World) -> None:
+    world.compete()
+    world.asking.plan("replace", HEADER, before=world.carry)
+    world.asking.clear()
+    assert world.ask() == len(b"...carrier's")
+    assert world.asking.verbs.count("put") == 1
+    assert world.asking.verbs.count("replace") == 2
+
+
+def test_two_appends_of_one_ask_get_an_offset_each(world: World) -> None:
+    world.while_it_waits(world.carry)
+    appender = world.asker.segments.appender
+    from rollingfs.write.gather import Append
+
+    waiting = Append([b"second"])
+    waiting.deadline_s = world.asker.committer.loop.deadline_s()
+    first = Append([b"first;"])
+    with appender._lock:
+        appender._queues.setdefault(PATH, __import__("collections").deque()).append(first)
+    first.deadline_s = waiting.deadline_s
+    offset = drive(appender.append(PATH, waiting)).offset
+    assert world.content == b"...carrier'sfirst;second"
+    assert (first.result().offset, offset) == (12, 18)
+
+
+def test_a_writer_alone_sends_one_request_for_each_append() -> None:
+    way = Scripted(private_memory())
+    client = Client(way, share_commits=True)
+    drive(client.segments.create(PATH))
+    drive(client.segments.append(PATH, b"x"))
+    way.clear()
+    for _ in range(20):
+        drive(client.segments.append(PATH, b"x"))
+    assert way.verbs == ["replace"] * 20
+
+
+# -- every other commit voids an ask ---------------------------------------------------------------------------------
+
+
+def guarded(client: Client) -> Coroutine[Any, Any, object]:
+    header = drive(client.headers.load(PATH)).header
+    assert header is not None
+    return client.segments.append(PATH, b"g", guard=Guard(expected_offset=header.length))
+
+
+async def held(client: Client) -> None:
+    epoch = (await client.segments.acquire(PATH, "owner")).epoch
+    await client.segments.append(PATH, b"owner's", guard=Guard(epoch=epoch))
+    await client.segments.release(PATH, Guard(epoch=epoch))
+
+
+async def made_again(client: Client) -> None:
+    await client.segments.delete(PATH)
+    await client.segments.create(PATH)
+
+
+async def marked(client: Client) -> None:
+    await client.concats.rename(PATH, PATH + "-away")
+    await client.concats.rename(PATH + "-away", PATH)
+
+
+OTHERS: dict[str, Callable[[Client], Coroutine[Any, Any, object]]] = {
+    "a guarded append": guarded,
+    "an owner": held,
+    "a seal": lambda client: client.segments.seal(PATH),
+    "a truncation": lambda client: client.segments.truncate(PATH, 1),
+    "a deletion": lambda client: client.segments.delete(PATH),
+    "a new segment of the name": made_again,
+    "an overwrite": lambda client: client.segments.overwrite(PATH, b"new"),
+    "a rename there and back": marked,
+    "a collection": lambda client: client.collector.collect(PATH, grace_s=0),
+    "an append by a client that shares nothing": lambda client: client.segments.append(PATH, b"o"),
+    "attributes": lambda client: client.segments.append(PATH, b"a", attrs={"key": "value"}),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_no_other_commit_lets_an_ask_of_before_come_to_life(world: World, kind: str, is_dead: bool) -> None:
+    def others_commit() -> None:
+        drive(OTHERS[kind](world.other))
+        try:
+            world.carry()
+        except OSError as error:
+            assert kind in ("a seal", "a deletion"), error  # noqa: PT017 - the kinds that refuse an append
+        else:
+            assert world.content.endswith(b"carrier's")
+        assert b"mine" not in world.content
+        world.compete()
+        if is_dead:
+            die()
+
+    world.while_it_waits(others_commit)
+    world.while_it_waits(world.carry)
+    if is_dead:
+        with pytest.raises(AppendOutcomeUnknown):
+            world.ask()
+        assert world.content.count(b"mine") == 0
+    elif kind in ("a seal", "a deletion"):
+        with pytest.raises((RollingError, FileNotFoundError), match=r"sealed|No such"):
+            world.ask()
+        assert b"mine" not in world.content
+    else:
+        offset = world.ask()
+        assert world.content.count(b"mine") == 1
+        assert world.content[offset - world.header.start :] == b"mine"
+
+
+def test_the_ask_of_a_dead_process_is_carried_within_10_s_and_never_after(world: World, monkeypatch: Any) -> None:
+    world.while_it_waits(die)
+    with pytest.raises(AppendOutcomeUnknown):
+        world.ask()
+    with monkeypatch.context() as patch:
+        patch.setattr(ask_files, "ASK_AGE_S_MAX", -1.0)
+        world.carry()
+        assert b"mine" not in world.content
+    world.carry()
+    assert world.content.count(b"mine") == 1
+    world.carry()
+    assert world.content.count(b"mine") == 1
+
+
+# -- answers that are lost ---------------------------------------------------------------------------------------------
+
+
+def test_an_ask_that_could_not_be_written_costs_nothing_but_time(world: World) -> None:
+    world.asking.plan("put", before=fail)
+    assert world.ask() == 3
+    assert world.content == b"...mine"
+
+
+def test_an_ask_is_carried_although_its_answer_was_lost(world: World) -> None:
+    def carried_and_lost() -> None:
+        world.carry()
+        fail()
+
+    world.asking.plan("put", after=carried_and_lost)
+    assert world.ask() == len(b"...carrier's")
+    assert world.content == b"...carrier'smine"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_carrier_whose_answer_is_lost_repeats_the_very_same_bytes(world: World, when: str) -> None:
+    sent: list[bytes] = []
+
+    def lost_and_another_ask() -> None:
+        path = ask_path(PATH, world.asker.committer.slots.writer.id)
+        world.store.fs.store.pop(path)
+        fail()
+
+    world.carrying.plan("replace", HEADER, when=lambda path, data, token: bool(sent.append(bytes(data))), times=None)
+    world.carrying.plan("replace", HEADER, **{when: lost_and_another_ask})
+    world.while_it_waits(world.carry)
+    assert world.ask() == len(b"...carrier's")
+    assert world.content == b"...carrier'smine"
+    assert len(set(sent)) == 1
+    assert len(sent) == (2 if when == "before" else 1)
+
+
+def test_asks_that_cannot_be_read_are_left_out(world: World) -> None:
+    world.carrying.plan("read", lambda path: ASK in path, before=fail, times=None)
+    world.while_it_waits(world.carry, world.compete)
+    world.is_quiet = True
+    assert world.ask() == 12
+    assert world.content == b"...carrier'smine"
+
+
+@pytest.mark.parametrize("torn", [b"", b"rollingfs-ask 1\n", b"rollingfs-ask 2\nwhat", b"\xff" * 300])
+def test_a_file_that_is_no_ask_is_ignored(world: World, torn: bytes) -> None:
+    path = ask_path(PATH, world.asker.committer.slots.writer.id)
+    world.while_it_waits(lambda: drive(world.store.put(path, torn)), world.carry)
+    world.is_quiet = True
+    assert world.ask() == 12
+    assert world.content == b"...carrier'smine"
+
+
+def test_an_ask_in_the_file_of_another_writer_is_ignored(world: World) -> None:
+    def forge() -> None:
+        data = drive(world.store.read(ask_path(PATH, world.asker.committer.slots.writer.id))).data
+        drive(world.store.put(ask_path(PATH, world.other.committer.slots.writer.id), data))
+        drive(world.store.delete([ask_path(PATH, world.asker.committer.slots.writer.id)]))
+
+    world.while_it_waits(forge, world.carry)
+    world.is_quiet = True
+    assert world.ask() == 12
+    assert world.content == b"...carrier'smine"
+
+
+def test_a_carrier_that_dies_after_its_request_has_carried(world: World) -> None:
+    def dies() -> None:
+        world.carrying.plan("replace", HEADER, after=die)
+        with pytest.raises(AppendOutcomeUnknown):
+            world.carry()
+
+    world.while_it_waits(dies)
+    assert world.ask() == len(b"...carrier's")
+    assert world.content == b"...carrier'smine"
+
+
+def test_a_carrier_that_dies_before_its_request_leaves_the_asker_to_compete(world: World) -> None:
+    def dies() -> None:
+        world.carrying.plan("replace", HEADER, before=die)
+        with pytest.raises(AppendOutcomeUnknown):
+            world.carry()
+
+    world.while_it_waits(dies)
+    world.is_quiet = True
+    assert world.ask() == 3
+    assert world.content == b"...mine"
+
+
+# -- the end of an append: committed, not committed, or unknown ----------------------------------------------------
+
+
+def out_of_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the asker's time be over when it looks the next time."""
+    from rollingfs.commit.attempt import Attempt
+
+    monkeypatch.setattr(Attempt, "left_s", lambda attempt: -1.0 if attempt.asked is not None else 10.0)
+
+
+def test_a_timeout_says_that_nothing_was_written_and_nobody_writes_it_later(world: World, monkeypatch: Any) -> None:
+    out_of_time(world, monkeypatch)
+    with pytest.raises(CommitTimeoutError):
+        world.ask()
+    world.carry()
+    assert world.content == b"...carrier's"
+
+
+def test_a_timeout_that_cannot_be_made_true_is_told_as_unknown(world: World, monkeypatch: Any) -> None:
+    out_of_time(world, monkeypatch)
+    world.asking.plan("replace", HEADER, before=fail, times=None)
+    with pytest.raises(AppendOutcomeUnknown):
+        world.ask()
+    world.carry()
+    assert world.content == b"...carrier'smine"
+
+
+def test_a_withdrawal_whose_answer_is_lost_is_found(world: World, monkeypatch: Any) -> None:
+    out_of_time(world, monkeypatch)
+    world.asking.plan("replace", HEADER, after=fail)
+    with pytest.raises(CommitTimeoutError):
+        world.ask()
+    world.carry()
+    assert world.content == b"...carrier's"
+
+
+def test_who_is_carried_just_before_it_withdraws_succeeds(world: World, monkeypatch: Any) -> None:
+    out_of_time(world, monkeypatch)
+    world.asking.plan("replace", HEADER, before=world.carry)
+    assert world.ask() == len(b"...carrier's")
+    assert world.content == b"...carrier'smine"
+
+
+@pytest.mark.parametrize(("actions", "outcome"), [("", "not committed"), ("carry", "committed"), ("fail", "unknown")])
+def test_ctrl_c_while_an_append_waits_says_what_is_true(world: World, actions: str, outcome: str) -> None:
+    if actions == "fail":
+        world.asking.plan("replace", HEADER, before=fail, times=None)
+    world.while_it_waits(*([world.carry] if actions == "carry" else []), interrupt)
+    with pytest.raises(AppendInterrupted) as caught:
+        world.ask()
+    assert caught.value.outcome == outcome
+    is_there = b"mine" in world.content
+    world.carry()
+    assert (b"mine" in world.content) == (is_there or outcome == "unknown")
+    assert is_there == (outcome == "committed")
+
+
+def test_an_append_that_was_carried_and_overwritten_is_told_as_unknown(world: World) -> None:
+    world.while_it_waits(world.carry, lambda: drive(world.other.segments.overwrite(PATH, b"new")))
+    with pytest.raises(AppendOutcomeUnknown, match="replaced before its offset"):
+        world.ask()
+    assert world.content == b"new"
+
+
+def test_an_append_that_was_carried_and_deleted_has_its_offset(world: World) -> None:
+    world.while_it_waits(world.carry, lambda: drive(world.other.segments.delete(PATH)))
+    written = drive(world.asker.segments.extend(PATH, b"mine"))
+    assert written.offset == len(b"...carrier's")
+    assert not written.header.deleted
+
+
+def test_a_handle_never_asks_for_another_incarnation_than_its_own(world: World) -> None:
+    bound = Guard(world.header.segment)
+    drive(made_again(world.other))
+    drive(world.asker.headers.load(PATH))
+    world.asking.clear()
+    with pytest.raises(FileNotFoundError):
+        drive(world.asker.segments.append(PATH, b"mine", guard=bound))
+    assert world.asking.count("put") == 0
+    world.carry()
+    assert b"mine" not in world.content
+
+
+@pytest.mark.parametrize("options", [{"guard": Guard(expected_offset=3)}, {"attrs": {"key": "value"}}])
+def test_appends_with_a_condition_or_attributes_neither_ask_nor_carry(world: World, options: Any) -> None:
+    world.asking.clear()
+    assert drive(world.asker.segments.append(PATH, b"mine", **options)) == 3
+    assert world.asking.verbs == ["replace"]
+    assert world.header.asks is None
+
+
+def test_what_is_too_large_for_an_ask_competes_and_carries(world: World) -> None:
+    world.asking.clear()
+    large = b"x" * (ASK_BYTES_MAX + 1)
+    drive(world.asker.segments.append(PATH, large))
+    assert world.asking.count("put") == 0
+    assert world.header.length == 3 + len(large)

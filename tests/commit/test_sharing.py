@@ -1,0 +1,149 @@
+"""When a writer asks, waits or competes: decisions from commit lines and times, and whole runs in virtual time."""
+
+from __future__ import annotations
+
+import functools
+import time
+import uuid
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from rollingfs.client import Client
+from rollingfs.commit.fairness import Turns
+from rollingfs.commit.sharing import ALONE_COMMITS, KNOWN_VERSIONS, WRITERS_MIN, Sharing
+from rollingfs.format.header import Commit, Floor, Header, Placed
+from tests.support import simulation
+from tests.support.simulation import Figures, Latencies, Load, simulate
+
+ME = "me"
+SEGMENT = str(uuid.UUID(int=7))
+
+
+def header(version: int, *lines: tuple[str, int], is_plain: bool = True, placed: tuple[Placed, ...] = ()) -> Header:
+    """A header with a commit line of each of these writers, in these versions."""
+    commits = tuple(Commit(writer, 1, at) for writer, at in lines)
+    return Header(SEGMENT, version, commits=commits, asks=Floor(1, version) if is_plain else None, placed=placed)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def racing(clock: Any) -> Sharing:
+    """A writer among others that commit in each cycle of 40 ms."""
+    turns = Turns(ME)
+    turns.commit_s = 0.02
+    sharing = Sharing(turns)
+    sharing.lost()
+    for version in range(1, 20):
+        sharing.looked(header(version), 0.02)
+        clock[0] += 0.04
+    return sharing
+
+
+OTHERS = [(f"w{index}", 19) for index in range(WRITERS_MIN)]
+
+
+def test_a_writer_shares_once_it_has_lost_a_race_among_enough_writers(clock: Any) -> None:
+    sharing = Sharing(Turns(ME))
+    assert not sharing.is_shared(header(20, *OTHERS)), "it is alone"
+    sharing.lost()
+    assert sharing.is_shared(header(20, *OTHERS))
+    assert sharing.is_shared(header(20, *OTHERS[: WRITERS_MIN - 1]))
+    assert not sharing.is_shared(header(20, *OTHERS[: WRITERS_MIN - 2])), "too few"
+    assert not sharing.is_shared(header(99, *OTHERS)), "too long ago"
+    assert not sharing.is_shared(None)
+
+
+def test_a_writer_is_alone_again_after_commits_that_found_no_ask(clock: Any) -> None:
+    sharing = Sharing(Turns(ME))
+    sharing.lost()
+    for version in range(1, ALONE_COMMITS):
+        sharing.committed(header(version, (ME, version)), 0)
+    assert not sharing.is_alone
+    sharing.committed(header(9, (ME, 9)), 1)
+    for version in range(10, 10 + ALONE_COMMITS):
+        assert not sharing.is_alone
+        sharing.committed(header(version, (ME, version)), 0)
+    assert sharing.is_alone
+
+
+def test_a_writer_waits_where_others_commit_often_and_carry(racing: Sharing) -> None:
+    mine = (ME, 19)
+    assert racing.waits(header(20, mine, *OTHERS))
+    assert not racing.waits(header(20, *OTHERS)), "nobody knows it"
+    assert not racing.waits(header(20, (ME, 20), ("a", 19), ("b", 19))), "it has committed last itself"
+    assert racing.waits(header(20, (ME, 20), ("a", 20), ("b", 19), placed=(Placed(ME, 1, 0),))), "it was carried"
+    assert not racing.waits(header(20, mine, ("a", 18), ("b", 17))), "nobody carries"
+    assert not racing.waits(header(20, mine, *OTHERS, is_plain=False)), "the last commit was no plain append"
+    assert not racing.waits(header(20 + KNOWN_VERSIONS, mine, *OTHERS))
+
+
+def test_a_writer_waits_for_nobody_who_commits_seldom(racing: Sharing, clock: Any) -> None:
+    clock[0] += 10
+    racing.looked(header(20), 0.02)
+    assert not racing.waits(header(20, (ME, 19), *OTHERS))
+
+
+def test_a_header_is_believed_for_three_cycles(racing: Sharing, clock: Any) -> None:
+    racing.looked(header(20), 0.02)
+    assert racing.is_recent(header(20))
+    assert not racing.is_recent(header(19))
+    assert not racing.is_stale(header(20))
+    clock[0] += 0.2
+    assert not racing.is_recent(header(20))
+    assert racing.is_stale(header(20))
+
+
+# -- whole runs --------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def run(load: Load, *, shares: bool) -> Figures:
+    with mock.patch.object(simulation, "Client", functools.partial(Client, share_commits=shares)):
+        return simulate(load)
+
+
+@pytest.mark.parametrize(
+    ("writers", "gain_min"),
+    [
+        (4, 1.2),
+        pytest.param(8, 2.0, marks=pytest.mark.slow),
+        pytest.param(32, 5.0, marks=pytest.mark.slow),
+        pytest.param(60, 5.0, marks=pytest.mark.slow),
+    ],
+)
+def test_many_writers_commit_more_than_one(writers: int, gain_min: float) -> None:
+    duration_s = 5 if writers == 4 else 12 if writers < 32 else 6
+    one = run(Load(1, duration_s=duration_s), shares=True)
+    found = run(Load(writers, duration_s=duration_s), shares=True)
+    assert found.rate_per_s >= gain_min * one.rate_per_s
+    assert found.p99_ms <= 3 * found.median_ms
+    assert found.least_share >= 0.5
+
+
+def test_a_writer_alone_or_beside_one_other_costs_what_it_costs_without_asks() -> None:
+    for writers in (1, 2):
+        assert run(Load(writers, duration_s=5), shares=True) == run(Load(writers, duration_s=5), shares=False)
+
+
+@pytest.mark.slow
+def test_far_away_16_writers_commit_three_times_as_often_as_one() -> None:
+    far = Latencies(60)
+    one, many = (run(Load(writers, latencies=far, duration_s=30), shares=True) for writers in (1, 16))
+    assert many.rate_per_s >= 3 * one.rate_per_s
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pause_s", [0.3, 1.0])
+def test_writers_that_pause_wait_no_longer_than_with_turns(pause_s: float) -> None:
+    load = Load(8, pause_s)
+    found, turns = run(load, shares=True), run(load, shares=False)
+    assert found.median_ms <= 1.3 * turns.median_ms
+    assert found.p99_ms <= 1.3 * turns.p99_ms

@@ -1,0 +1,47 @@
+"""The recipe of workers: its programs as they stand on the page, by processes of Dask and by executors of Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import PROMISE, page_blocks
+from tests.support import spark as world
+from tests.support.servers import require_module
+
+pytestmark = pytest.mark.slow
+
+PAGE = "docs/recipes/workers.md"
+PROGRAM_S_MAX = 240
+LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+
+def run_program(name: str, folder: Path, environment: dict[str, str]) -> None:
+    """Run a program of the page; check what it prints."""
+    [code] = [block.code for block in page_blocks(PAGE) if f"not-run: {name}," in block.info]
+    program = folder / name
+    program.write_text(code)
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_S_MAX,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == PROMISE.findall(code)
+
+
+def test_workers_of_dask_append_to_one_segment(tmp_path: Path) -> None:
+    require_module("dask")
+    run_program("with_dask.py", tmp_path, {})
+
+
+def test_executors_of_spark_append_to_one_segment(tmp_path: Path) -> None:
+    world.require_java()
+    run_program("with_spark.py", tmp_path, LOOPBACK)

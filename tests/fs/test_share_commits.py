@@ -1,0 +1,49 @@
+"""The option `share_commits` reaches the client by every way in which options reach a filesystem."""
+
+from __future__ import annotations
+
+import pickle
+
+import fsspec
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.logging import RollingHandler
+
+
+def shares(fs: RollingFileSystem) -> bool:
+    return fs._client.committer.loop.carriers is not None
+
+
+def test_it_is_off_unless_the_user_chooses_it() -> None:
+    assert not shares(RollingFileSystem("memory"))
+    assert shares(RollingFileSystem("memory", share_commits=True))
+
+
+def test_it_passes_through_urls_and_pickles() -> None:
+    fs, _ = fsspec.url_to_fs("rolling::memory://log", share_commits=True)
+    assert shares(fs)
+    assert shares(pickle.loads(pickle.dumps(fs)))
+    nested, _ = fsspec.url_to_fs("rolling::memory://log", rolling={"share_commits": True})
+    assert shares(nested)
+    assert shares(RollingFileSystem.from_json(fs.to_json()))
+
+
+def test_only_true_and_false_are_taken() -> None:
+    with pytest.raises((TypeError, ValueError), match="share_commits"):
+        RollingFileSystem("memory", share_commits="yes")
+
+
+def test_the_logging_handler_takes_it() -> None:
+    handler = RollingHandler("rolling::memory://handler/log", share_commits=True)
+    assert shares(handler.fs)
+    handler.close()
+    with pytest.raises(ValueError, match="share_commits"):
+        RollingHandler("/log", fs=RollingFileSystem("memory"), share_commits=True)
+
+
+def test_appends_are_those_of_ever() -> None:
+    fs = RollingFileSystem("memory", share_commits=True)
+    fs.create("/shared/log")
+    assert [fs.append("/shared/log", b"abc") for _ in range(3)] == [0, 3, 6]
+    assert fs.cat_file("/shared/log") == b"abcabcabc"

@@ -1,0 +1,294 @@
+"""A model of asks: one header, and writers that ask, compete, or do both. `explore` visits all states.
+
+The store is an adversary. A combiner may see an ask that was sent at any later time, or never: so late and lost writes,
+late reads, files that were overwritten or deleted need no steps of their own. A replacement of the header may be
+answered, may land without an answer, or may land later. A crash is a client that makes no further step: what must hold
+is checked in every state.
+
+`docs/protocol.md` has the rules. Each field of `Rules` is one of them. A scenario that leaves one out must break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import NamedTuple
+
+Ids = tuple[str, ...]
+"""The pieces of data of one append, each by its name."""
+Token = tuple[str, int] | None
+"""What a replacement is conditioned on; an incarnation and a version name one header."""
+
+
+class Broken(Exception):
+    """What must hold does not hold."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of the protocol. Each default is the rule; any other value leaves it out."""
+
+    line_forbids: bool = True
+    """An ask is not carried if the line of its writer has its number or a higher one."""
+    eviction_forbids: bool = True
+    """An ask is not carried if its writer has no line, and a line was evicted after `BASE`."""
+    incarnation_forbids: bool = True
+    state_forbids: bool = True
+    """No ask is carried unless the segment is open and without an owner."""
+    floor_forbids: bool = True
+    """An ask is carried only if `BASE` is not below the floor."""
+    floor_counts_once: bool = True
+    """An `asks` line counts only in the version that wrote it."""
+    others_void: bool = True
+    """Every commit but a plain append voids all asks before it."""
+    window: int = 9
+    """A plain append lets asks of this many versions live."""
+    carried_get_lines: bool = True
+    highest_only: bool = True
+    """Of one writer, only one ask is carried in one commit."""
+    judges_first: bool = True
+    """A writer judges every header before it bases an attempt on it."""
+    judges_eviction: bool = True
+    judges_version: bool = True
+    """A version that went back makes the outcome unknown."""
+    judges_age: bool = True
+    """An operation older than D ends unknown."""
+    error_needs_void_ask: bool = True
+    error_needs_dead_attempt: bool = True
+    gives_up: str = "exactly"
+    """Not so: `deletes` its ask, or lets the `timeout` pass, or forgets its own `attempt`, and reports a failure."""
+    one_number: bool = True
+    """An own attempt has the number of the ask."""
+    one_content: bool = True
+    """An own attempt has the data of the ask, no more."""
+    base_is_judged: bool = True
+    guarded_carries_none: bool = True
+    """Neither a guarded append nor an owner's carries asks."""
+    own_data_first: bool = True
+    """The committer's data comes first, and a repeat on one base has the same bytes."""
+    withdraws_by_higher_number: bool = True
+    offset_needs_incarnation: bool = True
+    """Without a `placed` line, the offset of an own attempt counts only in its incarnation."""
+
+
+class Line(NamedTuple):
+    """A commit line."""
+
+    writer: int
+    number: int
+    version: int
+
+
+class Header(NamedTuple):
+    """The header, and the log of all pieces that it holds."""
+
+    incarnation: str = "I"
+    version: int = 2
+    state: str = "open"
+    owner: int | None = None
+    log: Ids = ()
+    lines: frozenset[Line] = frozenset()
+    evicted: int = 0
+    asks: tuple[int, int] | None = None
+    """The line `asks FLOOR VERSION`."""
+    placed: frozenset[tuple[int, int, int]] = frozenset()
+    """Writer, number, position."""
+
+    def line_of(self, writer: int) -> Line | None:
+        return next((line for line in self.lines if line.writer == writer), None)
+
+
+class Ask(NamedTuple):
+    """An ask that was sent."""
+
+    writer: int
+    number: int
+    base: int
+    incarnation: str
+    ids: Ids
+
+
+Added = tuple[tuple[Ids, str | None], ...]
+"""What a replacement appends: the data, and the incarnation that it was meant for, if that matters."""
+
+
+class Attempt(NamedTuple):
+    """An own replacement of the header, sent and not confirmed."""
+
+    token: Token
+    wanted: Header
+    position: int
+    added: Added
+
+
+class Landing(NamedTuple):
+    """A replacement that may arrive later."""
+
+    token: Token
+    wanted: Header
+    added: Added
+    writer: int
+
+
+class Client(NamedTuple):
+    """One writer."""
+
+    nth: int = 0
+    """Which operation of its script."""
+    at: str = "begin"
+    """`begin`, `clean` (a header was judged), `refused` (the operation cannot succeed, but is not void), `other`."""
+    base: Header | None = None
+    """The last header that was judged clean."""
+    seen: int = 0
+    """Its version; 0 before the first look."""
+    ask: Ask | None = None
+    attempt: Attempt | None = None
+    attempts: int = 0
+    asked: int = 0
+    is_old: bool = False
+    """Whether the operation is older than D."""
+    known: Header | None = None
+    """A header of before, which it believes."""
+    bound: str | None = None
+    """The incarnation with which the operation began."""
+    later: int = 0
+    """Of the rule `one_number` left out: what is added to the number."""
+
+
+class Ghost(NamedTuple):
+    """What nobody in the world sees: it shows whether all is right."""
+
+    ever: Ids = ()
+    """All pieces that were committed, in their order."""
+    acked: frozenset[tuple[str, int]] = frozenset()
+    failed: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    """Deleted with a segment."""
+    positions: frozenset[tuple[str, int]] = frozenset()
+
+
+class World(NamedTuple):
+    """A state."""
+
+    header: Header | None
+    asks: frozenset[Ask]
+    landing: frozenset[Landing]
+    clients: tuple[Client, ...]
+    ghost: Ghost
+    faults: int
+    """How many faults may still happen."""
+
+    def client(self, index: int, **changes: object) -> World:
+        """The world with a client changed."""
+        changed = self.clients[index]._replace(**changes)  # type: ignore[arg-type]
+        return self._replace(clients=(*self.clients[:index], changed, *self.clients[index + 1 :]))
+
+
+Steps = Iterator[tuple[str, World]]
+"""What may happen next, each with what it leads to."""
+
+
+def token_of(header: Header | None) -> Token:
+    return None if header is None else (header.incarnation, header.version)
+
+
+def floor(rules: Rules, header: Header) -> int:
+    """Asks whose base is not below this version may be carried."""
+    if header.asks is not None and (header.asks[1] == header.version or not rules.floor_counts_once):
+        return header.asks[0]
+    return header.version
+
+
+def is_void(rules: Rules, header: Header, ask: Ask) -> bool:
+    """Whether an ask is void for ever."""
+    return header.incarnation != ask.incarnation or floor(rules, header) > ask.base
+
+
+def is_admitted(rules: Rules, header: Header, ask: Ask, committer: int) -> bool:
+    """Whether the replacement of a header may carry an ask."""
+    if ask.writer == committer or header.state == "deleted":
+        return False
+    if rules.incarnation_forbids and ask.incarnation != header.incarnation:
+        return False
+    if rules.state_forbids and (header.state != "open" or header.owner is not None):
+        return False
+    line = header.line_of(ask.writer)
+    if rules.line_forbids and line is not None and line.number >= ask.number:
+        return False
+    if rules.eviction_forbids and line is None and header.evicted > ask.base:
+        return False
+    return not rules.floor_forbids or floor(rules, header) <= ask.base
+
+
+def choices(rules: Rules, header: Header, asks: frozenset[Ask], committer: int, most: int) -> Iterator[tuple[Ask, ...]]:
+    """All sets of asks that a committer may have seen and may carry."""
+    admitted = sorted(ask for ask in asks if is_admitted(rules, header, ask, committer))
+    yield ()
+    if not rules.highest_only:
+        for count in range(1, min(most, len(admitted)) + 1):
+            yield from combinations(admitted, count)
+        return
+    by_writer: dict[int, list[Ask]] = {}
+    for ask in admitted:
+        by_writer.setdefault(ask.writer, []).append(ask)
+    # which asks of a writer were seen is the adversary's choice; the highest of them may be any one
+    for count in range(1, min(most, len(by_writer)) + 1):
+        for writers in combinations(sorted(by_writer), count):
+            yield from product(*(by_writer[writer] for writer in writers))
+
+
+def stamped(
+    rules: Rules,
+    header: Header,
+    numbers: dict[int, int],
+    lines_max: int,
+    *,
+    plain: bool = False,
+    placed: frozenset[tuple[int, int, int]] = frozenset(),
+    knows_asks: bool = True,
+) -> Header:
+    """The next version, with a commit line for each of these writers; an older client copies what it does not know."""
+    version = header.version + 1
+    kept = sorted((line for line in header.lines if line.writer not in numbers), key=lambda line: line.version)
+    evicted = header.evicted
+    while len(kept) > max(0, lines_max - len(numbers)):
+        evicted = max(evicted, kept.pop(0).version)
+    lines = frozenset(kept) | {Line(writer, number, version) for writer, number in numbers.items()}
+    asks, all_placed = header.asks, header.placed
+    if knows_asks:
+        if plain:
+            asks = max(floor(rules, header), version - rules.window), version
+        elif not rules.others_void:
+            asks = floor(rules, header), version
+        named = {(line.writer, line.number) for line in lines}
+        all_placed = frozenset(one for one in header.placed if one[:2] in named) | placed
+    return header._replace(version=version, lines=lines, evicted=evicted, asks=asks, placed=all_placed)
+
+
+def appended(
+    rules: Rules,
+    header: Header,
+    own: tuple[int, int, Ids],
+    carried: tuple[Ask, ...],
+    lines_max: int,
+    *,
+    plain: bool = True,
+    knows_asks: bool = True,
+) -> tuple[Header, int]:
+    """The header after an append that carries asks, and the position of the own data."""
+    parts = [own, *((ask.writer, ask.number, ask.ids) for ask in carried)]
+    if not rules.own_data_first:
+        parts = [*parts[1:], parts[0]]
+    log, position, placed = header.log, 0, set()
+    numbers: dict[int, int] = {}
+    for writer, number, ids in parts:
+        if writer == own[0]:
+            position = len(log)
+        else:
+            placed.add((writer, number, len(log)))
+        if writer == own[0] or rules.carried_get_lines:  # of two asks of a writer, the lower number's line stays
+            numbers[writer] = min(number, numbers.get(writer, number))
+        log += ids
+    wanted = stamped(rules, header, numbers, lines_max, plain=plain, placed=frozenset(placed), knows_asks=knows_asks)
+    return wanted._replace(log=log), position

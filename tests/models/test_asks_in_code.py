@@ -1,0 +1,147 @@
+"""The rules of the model are those of the code: both are asked the same, about every small header."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rollingfs.format import asks as code
+from rollingfs.format import transitions
+from rollingfs.format.header import Commit, Floor, Merge, Phase, Placed
+from rollingfs.format.header import Header as CodeHeader
+from rollingfs.format.verdict import Verdict, judge
+from tests.models.asks import Ask, Client, Ghost, Header, Line, Rules, World, appended, is_admitted, is_void, token_of
+from tests.models.asks_steps import Append
+from tests.models.asks_world import Bounds, Model, Op
+
+ME, OTHER, OWNER = 1, 2, 9
+VERSION = 4
+SEGMENTS = {name: str(uuid.UUID(int=nth)) for nth, name in enumerate("IJ", start=1)}
+STATES = {"open": Phase.OPEN, "sealed": Phase.SEALED, "deleted": Phase.DELETED, "merging": Phase.MERGING}
+RULES = Rules(window=code.WINDOW_VERSIONS)
+NOW_MS = 1_700_000_000_000
+
+
+def in_code(header: Header) -> CodeHeader:
+    """The model's header, as the code has it; each piece of the log is one byte."""
+    merging = Merge(SEGMENTS["J"], "t", SEGMENTS["J"], Phase.OPEN, 0) if header.state == "merging" else None
+    return CodeHeader(
+        SEGMENTS[header.incarnation],
+        header.version,
+        phase=STATES[header.state],
+        merge=merging,
+        owner=None if header.owner is None else str(header.owner),
+        tail="".join(header.log).encode(),
+        commits=tuple(Commit(str(line.writer), line.number, line.version) for line in sorted(header.lines)),
+        evicted=header.evicted,
+        asks=None if header.asks is None else Floor(*header.asks),
+        placed=tuple(Placed(str(writer), number, place) for writer, number, place in sorted(header.placed)),
+    )
+
+
+def ask_in_code(ask: Ask) -> code.Ask:
+    return code.Ask(str(ask.writer), ask.number, SEGMENTS[ask.incarnation], ask.base, "".join(ask.ids).encode())
+
+
+def lines_of(writer: int) -> Iterator[frozenset[Line]]:
+    """No line of a writer, or one with a lower, an equal, a higher number."""
+    yield frozenset()
+    for number in (2, 3, 4):
+        yield frozenset({Line(writer, number, 2)})
+
+
+FLOORS = [None, *itertools.product(range(VERSION + 1), (VERSION - 1, VERSION))]
+
+
+def compare_admission(rules: Rules) -> None:
+    admitted = 0
+    for lines, evicted, floor in itertools.product(lines_of(ME), range(VERSION + 1), FLOORS):
+        for state, owner in (*((state, None) for state in STATES), ("open", OWNER)):
+            header = Header("I", VERSION, state, owner, (), lines, evicted, floor)
+            same = in_code(header)
+            for base, incarnation, committer in itertools.product(range(VERSION + 1), "IJ", (ME, OTHER)):
+                ask = Ask(ME, 3, base, incarnation, ("a",))
+                expected = is_admitted(rules, header, ask, committer)
+                assert code.admits(same, ask_in_code(ask), str(committer)) is expected, (header, ask, committer)
+                assert code.is_void(ask_in_code(ask), same) is is_void(rules, header, ask), (header, ask)
+                admitted += expected
+    assert admitted
+
+
+def test_the_code_admits_and_voids_the_asks_that_the_model_does() -> None:
+    compare_admission(RULES)
+
+
+NEEDED = ("line_forbids", "eviction_forbids", "incarnation_forbids", "state_forbids", "floor_forbids")
+
+
+@pytest.mark.parametrize("rule", [*NEEDED, "floor_counts_once"])
+def test_a_rule_of_admission_that_one_of_them_leaves_out_is_found(rule: str) -> None:
+    with pytest.raises(AssertionError):
+        compare_admission(Rules(**{rule: False}))
+
+
+LINES_MAX = 3
+CARRIED = [(), (Ask(3, 1, 4, "I", ("c",)),), (Ask(3, 1, 4, "I", ("c",)), Ask(5, 7, 4, "I", ("d",)))]
+LINES = [Line(ME, 1, 2), Line(3, 0, 3), Line(4, 2, 4), Line(5, 5, 1)]
+
+
+@pytest.mark.parametrize("carried", CARRIED, ids=len)
+def test_the_code_stamps_an_append_as_the_model_does(carried: tuple[Ask, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transitions, "COMMITS_MAX", LINES_MAX)
+    for count, floor, evicted in itertools.product(range(LINES_MAX + 1), FLOORS, (0, 1)):
+        for chosen in itertools.combinations(LINES, count):
+            placed = frozenset({(3, 0, 0), (4, 2, 1), (6, 6, 1)})  # the last one has no line
+            header = Header("I", VERSION, "open", None, ("x", "y"), frozenset(chosen), evicted, floor, placed)
+            wanted, position = appended(RULES, header, (ME, 3, ("a",)), carried, LINES_MAX)
+            same, asked = in_code(header), [ask_in_code(ask) for ask in carried]
+            added = code.carry(same, asked, same.length + 1)
+            tail = same.tail + b"a" + b"".join(ask.data for ask in asked)
+            grown = transitions.extend(same, (), tail, NOW_MS)
+            made = transitions.stamp(grown, same, str(ME), 3, NOW_MS, added)
+            assert _shown(made) == _shown(in_code(wanted))
+            assert position == same.length
+
+
+def _shown(header: CodeHeader) -> tuple[Any, ...]:
+    return header.version, header.tail, {*header.commits}, header.evicted, header.asks, {*header.placed}
+
+
+def compare_judges(rules: Rules) -> None:
+    verdicts = set()
+    for lines, evicted, version, incarnation in itertools.product(lines_of(ME), range(6), range(2, 7), "IJ"):
+        base, now = Header("I", VERSION), Header(incarnation, version, "open", None, (), lines, evicted)
+        expected = _judged(rules, base, now)
+        is_same = token_of(now) == token_of(base)
+        found = judge(in_code(base), is_same, in_code(now), str(ME), 3)
+        if is_same and (lines or evicted):
+            continue  # one token stands for one header
+        assert (Verdict.NOT_MINE if found is Verdict.SAME else found) is expected, (base, now)
+        verdicts.add(expected)
+    assert len(verdicts) == 3
+
+
+def test_the_code_judges_as_the_model_does() -> None:
+    compare_judges(RULES)
+
+
+@pytest.mark.parametrize("rule", ["judges_eviction", "judges_version"])
+def test_a_rule_of_the_judge_that_one_of_them_leaves_out_is_found(rule: str) -> None:
+    with pytest.raises(AssertionError):
+        compare_judges(Rules(**{rule: False}))
+
+
+def _judged(rules: Rules, base: Header, now: Header) -> Verdict:
+    """What the model's writer concludes, whose second operation has number 3, and has asked."""
+    model = Model([[], [Op("append", ("z",)), Op("append", ("a",))]], rules, Bounds())
+    ask = Ask(ME, 3, base.version, "I", ("a",))
+    client = Client(nth=1, at="clean", base=base, seen=base.version, ask=ask, asked=1, known=base, bound="I")
+    world = World(now, frozenset({ask}), frozenset(), (Client(), client), Ghost(ever=("a",)), 0)
+    label, _ = Append(model, ME, model.scripts[ME][1])._look(world, now)
+    if "mine" in label:
+        return Verdict.MINE
+    return Verdict.UNKNOWN if "unknown" in label else Verdict.NOT_MINE

@@ -1,0 +1,148 @@
+"""Processes append to one segment, are killed and stopped at any moment, beside truncates, seals, owners and guards.
+
+Every acknowledged append is there once, whole, in an order that agrees with real time; no failed one is there; what was
+acknowledged is live or truncated. With commits that are shared and not, mixed, and beside a release of before.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.races import Arena, Member, Race
+from tests.support.servers import new_bucket
+
+TURNS, ASKS = Member(), Member(shares=True)
+OLD = Member(is_old=True)
+WAYS: dict[str, tuple[Member, ...]] = {
+    "turns beside before": (TURNS, OLD),
+    "asks": (ASKS,),
+    "asks beside turns and before": (ASKS, TURNS, ASKS, OLD),
+}
+"""How processes commit; those of a race are of these kinds in turn. For turns alone there is `test_processes`."""
+EVENTS = 6
+
+pytestmark = pytest.mark.timeout(900)  # a machine that does much else
+
+way = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
+
+
+def cast(way: tuple[Member, ...], count: int, **changes: Any) -> list[Member]:
+    """So many processes of the kinds of a way, in turn."""
+    return [replace(way[index % len(way)], **changes) for index in range(count)]
+
+
+def others(way: tuple[Member, ...], *roles: str) -> list[Member]:
+    return [replace(way[index % len(way)], role=role, pause_s=0.05) for index, role in enumerate(roles)]
+
+
+def turmoil(race: Race, way: tuple[Member, ...], count: int, events: int = EVENTS) -> None:
+    """Kill or stop one process after the other, until each event has been survived; then seal."""
+    race.join(*cast(way, count), *others(way, "truncate", "guarded", "look"))
+    race.all_go_on(race.living)
+    for nth in range(events):
+        victim = race.chance.choice(race.living)
+        race.nap()
+        if nth % 2:
+            race.kill(victim)
+            race.all_go_on(race.of("append"))
+            race.join(race.members[victim])
+        else:
+            race.stop(victim)
+            if race.arena.protocol == "file":
+                race.nap()
+            else:
+                race.all_go_on(name for name in race.of("append") if name != victim)
+            race.wake(victim)
+            race.all_go_on([victim])
+    race.all_go_on(race.living)
+    seal_and_check(race, way)
+
+
+def seal_and_check(race: Race, way: tuple[Member, ...]) -> None:
+    """Seal while all append: they end by it."""
+    race.ended(race.join(*others(way[:1], "seal")))
+    race.ended(race.of("append", "guarded"))
+    race.finish()
+    calls = race.check()
+    assert any(call.told == "failed" for call in calls if call.kind == "append"), "the seal refused nobody"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Arena:
+    return Arena("file", {}, str(tmp_path / "data" / "segment"))
+
+
+def _s3(options: dict[str, Any]) -> Arena:
+    return Arena("s3", options, f"{new_bucket(options)}/{uuid.uuid4().hex}")
+
+
+def _azure(options: dict[str, Any]) -> Arena:
+    from tests.support.clouds import new_container
+
+    return Arena("az", options, f"{new_container(options)}/segment")
+
+
+STORES: dict[str, Callable[[dict[str, Any]], Arena]] = {"seaweed": _s3, "minio": _s3, "azurite": _azure}
+MARKS = {"minio": [pytest.mark.s3], "azurite": [pytest.mark.clouds], "seaweed": []}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=MARKS[name]) for name in STORES])
+def store(request: pytest.FixtureRequest) -> Arena:
+    """A segment on each of the stores."""
+    return STORES[request.param](request.getfixturevalue(request.param))
+
+
+def test_a_killed_process_harms_nobody(disk: Arena, tmp_path: Path) -> None:
+    with Race(disk, tmp_path) as race:
+        victim, survivor = race.join(ASKS, TURNS)
+        race.all_go_on(race.living)
+        race.kill(victim)
+        race.all_go_on([survivor])
+        race.finish()
+        race.check()
+
+
+@pytest.mark.slow
+@way
+@pytest.mark.parametrize("count", [2, 8])
+def test_a_race_on_disk(disk: Arena, tmp_path: Path, way: tuple[Member, ...], count: int) -> None:
+    with Race(disk, tmp_path, seed=count) as race:
+        turmoil(race, way, count)
+
+
+@pytest.mark.slow
+def test_a_race_of_sixteen_processes_on_disk(disk: Arena, tmp_path: Path) -> None:
+    with Race(disk, tmp_path) as race:
+        turmoil(race, WAYS["asks beside turns and before"], 16, events=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [WAYS["asks"], WAYS["asks beside turns and before"]], ids=["asks", "mixed"])
+def test_a_race_on_a_store(store: Arena, tmp_path: Path, way: tuple[Member, ...]) -> None:
+    with Race(store, tmp_path) as race:
+        turmoil(race, way, 5, events=4)
+
+
+@pytest.mark.slow
+@way
+def test_owners_come_and_go_and_those_whom_they_fence_are_told_so(
+    seaweed: dict[str, Any], tmp_path: Path, way: tuple[Member, ...]
+) -> None:
+    with Race(_s3(seaweed), tmp_path) as race:
+        race.join(*cast(way, 4), *others(way, "hold", "look"))
+        race.all_go_on(race.living, 2)
+        for _ in range(3):
+            [owner] = race.of("hold")
+            race.nap()
+            race.kill(owner)  # the segment may stay held: the next owner takes it over
+            race.join(race.members[owner])
+            race.all_go_on(race.living)
+        race.finish()
+        calls = race.check()
+    assert any(call.told == "failed" for call in calls if call.kind == "append"), "the owners fenced nobody"

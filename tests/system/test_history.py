@@ -1,0 +1,118 @@
+"""The checker of histories finds what is wrong: each course below differs from a right one in one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.append_worker import record, records
+from tests.support.history import Call, Record, Setsum, check_conserved, check_history
+
+SIZE = 10
+"""Of each append here."""
+A = Call("a", 0, "append", 10, 20, "ok", 0)
+B = Call("b", 0, "append", 15, 40, "ok", SIZE)
+C = Call("a", 1, "append", 21, 50, "ok", 3 * SIZE, expected=3 * SIZE)
+KILLED = Call("c", 0, "append", 5)
+FAILED = Call("c", 1, "append", 12, 30, "failed")
+LOOK = Call("d", 0, "look", 30, 60, "ok", 2 * SIZE)
+SEAL = Call("d", 1, "seal", 70, 80, "ok", 4 * SIZE)
+CALLS = (A, B, C, KILLED, FAILED, LOOK, SEAL)
+THERE: tuple[Record, ...] = ((0, "a", 0), (SIZE, "b", 0), (2 * SIZE, "c", 0), (3 * SIZE, "a", 1))
+
+
+def but(*changed: Call) -> list[Call]:
+    """The right history, with some calls as given."""
+    by_name = {(call.name, call.kind): call for call in (*CALLS, *changed)}
+    return list(by_name.values())
+
+
+def test_a_right_history_passes() -> None:
+    check_history(CALLS, THERE)
+
+
+def test_who_was_killed_may_have_appended_or_not() -> None:
+    without = [(offset - SIZE if offset > 2 * SIZE else offset, *name) for offset, *name in THERE if name != ["c", 0]]
+    moved = replace(C, value=2 * SIZE, expected=2 * SIZE)
+    check_history(but(moved, replace(SEAL, value=3 * SIZE)), without)  # type: ignore[arg-type]
+
+
+WRONG: dict[str, tuple[Sequence[Call], Sequence[Record]]] = {
+    "acknowledged and lost": (but(replace(C, expected=None)), THERE[:3]),
+    "more than once": (CALLS, (*THERE, (5 * SIZE, "b", 0))),
+    "it lies at": (but(replace(B, value=SIZE + 1)), THERE),
+    "nobody appended it": (CALLS, (*THERE, (5 * SIZE, "e", 0))),
+    "reported failed, but it is there": (CALLS, (*THERE, (5 * SIZE, "c", 1))),
+    "conditioned on another offset": (but(replace(C, expected=2 * SIZE)), THERE),
+    "after the seal": (but(replace(SEAL, value=3 * SIZE)), THERE),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_history_is_found_out(what: str) -> None:
+    with pytest.raises(AssertionError, match=what):
+        check_history(*WRONG[what])
+
+
+OUT_OF_ORDER: dict[str, Callable[[], list[Call]]] = {
+    "an append before one that had ended": lambda: but(replace(B, began=1, ended=3), replace(A, began=4)),
+    "one that was killed before it began": lambda: but(replace(KILLED, began=51)),
+    "a look that misses what had ended": lambda: but(replace(LOOK, began=51, ended=60)),
+    "a look that saw what had not begun": lambda: but(replace(LOOK, began=1, ended=9)),
+    "a look behind another": lambda: [*CALLS, Call("e", 0, "look", 61, 62, "ok", SIZE)],
+    "an append that began after the seal": lambda: but(replace(C, began=81, ended=90)),
+}
+
+
+@pytest.mark.parametrize("what", OUT_OF_ORDER)
+def test_what_did_not_happen_in_that_order_is_found_out(what: str) -> None:
+    with pytest.raises(AssertionError, match="which had ended when it began"):
+        check_history(OUT_OF_ORDER[what](), THERE)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=12))
+def test_every_history_of_calls_that_took_place_at_a_moment_passes(times: list[tuple[int, int, int]]) -> None:
+    """Each call has a moment of its own between its begin and its end; the log is in the order of these."""
+    calls, there = [], []
+    for place, (moment, before, after) in enumerate(sorted(times)):
+        at = 100 * moment + place
+        calls.append(Call("a", place, "append", at - before, at + after, "ok", place * SIZE))
+        there.append((place * SIZE, "a", place))
+    check_history(calls, there)
+
+
+@given(st.permutations(range(6)))
+def test_whoever_ended_first_must_lie_first(order: list[int]) -> None:
+    calls = [Call("a", nth, "append", 10 * nth, 10 * nth + 5, "ok", order[nth] * SIZE) for nth in range(len(order))]
+    there = [(order[nth] * SIZE, "a", nth) for nth in range(len(order))]
+    if order == sorted(order):
+        check_history(calls, there)
+        return
+    with pytest.raises(AssertionError, match="had ended"):
+        check_history(calls, there)
+
+
+def test_what_is_conserved_may_be_split_in_any_way() -> None:
+    parts = [b"a", b"b", b"b", b"c"]
+    check_conserved(Setsum.of(parts[:3]), Setsum.of(parts[3:]), Setsum.of(parts[1:]), Setsum.of(parts[:1]))
+    check_conserved(Setsum.of(parts[::-1]), Setsum(), Setsum.of(parts), Setsum())
+
+
+@pytest.mark.parametrize(
+    ("live", "message"), [([b"a"], "2 appends"), ([b"a", b"x"], "not the same"), ([b"a", b"b", b"b"], "3 records")]
+)
+def test_what_is_lost_changed_or_doubled_is_not_conserved(live: list[bytes], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_conserved(Setsum.of([b"a", b"b"]), Setsum(), Setsum.of(live), Setsum())
+
+
+@pytest.mark.parametrize("kept", [slice(None, -1), slice(5, None), slice(None, 3_000)])
+def test_a_record_that_is_torn_is_found_out(kept: slice) -> None:
+    whole = record("a", 0, (3_000,)) + record("b", 1, (3_000,))
+    assert [name for _, *name in records(whole, (3_000,))] == [["a", 0], ["b", 1]]
+    with pytest.raises(AssertionError, match=r"torn|no record"):
+        list(records(whole[kept], (3_000,)))
