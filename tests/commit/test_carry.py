@@ -53,6 +53,7 @@ class World:
         drive(self.asker.headers.load(PATH))
         is_role = lambda role: lambda sharing, header: self.roles.get(sharing.turns.writer) == role  # noqa: E731
         monkeypatch.setattr(Sharing, "is_shared", lambda sharing, header: header is not None)
+        monkeypatch.setattr(Sharing, "pauses", False)
         monkeypatch.setattr(Sharing, "is_recent", lambda sharing, header: True)
         monkeypatch.setattr(Sharing, "is_stale", lambda sharing, header: False)
         monkeypatch.setattr(Sharing, "waits", is_role("asks"))
@@ -399,6 +400,33 @@ def test_ctrl_c_while_an_append_waits_says_what_is_true(world: World, actions: s
     world.carry()
     assert (b"mine" in world.content) == (is_there or outcome == "unknown")
     assert is_there == (outcome == "committed")
+
+
+CALLS_MAX = 9
+"""More requests than the asker makes in the course of the next test."""
+
+
+@pytest.mark.parametrize("is_carried", [False, True])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("nth", range(CALLS_MAX))
+def test_ctrl_c_at_any_request_says_what_is_true(world: World, nth: int, when: str, is_carried: bool) -> None:
+    world.asking.plan(skips=nth, **{when: interrupt})
+    if is_carried:
+        world.asking.plan(LOOK, HEADER, before=world.carry)
+    else:
+        world.is_quiet = True
+    outcome = "committed"
+    try:
+        world.ask()
+    except AppendInterrupted as error:
+        outcome = error.outcome
+    is_there = b"mine" in world.content
+    world.asking.plans.clear()
+    world.carry()
+    world.carry()
+    count = world.content.count(b"mine")
+    assert count == {"committed": 1, "not committed": 0}.get(outcome, count) <= 1
+    assert is_there == (outcome == "committed") or outcome == "unknown"
 
 
 def test_an_append_that_was_carried_and_overwritten_is_told_as_unknown(world: World) -> None:
