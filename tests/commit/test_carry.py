@@ -436,6 +436,37 @@ def test_an_append_that_was_carried_and_overwritten_is_told_as_unknown(world: Wo
     assert world.content == b"new"
 
 
+def test_the_offset_of_an_own_attempt_is_not_that_of_an_ask_of_an_incarnation_that_is_gone(world: World) -> None:
+    def others_are_first() -> None:
+        world.carry()
+        world.roles[world.asker.committer.slots.writer.id] = "asks"
+
+    def carried_and_overwritten() -> None:
+        world.carry()
+        drive(world.other.segments.overwrite(PATH, b"new"))
+
+    world.compete()
+    world.asking.plan("replace", HEADER, before=others_are_first)
+    world.asking.plan(LOOK, HEADER, before=carried_and_overwritten, skips=1)
+    with pytest.raises(AppendOutcomeUnknown, match="replaced before its offset"):
+        world.ask()
+
+
+def test_a_conflict_that_is_certain_says_nothing_of_an_ask(world: World) -> None:
+    def carried_and_made_again_from_nothing() -> None:
+        world.carry()
+        assert b"mine" in world.content
+        drive(world.store.delete([PATH + HEADER]))
+        drive(world.other.segments.create(PATH))
+
+    world.asking.conflicts_are_final = True
+    world.is_quiet = True
+    world.asking.plan("replace", HEADER, before=carried_and_made_again_from_nothing)
+    with pytest.raises(AppendOutcomeUnknown):
+        world.ask()
+    assert world.content == b""
+
+
 def test_an_append_that_was_carried_and_deleted_has_its_offset(world: World) -> None:
     world.while_it_waits(world.carry, lambda: drive(world.other.segments.delete(PATH)))
     written = drive(world.asker.segments.extend(PATH, b"mine"))
