@@ -253,7 +253,10 @@ class _Parser:
 
     def _on_placed(self, parts: Sequence[str]) -> None:
         writer, number, offset = tokens.exactly(parts, 3)
-        self.placed.append(Placed(tokens.unquote(writer), tokens.number(number), tokens.number(offset)))
+        found = Placed(tokens.unquote(writer), tokens.number(number), tokens.number(offset))
+        if any((one.writer, one.number) == (found.writer, found.number) for one in self.placed):
+            raise tokens.Malformed("comes twice")
+        self.placed.append(found)
 
     def _on_Merged(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         txn, source = tokens.exactly(parts, 2)
