@@ -34,6 +34,8 @@ logger = logging.getLogger("rollingfs")
 
 T = TypeVar("T")
 
+LOSSES_BEFORE_ASKING = 2
+"""A writer that pauses between its appends asks after so many lost races."""
 WITHDRAWALS_MAX = 3
 """A client tries to withdraw an ask so many times."""
 
@@ -93,7 +95,7 @@ class Carrier:
         if (done := await self._judged(base)) is not None:
             return done
         header = base.header
-        if not sharing.is_shared(header) or header is None or not asks.takes_plain(header):
+        if not sharing.is_shared(header) or header is None or not asks.takes_plain(header) or self._tries_again:
             return await turn(base) if attempt.asked is None else base
         if sharing.turns.is_asked(header):
             found = await self._leave_turn(base)
@@ -109,6 +111,11 @@ class Carrier:
             return await self.prepare(found, turn)
         return base
 
+    @property
+    def _tries_again(self) -> bool:
+        """Whether a writer that pauses has lost no more than one race for this append."""
+        return self._sharing.pauses and self.attempt.count < LOSSES_BEFORE_ASKING
+
     def believes(self, header: Header) -> bool:
         """Whether a header of many writers was seen so short a time ago that an attempt may be based on it."""
         return self._sharing.is_shared(header) and self._sharing.is_recent(header)
@@ -116,11 +123,11 @@ class Carrier:
     async def lost(self, base: Loaded, look: Callable[[], Awaitable[Loaded]]) -> Loaded | None:
         """Look at the header that has replaced `base`; at the same time ask, and read the others' asks.
 
-        None, and no look, where few writers commit: who has lost a race then pauses, as ever.
+        None, and no look, where few writers commit, or seldom: who has lost a race then pauses, as ever.
         """
         self._sharing.lost()
         header = base.header
-        if header is None or not self._sharing.is_shared(header):
+        if header is None or not self._sharing.is_shared(header) or self._tries_again:
             return None
         found: list[Loaded] = []
 

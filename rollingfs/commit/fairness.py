@@ -104,6 +104,11 @@ class Turns:
         """A pause, in seconds, before the look whether the writer that has asked is done."""
         return min(BACKOFF_S_MAX, max(ASKED_PAUSE_S_MIN, self._cycle_s))
 
+    @property
+    def away_s(self) -> float:
+        """The average time from one of this writer's commits to its next operation; 0 if it is not known."""
+        return self._away_s or 0.0
+
     def begin(self) -> None:
         """Note that an operation begins, which may wait for turns."""
         if self._done_version:

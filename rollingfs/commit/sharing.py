@@ -109,6 +109,11 @@ class Sharing:
         writers = {line.writer for line in header.commits if line.version > header.version - RIVAL_VERSIONS}
         return len(writers | {self._writer}) >= WRITERS_MIN
 
+    @property
+    def pauses(self) -> bool:
+        """Whether this writer lets much time pass between two appends: then a look and another try are quicker."""
+        return self.turns.away_s > RECENT_CYCLES * self.cycle_s
+
     def known(self, header: Header) -> list[str]:
         """The other writers whose asks are looked for."""
         since = header.version - KNOWN_VERSIONS

@@ -53,6 +53,7 @@ class World:
         drive(self.asker.headers.load(PATH))
         is_role = lambda role: lambda sharing, header: self.roles.get(sharing.turns.writer) == role  # noqa: E731
         monkeypatch.setattr(Sharing, "is_shared", lambda sharing, header: header is not None)
+        monkeypatch.setattr(Sharing, "pauses", False)
         monkeypatch.setattr(Sharing, "is_recent", lambda sharing, header: True)
         monkeypatch.setattr(Sharing, "is_stale", lambda sharing, header: False)
         monkeypatch.setattr(Sharing, "waits", is_role("asks"))
@@ -401,11 +402,69 @@ def test_ctrl_c_while_an_append_waits_says_what_is_true(world: World, actions: s
     assert is_there == (outcome == "committed")
 
 
+CALLS_MAX = 9
+"""More requests than the asker makes in the course of the next test."""
+
+
+@pytest.mark.parametrize("is_carried", [False, True])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("nth", range(CALLS_MAX))
+def test_ctrl_c_at_any_request_says_what_is_true(world: World, nth: int, when: str, is_carried: bool) -> None:
+    world.asking.plan(skips=nth, **{when: interrupt})
+    if is_carried:
+        world.asking.plan(LOOK, HEADER, before=world.carry)
+    else:
+        world.is_quiet = True
+    outcome = "committed"
+    try:
+        world.ask()
+    except AppendInterrupted as error:
+        outcome = error.outcome
+    is_there = b"mine" in world.content
+    world.asking.plans.clear()
+    world.carry()
+    world.carry()
+    count = world.content.count(b"mine")
+    assert count == {"committed": 1, "not committed": 0}.get(outcome, count) <= 1
+    assert is_there == (outcome == "committed") or outcome == "unknown"
+
+
 def test_an_append_that_was_carried_and_overwritten_is_told_as_unknown(world: World) -> None:
     world.while_it_waits(world.carry, lambda: drive(world.other.segments.overwrite(PATH, b"new")))
     with pytest.raises(AppendOutcomeUnknown, match="replaced before its offset"):
         world.ask()
     assert world.content == b"new"
+
+
+def test_the_offset_of_an_own_attempt_is_not_that_of_an_ask_of_an_incarnation_that_is_gone(world: World) -> None:
+    def others_are_first() -> None:
+        world.carry()
+        world.roles[world.asker.committer.slots.writer.id] = "asks"
+
+    def carried_and_overwritten() -> None:
+        world.carry()
+        drive(world.other.segments.overwrite(PATH, b"new"))
+
+    world.compete()
+    world.asking.plan("replace", HEADER, before=others_are_first)
+    world.asking.plan(LOOK, HEADER, before=carried_and_overwritten, skips=1)
+    with pytest.raises(AppendOutcomeUnknown, match="replaced before its offset"):
+        world.ask()
+
+
+def test_a_conflict_that_is_certain_says_nothing_of_an_ask(world: World) -> None:
+    def carried_and_made_again_from_nothing() -> None:
+        world.carry()
+        assert b"mine" in world.content
+        drive(world.store.delete([PATH + HEADER]))
+        drive(world.other.segments.create(PATH))
+
+    world.asking.conflicts_are_final = True
+    world.is_quiet = True
+    world.asking.plan("replace", HEADER, before=carried_and_made_again_from_nothing)
+    with pytest.raises(AppendOutcomeUnknown):
+        world.ask()
+    assert world.content == b""
 
 
 def test_an_append_that_was_carried_and_deleted_has_its_offset(world: World) -> None:

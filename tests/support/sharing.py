@@ -16,4 +16,5 @@ def share_at_random(patch: pytest.MonkeyPatch, chance: random.Random | None = No
     patch.setattr(Sharing, "waits", lambda self, header: draw() < 0.6)
     patch.setattr(Sharing, "stays", lambda self, header: draw() < 0.4)
     patch.setattr(Sharing, "is_recent", lambda self, header: draw() < 0.7)
+    patch.setattr(Sharing, "pauses", property(lambda self: draw() < 0.2))
     patch.setattr(Sharing, "known", lambda self, header: [line.writer for line in header.commits])
