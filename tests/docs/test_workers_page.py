@@ -34,7 +34,8 @@ def run_program(name: str, folder: Path, environment: dict[str, str]) -> None:
         timeout=PROGRAM_S_MAX,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == PROMISE.findall(code)
+    there = [path.read_bytes() for path in folder.glob("jobs/*$header")]
+    assert done.stdout.splitlines() == PROMISE.findall(code), (done.stderr, there)
 
 
 def test_workers_of_dask_append_to_one_segment(tmp_path: Path) -> None:
