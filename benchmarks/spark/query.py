@@ -68,6 +68,7 @@ class Host:
     contestants: Mapping[str, Any]
     prepare: Callable[[Job], Mapping[str, Any]]
     """Returns what the contestants must find, by kind."""
+    warmups: int = WARMUPS
 
     @contextlib.contextmanager
     def __call__(self, job: Job) -> Iterator[Mapping[str, Any]]:
@@ -75,7 +76,7 @@ class Host:
             job.given = given = {"spark": spark, "folder": folder}
             given["expected"] = self.prepare(job)
             os.sync()  # what is written back later is not the contestants' cost
-            for _ in range(0 if job.quick else WARMUPS):
+            for _ in range(0 if job.quick else self.warmups):
                 for contestant in self.contestants.values():
                     contestant(Job(job.servers, job.quick, 0, given))
             yield given
@@ -88,10 +89,13 @@ def spark_case(
     goals: Sequence[Goal],
     prepare: Callable[[Job], Mapping[str, Any]],
     shown: Sequence[str] = SHOWN,
+    *,
+    rounds_min: int = ROUNDS_MIN,
+    warmups: int = WARMUPS,
 ) -> Case:
     """A case whose contestants share one session of Spark, on the local disk."""
-    host = Host(contestants, prepare)
-    return Case(id, title, contestants, goals, host=host, rounds_min=ROUNDS_MIN, needs_servers=False, shown=shown)
+    host = Host(contestants, prepare, warmups)
+    return Case(id, title, contestants, goals, host=host, rounds_min=rounds_min, needs_servers=False, shown=shown)
 
 
 def slowdown(title: str, one: str, other: str, **bound: float) -> Goal:

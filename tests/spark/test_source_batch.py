@@ -347,7 +347,7 @@ def test_what_cannot_be_written_is_refused_before_any_task(disk):
         save(frame, disk, "no")
     with refused("one column of binary"):
         save(frame, disk, "no", format="binary")
-    with refused("no option compression"):
+    with refused("option compression is .gzip., but rows are written as plain lines"):
         save(frame, disk, "no", format="json", compression="gzip")
     save(frame.selectExpr("cast(string(id) as binary) b"), disk, "yes", format="binary")
     assert disk.content("yes") == b"012"

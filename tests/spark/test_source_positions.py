@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gzip
 import json
 import random
 import time
@@ -26,8 +27,10 @@ from pyspark.sql.types import StructType
 from rollingfs.format.header import Page
 from rollingfs.spark.source import lines, metadata
 from rollingfs.spark.source.batch_reader import RollingReader
+from rollingfs.spark.source.compression import CompressedError
 from rollingfs.spark.source.data_loss import DataLossError
 from rollingfs.spark.source.inference import infer_schema
+from rollingfs.spark.source.modes import MalformedRecordError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.positions import Position, parse_position
 from rollingfs.spark.source.stream_reader import RollingStreamReader
@@ -108,7 +111,7 @@ def test_options_of_batch_reads_are_refused_in_a_stream_and_the_impossible_every
 # -- cuts --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["text", "json", "arrow"])
+@pytest.mark.parametrize("kind", ["text", "json", "csv", "arrow"])
 def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, tmp_path, kind):
     """Cuts are taken between appends that end within records; the last of them is sealed."""
     chooser = random.Random(20261122)
@@ -119,6 +122,8 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
     for round in range(6):
         for name in names:
             data = numbered(9, 100 * round)
+            if kind == "csv":
+                data = b"".join(b"%d\n" % nth for nth in range(100 * round, 100 * round + 9))
             if kind == "arrow":
                 data = b"".join(arrow_stream(pa.record_batch({"n": [100 * round + nth]})) for nth in range(2))
             at = chooser.randrange(len(data))
@@ -126,7 +131,7 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
             cuts.append(str(stream.cut()))
             fs.append(name, data[at:])
     for name in names:
-        fs.append(name, b'{"n": 999}' if kind != "arrow" else b"")
+        fs.append(name, {"arrow": b"", "csv": b"999"}.get(kind, b'{"n": 999}'))
         fs.seal(name)
     cuts.append(str(stream.cut()))
     schema = TEXT if kind == "text" else NUMBERS
@@ -136,6 +141,82 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
     found += read(tmp_path / "f", schema, format=kind, startingOffsets=cuts[-1])
     assert sorted(found) == sorted(read(tmp_path / "f", schema, format=kind))
     assert len(found) == (36 if kind == "arrow" else 165)
+
+
+def test_the_header_of_csv_is_no_row_of_a_read_from_the_start_and_a_row_of_none_from_a_cut(fs, tmp_path):
+    path = tmp_path / "f" / "c"
+    fs.overwrite(str(path), b"n,s\n1,a\n")
+    cut = str(fs.stream(str(tmp_path / "f")).cut())
+    fs.append(str(path), b"2,b\n3,c\n")
+    schema = StructType().add("n", "long").add("s", "string")
+    options = {"format": "csv", "header": "true", "mode": "FAILFAST"}
+    assert read(path, schema, **options) == [1, 2, 3]
+    assert read(path, schema, endingOffsets=cut, **options) == [1]
+    assert read(path, schema, startingOffsets=cut, **options) == [2, 3]
+    assert begun(path, schema, **options) == [1, 2, 3]
+    assert begun(path, schema, startingOffsets=cut, **options) == [2, 3]
+
+
+@pytest.mark.parametrize("budget", [1, 9, 1000])
+def test_a_stream_of_csv_gives_each_line_once_and_the_header_never(fs, tmp_path, budget):
+    path, schema = tmp_path / "c", StructType().add("n", "long").add("s", "string")
+    options = given(path, format="csv", header="true", mode="FAILFAST", partitionBytes="10")
+    source = RollingStreamReader(parse_options(options), schema)
+    fs.create(str(path), CHUNKS)
+    found: list[Any] = []
+    start = source.initialOffset()
+    for data in (b"n,s\n1,a\n2", b",bb\r\n", b"3,c\n4,d\n5", b",e"):
+        fs.append(str(path), data)
+        if data == b",e":
+            fs.seal(str(path))
+        while (end := source.latestOffset(start, ReadMaxBytes(budget))) != start:
+            found += first_column(source, source.partitions(start, end))
+            start = json.loads(json.dumps(end))
+    assert found == [1, 2, 3, 4, 5]
+
+
+def gzipped(fs: RollingFileSystem, path: Path, count: int = 3) -> None:
+    """A compressed segment of numbers, in two appends; their bytes have no line feed."""
+    data = next(
+        data
+        for level in range(1, 10)
+        for first in range(100)
+        if b"\n" not in (data := gzip.compress(numbered(count, first), level, mtime=0))
+    )
+    fs.overwrite(str(path), data[:10])
+    fs.append(str(path), data[10:])
+
+
+def test_a_compressed_segment_is_read_whole_between_positions_before_and_behind_it_and_else_refused(fs, tmp_path):
+    path = tmp_path / "f" / "a.gz"
+    fs.overwrite(str(tmp_path / "f" / "b"), b"{}\n")
+    before = str(fs.stream(str(tmp_path / "f")).cut())
+    gzipped(fs, path)
+    behind = str(fs.stream(str(tmp_path / "f")).cut())
+    incarnation = fs.stream(str(tmp_path / "f")).cut().incarnations[str(path)]
+    within = json.dumps({str(path): {"segment": incarnation, "offset": 10}})
+    later = moment(time.time() + 3600)
+    assert len(read(path, endingOffsets=behind)) == 3
+    assert len(read(path, endingOffsets=later)) == 3
+    assert len(read(tmp_path / "f", startingOffsets=before, endingOffsets=behind)) == 3
+    assert read(path, startingOffsets=behind) == []
+    assert read(path, startingOffsets=later) == []
+    for option in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(CompressedError, match=r"a\.gz: .*only the whole can be read, but .* mean offset 10 of 0"):
+            read(path, **{option: within})
+
+
+def test_a_stream_reads_a_compressed_segment_once_it_is_sealed_and_refuses_it_before(fs, tmp_path):
+    path = tmp_path / "a.gz"
+    gzipped(fs, path)
+    with pytest.raises(CompressedError, match=r"a\.gz: .* while it may grow; nothing of it was read"):
+        begun(path)
+    fs.seal(str(path))
+    assert len(begun(path)) == 3
+    source = RollingStreamReader(parse_options(given(path)), TEXT)
+    start = source.initialOffset()
+    assert len(first_column(source, source.partitions(start, source.latestOffset(start, ReadMaxBytes(5))))) == 3
+    assert begun(path, startingOffsets="latest") == []
 
 
 def test_a_cut_does_not_name_what_came_later_so_it_ends_before_it_and_begins_with_it(fs, tmp_path):
@@ -287,6 +368,25 @@ def test_offsets_are_those_of_the_lines_whatever_ends_them_and_whichever_give_ro
     expected = [(1, starts[0]), (2, starts[2]), (3, starts[2]), (4, starts[3]), (None, starts[6])]
     expected += [(5, start) for start in starts[7:27]] + [(6, starts[28])]
     assert found == expected
+
+
+def test_rows_of_a_compressed_segment_have_no_offsets(fs, tmp_path):
+    gzipped(fs, tmp_path / "a.gz")
+    for schema, kind in ((TEXT, "text"), (NUMBERS, "json")):
+        with pytest.raises(ValueError, match=r"a\.gz is compressed, so its rows have no offsets"):
+            read(tmp_path / "a.gz", ours(schema), format=kind, includeMetadata="true")
+    fs.overwrite(str(tmp_path / "b"), gzip.compress(b"{}\n"))
+    with pytest.raises(CompressedError, match=r"/b: its bytes are compressed \(gzip\)"):
+        read(tmp_path / "b", ours(NUMBERS), format="json", includeMetadata="true")
+
+
+def test_with_offsets_too_failfast_names_the_segment_and_the_other_modes_keep_or_drop_the_record(fs, tmp_path):
+    fs.overwrite(str(tmp_path / "s"), b'{"n": 1}\n{"n": "x"}\n{"n": 3}\n')
+    schema = ours(StructType().add("n", "long"))
+    with pytest.raises(MalformedRecordError, match=rf"^{tmp_path}/s: in bytes 0 to \d+, "):
+        rows(tmp_path / "s", schema, format="json", mode="FAILFAST")
+    assert [row[:2] for row in rows(tmp_path / "s", schema, format="json")] == [(1, 0), (None, 9), (3, 20)]
+    assert [row[:2] for row in rows(tmp_path / "s", schema, format="json", mode="DROPMALFORMED")] == [(1, 0), (3, 20)]
 
 
 def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(fs, tmp_path):

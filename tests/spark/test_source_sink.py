@@ -32,6 +32,7 @@ from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
 from rollingfs.spark.source import commits, places
 from rollingfs.spark.source.commits import PartlyCommittedError
+from rollingfs.spark.source.compression import CompressedError
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.messages import Receipt, task_bytes_max
 from rollingfs.spark.source.routing import NAME_BYTES_MAX, BadSegmentNameError
@@ -282,6 +283,51 @@ def test_every_format_is_routed(store, monkeypatch, format_, message_bytes):
             rows[path.rpartition("/")[2]] = read(file)
     day = [{"n": 1, "s": "x"}, {"n": 3, "s": "z"}]
     assert rows == {"2026-11-21": day * 2, "2026-11-22": [{"n": 2, "s": "y"}] * 2}
+
+
+@pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
+def test_each_segment_of_routed_csv_begins_with_the_names_of_the_columns_and_has_them_once(
+    store, monkeypatch, message_bytes
+):
+    schema = StructType().add("device", "string").add("value", "string").add("n", "long")
+    options = {"segmentBy": "device", "format": "csv", "header": "true", "taskMessageBytes": message_bytes}
+    sink = Sink(monkeypatch, store, schema, **options)
+    sink.stream(0, [("a", "x", 1), ("b", "y", 2)], [("a", "z", 3)])
+    sink.stream(1, [("c", "u", 4)], [("a", "v", 5)])
+    sink.stream(1, [("c", "u", 4)], [("a", "v", 5)])
+    sink.write([("b", "w", 6)])
+    assert sink.routed() == {
+        "a": ["value,n", "x,1", "z,3", "v,5"],
+        "b": ["value,n", "y,2", "w,6"],
+        "c": ["value,n", "u,4"],
+    }
+
+
+@pytest.mark.parametrize("format_", ["text", "json", "csv"])
+def test_a_value_that_names_a_compressed_segment_is_refused_for_lines_and_nothing_is_written(
+    store, monkeypatch, format_
+):
+    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", format=format_, taskMessageBytes="0")
+    writer = sink.source.streamWriter(ROUTED, False)
+    with pytest.raises(CompressedError, match=r"^x\.gz: its name says .*nothing was written"):
+        sink.run_tasks(writer, 0, [[("a", "1"), ("x.gz", "2")]])
+    assert sink.routed() == {}
+    assert chunk_files(sink, "log/t/a") == []
+    Sink(monkeypatch, store, ROUTED, segmentBy="device", format="parquet").write([("x.gz", "2")])
+    assert sink.fs.exists("log/t/x.gz")
+
+
+def test_the_folder_of_routed_lines_may_have_any_name(store, monkeypatch):
+    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", path="memory://log/t.gz")
+    sink.write([("a", "1")])
+    assert sink.lines("log/t.gz/a") == ["1"]
+
+
+def test_a_write_of_lines_with_an_option_that_says_they_are_compressed_is_refused(sink):
+    sink.options["compression"] = "gzip"
+    with pytest.raises(CompressedError, match="rows are written as plain lines; nothing was written"):
+        sink.write(["a"])
+    assert sink.lines() == []
 
 
 def arrow_rows(data: bytes) -> list[Any]:

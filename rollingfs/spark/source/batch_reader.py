@@ -103,7 +103,7 @@ class RowReader:
         size_max = self.options.partition_bytes
         if self.options.format == BINARY:
             return list(partitions.whole(extent))
-        if self._codec(extent) is not None:
+        if self.options.codec(extent.path) is not None:
             if self.options.reading.has_metadata:
                 raise ValueError(
                     f"{extent.path} is compressed, so its rows have no offsets: includeMetadata is not for it"
@@ -155,7 +155,7 @@ class RowReader:
         view = segments.view_now(fs, one.extent.path)
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
-        if self.options.format in LINES and self._codec(one.extent) is None:
+        if self.options.format in LINES and self.options.codec(one.extent.path) is None:
             extent = Extent(one.extent.path, one.extent.identity, view.start, one.extent.end)
             yield SegmentReader(fs, view), Range(extent, max(one.start, view.start), one.end)
 
@@ -180,16 +180,11 @@ class RowReader:
                 ) from error
             self.skip(one, error)
 
-    def _codec(self, extent: Extent) -> str | None:
-        """The compression of a segment of lines, or None."""
-        is_lines = self.options.format in LINES
-        return compression.codec_of(extent.path, self.options.records.compression) if is_lines else None
-
     def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[Range, lines.Lines, bool]]:
         """Blocks of lines, each with its range, and whether the segment began with it."""
         size = lines.BLOCK_BYTES if is_remote(fs) else lines.LOCAL_BLOCK_BYTES
         for opened, one in self._opened(fs, ranges):
-            codec = self._codec(one.extent)
+            codec = self.options.codec(one.extent.path)
             if codec is not None:
                 blocks = compression.blocks(opened.read, one.extent, codec, size)
             else:

@@ -54,7 +54,9 @@ class JobCommit:
         if options.format == CSV:
             csv_writer.check_schema(self.schema)
         if options.format in LINES:
-            compression.check_target(self.url)
+            compression.check_choice(options.records.compression)
+            if self.column is None:
+                compression.check_target(self.url)
         if options.format == BINARY and (len(self.schema) != 1 or not pa.types.is_binary(self.schema.field(0).type)):
             raise ValueError(f"writing binary needs one column of binary, not ({', '.join(map(str, self.schema))})")
 

@@ -14,7 +14,7 @@ from fsspec.utils import glob_translate
 
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import ipc, lines, segments
+from rollingfs.spark.source import compression, ipc, lines, segments
 from rollingfs.spark.source.data_loss import lose
 from rollingfs.spark.source.options import ARROW, BINARY, PARQUET, Options
 from rollingfs.spark.source.partitions import Extent
@@ -127,6 +127,9 @@ class Boundaries:
     def _behind(self, view: Snapshot, offset: int) -> int:
         """The end of the last whole record that ends at or before an offset; else the start of the segment."""
         if offset == view.start:
+            return offset
+        if self.options.codec(view.path) is not None:
+            compression.check_position(view.path, offset, view.start, view.length)
             return offset
         read = SegmentReader(self.fs, view).read
         if self.options.format == ARROW:

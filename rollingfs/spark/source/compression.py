@@ -99,9 +99,41 @@ def check_whole(extent: Extent, start: int, end: int) -> None:
     """
     if (extent.start, extent.end) != (start, end):
         raise CompressedError(
-            f"{extent.path}: its name says that it is compressed, so only the whole can be read, and not bytes "
-            f"{extent.start} to {extent.end} of {start} to {end}; nothing was read. A stream cannot follow it: "
-            "decompress it, or give option compression=none if it is plain text"
+            f"{extent.path}: by its name or by option compression it is compressed, so only the whole can be read, and "
+            f"not bytes {extent.start} to {extent.end} of {start} to {end}; nothing was read. Decompress it, or give "
+            "option compression=none if it is plain text"
+        )
+
+
+def check_position(path: str, offset: int, start: int, end: int) -> None:
+    """Refuse a position within a compressed segment that has the bytes ``[start, end)``.
+
+    Raises
+    ------
+    CompressedError
+        It lies within it.
+    """
+    if start < offset < end:
+        raise CompressedError(
+            f"{path}: by its name or by option compression it is compressed, so only the whole can be read, but "
+            f"startingOffsets or endingOffsets mean offset {offset} of {start} to {end}; nothing was read. Choose "
+            "positions before or behind it, or give option compression=none if it is plain text"
+        )
+
+
+def check_sealed(path: str, *, is_sealed: bool) -> None:
+    """Refuse a compressed segment that a stream would follow while it may grow.
+
+    Raises
+    ------
+    CompressedError
+        It is not sealed.
+    """
+    if not is_sealed:
+        raise CompressedError(
+            f"{path}: by its name or by option compression it is compressed, so only the whole can be read, and a "
+            "stream cannot follow it while it may grow; nothing of it was read. Seal it, decompress it, or give option "
+            "compression=none if it is plain text"
         )
 
 
@@ -122,6 +154,20 @@ def check_plain(path: str, first: bytes) -> None:
         f"{path}: its bytes are compressed ({codec}), but its name does not say so: give option compression={codec}, "
         "or a name with the ending of the compression; compression=none reads the bytes as they are"
     )
+
+
+def check_choice(choice: str) -> None:
+    """Refuse to write lines with an option that says they are compressed.
+
+    Raises
+    ------
+    CompressedError
+        It does.
+    """
+    if choice in READABLE:
+        raise CompressedError(
+            f"option compression is {choice!r}, but rows are written as plain lines; nothing was written. Leave it out"
+        )
 
 
 def check_target(path: str) -> None:

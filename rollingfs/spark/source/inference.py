@@ -80,7 +80,7 @@ def _sample(fs: RollingFileSystem, views: Sequence[Snapshot], options: Options) 
         extent, opened = extent_of(view), SegmentReader(fs, view)
         upto = min(extent.start + min(each, size), extent.end)
         try:
-            codec = compression.codec_of(view.path, options.records.compression)
+            codec = options.codec(view.path)
             if codec is not None:
                 blocks = compression.blocks(opened.read, extent, codec, lines.LOCAL_BLOCK_BYTES)
             else:

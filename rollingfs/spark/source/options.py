@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rollingfs.policy import parse_bytes
-from rollingfs.spark.source import reading_options, record_options, sink_options
+from rollingfs.spark.source import compression, reading_options, record_options, sink_options
 from rollingfs.spark.source.reading_options import ReadingOptions
 from rollingfs.spark.source.record_options import RecordOptions, parse_record_options
 from rollingfs.spark.source.sink_options import SinkOptions
@@ -77,6 +77,16 @@ class Options:
         if len(self.places) != 1:
             raise ValueError(f"a write goes to one segment, but {len(self.places)} are named; nothing was written")
         return self.places[0]
+
+    def codec(self, path: str) -> str | None:
+        """The compression with which the segment at a path is read; None: as it is.
+
+        Raises
+        ------
+        CompressedError
+            Its name says one that cannot be read.
+        """
+        return compression.codec_of(path, self.records.compression) if self.format in LINES else None
 
     @property
     def target_options(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import ipc, lines, offsets, partitions, places, segments
+from rollingfs.spark.source import compression, ipc, lines, offsets, partitions, places, segments
 from rollingfs.spark.source.batch_reader import CORRUPT, Ranges, RowReader
 from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.data_loss import DataLossError, lose
@@ -236,6 +236,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         view = opened.view
         if self.options.format == ARROW:
             return ipc.whole_end(opened.read, extent_of(view, begin, limit), upto)
+        if self.options.codec(view.path) is not None:
+            compression.check_sealed(view.path, is_sealed=segments.is_sealed(view))
+            return limit if limit == view.length else begin
         if segments.is_sealed(view) and upto == view.length:
             return upto
         end = lines.last_line_end(opened.read, begin, upto)
