@@ -9,7 +9,6 @@ import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
 
 Buffer = bytes | bytearray | memoryview
 
@@ -180,7 +179,7 @@ class Backend(abc.ABC):
     """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
     """Without `is_async`: whether a thread may wait for the end of one upload while another is written."""
-    tiers: Mapping[str, bool] = MappingProxyType({})
+    tiers: Mapping[str, bool] = {}
     """The aliases of its tiers; whether the server copies between each and the hot store, where it copies at all."""
 
     # -- reading -------------------------------------------------------------------------------------------

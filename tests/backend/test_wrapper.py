@@ -59,6 +59,7 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Scripted) 
         recorder.now("/x$header"),
         recorder.flush("/x$header"),
         recorder.write("/chunk", [b"12"]),
+        recorder.put("/ask", b"12"),
         recorder.copy("/chunk", "/copy"),
         recorder.join([Part("/chunk", 0, 1)], "/joined"),
         recorder.delete_if("/x$header", token),
@@ -119,7 +120,7 @@ def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> No
     wrapper = BackendWrapper(inner)
     abilities = [name for name in vars(Backend) if name in Backend.__annotations__]
     assert {name: getattr(wrapper, name) for name in abilities} == {name: getattr(inner, name) for name in abilities}
-    assert len(abilities) == 16
+    assert len(abilities) == 17
     assert wrapper.sync is False
     with pytest.raises(AttributeError, match="nonsense"):
         _ = wrapper.nonsense
