@@ -22,8 +22,9 @@ from tests.support import spark as world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
-KILLS = ["between", "any", "pause", "between", "any"]
-"""Two of them between the commits to two segments of the first batch of a run, one before them."""
+KILLS = {"64KiB": ["between", "any", "pause", "between", "any"], "0": ["between", "pause", "any"]}
+"""By the bytes of a message; some between the commits to two segments of the first batch of a run, one before them."""
+STAGED_KILLS = ["pause", "any", "pause"]
 DIGIT = (11, 1)
 """Which character of a line, from 1 on, names the segment of the line."""
 SIGNS = ("pause", "between", "paused")
@@ -77,12 +78,12 @@ class RoutedJob(SinkJob):
         assert status == 0, (self.folder / "log").read_text(errors="replace")[-5000:]
 
 
-@pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
+@pytest.mark.parametrize("message_bytes", list(KILLS))
 def test_a_killed_job_that_routes_rows_writes_each_once_to_its_segment(tmp_path, message_bytes):
     world.require_java()
     job = RoutedJob(tmp_path, "2000", segmentBy="digit", taskMessageBytes=message_bytes)
     chooser = random.Random(SEED)
-    for how in KILLS:
+    for how in KILLS[message_bytes]:
         job.run_and_kill(chooser, how)
     job.finish()
     expected: dict[str, bytes] = {}
@@ -93,6 +94,7 @@ def test_a_killed_job_that_routes_rows_writes_each_once_to_its_segment(tmp_path,
     assert len(expected) == 10
 
 
-def test_a_job_killed_eight_times_that_stages_its_rows_writes_each_once(tmp_path):
+def test_a_killed_job_that_stages_its_rows_writes_each_once(tmp_path):
     world.require_java()
-    check_exactly_once(SinkJob(tmp_path, taskMessageBytes="0"))
+    job = SinkJob(tmp_path, taskMessageBytes="0")
+    check_exactly_once(job, STAGED_KILLS, maxBytesPerTrigger="1MB", partitionBytes="10kB")
