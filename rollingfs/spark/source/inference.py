@@ -9,7 +9,19 @@ import pyarrow as pa
 
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import compression, csvlines, ipc, json_schema, lines, metadata, parquet, places, rows, text
+from rollingfs.spark.source import (
+    compression,
+    csvlines,
+    folder_columns,
+    ipc,
+    json_schema,
+    lines,
+    metadata,
+    parquet,
+    places,
+    rows,
+    text,
+)
 from rollingfs.spark.source.batch_reader import BINARY_SCHEMA, CORRUPT
 from rollingfs.spark.source.options import BINARY, CSV, JSON, PARQUET, TEXT, Options
 from rollingfs.spark.source.segments import SegmentReader, extent_of
@@ -27,7 +39,35 @@ def infer_schema(options: Options) -> Any:
         No segment tells its columns.
     """
     schema = _inferred(options)
+    if options.reading.has_folder_columns:
+        schema = with_folder_columns(schema, _folder_columns(options), is_positional=options.format == CSV)
     return metadata.added_to(schema) if options.reading.has_metadata else schema
+
+
+def _folder_columns(options: Options) -> dict[str, str]:
+    """The columns of the folders that lie at the places now."""
+    try:
+        found = places.find(places.filesystem(options), options)
+    except FileNotFoundError:
+        return {}  # the read that follows names it
+    return folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
+
+
+def with_folder_columns(schema: Any, columns: dict[str, str], *, is_positional: bool) -> Any:
+    """A Spark schema with the columns of folders: at its end, or in the place of a column of the same name."""
+    from pyspark.sql.types import StructField, StructType
+
+    if not columns:
+        return schema
+    schema = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    twice = sorted(columns.keys() & set(schema.names))
+    if twice and is_positional:
+        raise ValueError(
+            f"column {twice[0]} is in the CSV and in the names of folders: read with option partitionColumns=false"
+        )
+    own = {name: StructType.fromDDL(f"c {kind}")[0].dataType for name, kind in columns.items()}
+    fields = [StructField(one.name, own.pop(one.name, one.dataType)) for one in schema]
+    return StructType(fields + [StructField(name, kind) for name, kind in own.items()])
 
 
 def _inferred(options: Options) -> Any:
