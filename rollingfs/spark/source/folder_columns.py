@@ -21,6 +21,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for null, or for an empty text."""
 PRECISION_MAX = 38
 """Most digits of a decimal."""
+DECIMAL = re.compile(r"decimal\(([0-9]+),0\)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _FRACTION = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?|[+-]?(?:NaN|Infinity)")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?")
@@ -120,9 +121,11 @@ def _kind(text: str) -> str:
     if _FRACTION.fullmatch(text):
         return _DOUBLE
     with suppress(ValueError):
-        if _TIME.fullmatch(text) and datetime.fromisoformat(text):
+        if _TIME.fullmatch(text):
+            datetime.fromisoformat(text)
             return _TIME_TYPE
-        if _DATE.fullmatch(text) and date.fromisoformat(text):
+        if _DATE.fullmatch(text):
+            date.fromisoformat(text)
             return _DATE_TYPE
     return _STRING
 

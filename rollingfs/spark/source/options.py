@@ -37,7 +37,8 @@ _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "output
 """Names that Spark puts beside them."""
 NO_TABLE = (
     "Spark does not tell a data source in Python the path and the options of a table: make a view with CREATE "
-    "TEMPORARY VIEW name USING rolling OPTIONS (path 'URL', format 'json'), or write FROM table WITH (path='URL', format='json')"
+    "TEMPORARY VIEW name USING rolling OPTIONS (path 'URL', format 'json'), "
+    "or write FROM table WITH (path='URL', format='json')"
 )
 """What a user who makes or reads a table must know."""
 _TRUTHS = {"true": True, "false": False}

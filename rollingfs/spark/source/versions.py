@@ -34,8 +34,8 @@ def to_arrow_schema(schema: Any) -> Any:
 def is_pushing_filters() -> bool:
     """Whether this process asks for a reader to push filters to it.
 
-    Spark does that in a worker of its own, if ``spark.sql.python.filterPushdown.enabled`` is true. Elsewhere it refuses a
-    reader that has the method `pushFilters`.
+    Spark does that in a worker of its own, if ``spark.sql.python.filterPushdown.enabled`` is true. Elsewhere it
+    refuses a reader that has the method `pushFilters`.
     """
     known = "pyspark.sql.worker.data_source_pushdown_filters"
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
