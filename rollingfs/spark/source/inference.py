@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import (
@@ -59,7 +60,7 @@ def _folder_columns(options: Options) -> dict[str, str]:
     """The columns of the folders that lie at the places now."""
     try:
         found = places.find(places.filesystem(options), options)
-    except FileNotFoundError:
+    except (FileNotFoundError, CorruptHeaderError):
         return {}  # the read that follows names it
     return folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
 
