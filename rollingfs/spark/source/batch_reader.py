@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +19,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import (
     compression,
     csvlines,
+    folder_columns,
     ipc,
     jsonlines,
     lines,
@@ -36,6 +38,7 @@ from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, is_remote, prefetched
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
 T = TypeVar("T")
@@ -68,13 +71,40 @@ class RollingReader(DataSourceReader):
         found = places.find(fs, self.options)
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
-        wanted = Boundaries(self.options, fs).extents(found.views)
-        cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, found.views[extent.path]), extent)]
+        bases = places.bases(self.options)
+        views = {path: view for path, view in found.views.items() if self._is_wanted(path, bases)}
+        self.rows.check_columns(views, bases)
+        wanted = Boundaries(self.options, fs).extents(views)
+        cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some ranges."""
         return self.rows.read(partition)
+
+    def _is_wanted(self, path: str, bases: Sequence[str]) -> bool:
+        """Whether a segment may have rows that the query wants."""
+        return True
+
+
+class PruningReader(RollingReader):
+    """Leaves out segments whose folders show that no row of them passes the query's filters."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._filters: list[Filter] = []
+        self._kinds = {field.name: field.dataType.simpleString() for field in schema}
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Note the filters of the query; Spark applies all of them to the rows."""
+        self._filters = list(filters)
+        return filters
+
+    def _is_wanted(self, path: str, bases: Sequence[str]) -> bool:
+        if not (self._filters and self.options.reading.has_folder_columns):
+            return True
+        values = folder_columns.values_of(path, bases)
+        return folder_columns.may_match(values, self._kinds, self._filters, self.options.records.zone)
 
 
 class RowReader:
@@ -95,8 +125,25 @@ class RowReader:
                 raise ValueError(f"format {options.format!r} has no rows with offsets: includeMetadata is not for it")
             self.data_schema = metadata.data_schema(self.data_schema)
         if options.format == TEXT:
+            self.known_schema = self.data_schema
+            if options.reading.has_folder_columns:  # the others may be columns of folders: a task looks again
+                own = [one for one in self.data_schema if one.name == text.COLUMN]
+                self.data_schema = pa.schema(own or self.data_schema)
             text.check_schema(self.data_schema, "format 'text'")
         self._line_reader(self.data_schema)  # it refuses columns of other types before any task begins
+
+    def check_columns(self, paths: Iterable[str], bases: Sequence[str]) -> None:
+        """Refuse columns that neither a text nor the folders of a segment have, before any task begins.
+
+        Raises
+        ------
+        ValueError
+            There is such a column.
+        """
+        if self.options.format == TEXT and self.options.reading.has_folder_columns:
+            for path in paths:
+                rows_of = [one for one in self.known_schema if one.name not in folder_columns.values_of(path, bases)]
+                text.check_schema(pa.schema(rows_of), "format 'text'")
 
     def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
         """The ranges of an extent, each for one task; none if the extent is corrupt and is skipped."""
@@ -132,10 +179,33 @@ class RowReader:
         segments.keep_memory()
         schema = rows.arrow_schema(self.schema)
         fs = places.filesystem(self.options)
+        if self.options.reading.has_folder_columns:
+            return self._with_folder_columns(fs, partition.value, schema)
+        return self._rows(fs, partition.value, schema)
+
+    def _with_folder_columns(
+        self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with the columns of the folders in which their segments lie."""
+        options = replace(self.options, reading=replace(self.options.reading, has_folder_columns=False))
+        zone = self.options.records.zone
+        for values, group in folder_columns.by_values(ranges, places.bases(self.options)):
+            own = type(self.schema)([field for field in self.schema if field.name not in values])
+            inner = RowReader(options, own)
+            there = {
+                field.name: rows.constant(values[field.name], field, zone, group[0].extent.path)
+                for field in self.schema
+                if field.name in values
+            }
+            for batch in inner._rows(fs, group, rows.arrow_schema(own)):
+                yield rows.with_constants(batch, there, schema) if there else batch
+
+    def _rows(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of ranges, without the columns of folders."""
         if self.options.reading.has_metadata:
-            return self._with_metadata(fs, partition.value, schema)
+            return self._with_metadata(fs, ranges, schema)
         read = {ARROW: self._arrow, PARQUET: self._parquet, BINARY: self._binary, **dict.fromkeys(LINES, self._lines)}
-        return read[self.options.format](fs, partition.value, schema)
+        return read[self.options.format](fs, ranges, schema)
 
     def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range]]:
         """The ranges with readers of their segments; one that was truncated or deleted raises, or is skipped."""

@@ -51,9 +51,11 @@ class RollingDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of all that is there when the query is planned."""
-        from rollingfs.spark.source.batch_reader import RollingReader
+        from rollingfs.spark.source.batch_reader import PruningReader, RollingReader
+        from rollingfs.spark.source.versions import is_pushing_filters
 
-        return RollingReader(self._parsed(), schema)
+        kind = PruningReader if is_pushing_filters() else RollingReader
+        return kind(self._parsed(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer for one commit.

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import compression, csvlines, ipc, json_schema, lines, metadata, parquet, places, rows, text
+from rollingfs.spark.source import (
+    compression,
+    csvlines,
+    folder_columns,
+    ipc,
+    json_schema,
+    lines,
+    metadata,
+    parquet,
+    places,
+    rows,
+    text,
+)
 from rollingfs.spark.source.batch_reader import BINARY_SCHEMA, CORRUPT
 from rollingfs.spark.source.options import BINARY, CSV, JSON, PARQUET, TEXT, Options
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 
+_SPARK_TYPES: dict[str, Callable[[Any], Any]] = {
+    "int": lambda types: types.IntegerType(),
+    "bigint": lambda types: types.LongType(),
+    "double": lambda types: types.DoubleType(),
+    "date": lambda types: types.DateType(),
+    "timestamp": lambda types: types.TimestampType(),
+    "string": lambda types: types.StringType(),
+}
 SAMPLE_BYTES_MIN = 64 * 1024
 """Minimum size that a sample takes of each segment, until it is full."""
 
@@ -27,7 +48,46 @@ def infer_schema(options: Options) -> Any:
         No segment tells its columns.
     """
     schema = _inferred(options)
+    if options.reading.has_folder_columns:
+        columns = _folder_columns(options)
+        if options.format == CSV:
+            _check_apart(schema, columns)
+        schema = with_folder_columns(schema, columns)
     return metadata.added_to(schema) if options.reading.has_metadata else schema
+
+
+def _folder_columns(options: Options) -> dict[str, str]:
+    """The columns of the folders that lie at the places now."""
+    try:
+        found = places.find(places.filesystem(options), options)
+    except (FileNotFoundError, CorruptHeaderError):
+        return {}  # the read that follows names it
+    return folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
+
+
+def with_folder_columns(schema: Any, columns: dict[str, str]) -> Any:
+    """A Spark schema with the columns of folders: at its end, or in the place of a column of the same name."""
+    from pyspark.sql import types
+
+    if not columns:
+        return schema
+    if isinstance(schema, str):  # of text or binary
+        return ", ".join([schema, *(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns.items())])
+    own = {}
+    for name, kind in columns.items():
+        found = folder_columns.DECIMAL.fullmatch(kind)
+        own[name] = types.DecimalType(int(found[1]), 0) if found else _SPARK_TYPES[kind](types)
+    fields = [types.StructField(one.name, own.pop(one.name, one.dataType)) for one in schema]
+    return types.StructType(fields + [types.StructField(name, kind) for name, kind in own.items()])
+
+
+def _check_apart(schema: str, columns: dict[str, str]) -> None:
+    """Refuse CSV that has a column of a folder's name: columns of CSV are told by their places."""
+    twice = sorted(name for name in columns if f"`{name.replace('`', '``')}` " in schema)
+    if twice:
+        raise ValueError(
+            f"column {twice[0]} is in the CSV and in the names of folders: read with option partitionColumns=false"
+        )
 
 
 def _inferred(options: Options) -> Any:

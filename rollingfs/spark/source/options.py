@@ -36,6 +36,12 @@ _OWN = {
 """Our options, by their names in lower case, as Spark hands them over."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
 """Names that Spark puts beside them."""
+NO_TABLE = (
+    "Spark does not tell a data source in Python the path and the options of a table: make a view with CREATE "
+    "TEMPORARY VIEW name USING rolling OPTIONS (path 'URL', format 'json'), "
+    "or write FROM table WITH (path='URL', format='json')"
+)
+"""What a user who makes or reads a table must know."""
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -116,6 +122,8 @@ def parse_options(options: Mapping[str, str]) -> Options:
         An option is unknown, or its value is impossible. The message names it; it never shows `storage_options`.
     """
     given = {key.lower(): value for key, value in options.items()}
+    if "location" in given or any(key.startswith("option.") for key in given):  # Spark is making a table
+        raise ValueError(f"format('rolling') cannot be a table, and none was made: {NO_TABLE}")
     unknown = sorted(given.keys() - _OWN.keys() - _SPARKS)
     if unknown:
         raise ValueError(f"format('rolling') has no option {', '.join(unknown)}; it has {', '.join(_OWN.values())}")
@@ -197,7 +205,9 @@ def _urls(given: Mapping[str, str]) -> Sequence[str]:
     urls = json.loads(given["paths"]) if "paths" in given else []
     urls += [given["path"]] if "path" in given else []
     if not urls:
-        raise ValueError("format('rolling') needs a path: give a URL to load(), save() or start()")
+        raise ValueError(
+            f"format('rolling') needs a path: give a URL to load(), save() or start(); if this is a table, {NO_TABLE}"
+        )
     return list(urls)
 
 

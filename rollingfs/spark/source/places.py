@@ -22,7 +22,7 @@ from rollingfs.format.transitions import missing
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import segments
-from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.source.workers import worker_folder
 
 SHOWN_MAX = 5
@@ -101,6 +101,28 @@ def find(fs: RollingFileSystem, options: Options, known: frozenset[str] = frozen
         first = next(iter(found.corrupt.values()))
         raise CorruptHeaderError(f"{found}; option onCorrupt=skip goes on without") from first
     return found
+
+
+def bases(options: Options) -> tuple[str, ...]:
+    """The paths below which folders are columns: what a query names, of a pattern what lies above its first wildcard.
+
+    Raises
+    ------
+    ValueError
+        The query names something that is not below option ``basePath``.
+    """
+    found = []
+    for place in options.places:
+        parts = RollingFileSystem._strip_protocol(place.path).split("/")
+        magic = next((nth for nth, part in enumerate(parts) if has_magic(part)), len(parts))
+        found.append("/".join(parts[:magic]))
+    if options.reading.base_path is None:
+        return tuple(found)
+    base: str = RollingFileSystem._strip_protocol(parse_url(options.reading.base_path).path)
+    for path in found:
+        if path != base and not path.startswith(f"{base}/"):
+            raise ValueError(f"option basePath is {options.reading.base_path!r}, but {path} does not lie below it")
+    return (base,)
 
 
 def _matching(fs: RollingFileSystem, pattern: str) -> Looks:

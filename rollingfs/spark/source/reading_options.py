@@ -16,6 +16,8 @@ NAMES = {
     "subscriber": "subscriber",
     "offsetslocation": "offsetsLocation",
     "includemetadata": "includeMetadata",
+    "partitioncolumns": "partitionColumns",
+    "basepath": "basePath",
 }
 """The options, by their names in lower case. `startingOffset` is the name of `startingOffsets` in release 0.1.0."""
 _TRUTHS = {"true": True, "false": False}
@@ -36,6 +38,10 @@ class ReadingOptions:
     """The URL of the folder that keeps bases of a stream's offsets."""
     has_metadata: bool = False
     """Whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
+    has_folder_columns: bool = True
+    """Whether folders like ``day=2026-11-21`` are columns."""
+    base_path: str | None = None
+    """The URL of the folder below which folders are columns; None: what the query names."""
 
     def check_batch(self) -> None:
         """Refuse options of streams in a batch read.
@@ -83,17 +89,23 @@ def parse_reading(given: Mapping[str, str]) -> ReadingOptions:
     subscriber = given.get("subscriber")
     if subscriber is not None and not subscriber:
         raise ValueError("option subscriber is empty: it must be a name")
-    truth = given.get("includemetadata", "false").lower()
-    if truth not in _TRUTHS:
-        raise ValueError(f"option includeMetadata is {truth!r}: it must be one of true, false")
     return ReadingOptions(
         parse_position("startingOffsets", starting),
         ending,
         _poll_s(given.get("pollinterval")),
         subscriber,
         given.get("offsetslocation"),
-        _TRUTHS[truth],
+        _truth(given, "includemetadata", "false"),
+        _truth(given, "partitioncolumns", "true"),
+        given.get("basepath"),
     )
+
+
+def _truth(given: Mapping[str, str], key: str, default: str) -> bool:
+    text = given.get(key, default).lower()
+    if text not in _TRUTHS:
+        raise ValueError(f"option {NAMES[key]} is {text!r}: it must be one of true, false")
+    return _TRUTHS[text]
 
 
 def _poll_s(text: str | None) -> float | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import tzinfo
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
+
+from rollingfs.spark.source import folder_columns
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
@@ -39,6 +42,46 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if not len(schema):
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     return checked(pa.record_batch([_column(batch, field) for field in schema], schema=schema))
+
+
+def constant(text: str | None, field: Any, zone: tzinfo, path: str) -> pa.Scalar:
+    """The value of a column that is the same in all rows of a segment.
+
+    Parameters
+    ----------
+    field
+        The Spark field of the column.
+
+    Raises
+    ------
+    ValueError
+        The text is no value of the column's type.
+    """
+    kind = field.dataType.simpleString()
+    try:
+        value = folder_columns.value_of(text, kind, zone)
+        return pa.scalar(value, arrow_schema(type_of_one(field)).field(0).type)
+    except (ValueError, pa.ArrowInvalid, OverflowError) as error:
+        raise ValueError(
+            f"{path}: its folder says {field.name}={text}, which is no {kind}: give the column another type in "
+            ".schema(...), or read with option partitionColumns=false"
+        ) from error
+
+
+def type_of_one(field: Any) -> Any:
+    """The Spark schema of one column."""
+    from pyspark.sql.types import StructType
+
+    return StructType([field])
+
+
+def with_constants(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema: those of the batch, and constants."""
+    columns = [
+        pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
+        for field in schema
+    ]
+    return checked(pa.record_batch(columns, schema=schema))
 
 
 def checked(batch: pa.RecordBatch) -> pa.RecordBatch:

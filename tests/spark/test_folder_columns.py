@@ -1,0 +1,236 @@
+"""Columns in the names of folders: names, types, values, pruning; and tables, which are refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import types
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    GreaterThan,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from rollingfs.spark.source import folder_columns
+from rollingfs.spark.source.batch_reader import PruningReader
+from rollingfs.spark.source.datasource import RollingDataSource
+from rollingfs.spark.source.options import parse_options
+
+DAY = types.StructType([types.StructField("n", types.LongType()), types.StructField("day", types.DateType())])
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("/log/day=2026-11-21/hour=07/a", {"day": "2026-11-21", "hour": "07"}),
+        ("/log/day=1/sub/a", {}),  # Spark stops at the first folder that is no column, from below
+        ("/log/sub/day=1/a", {"day": "1"}),
+        ("/log/tag=a%3Ab/a", {"tag": "a:b"}),
+        ("/log/tag=__HIVE_DEFAULT_PARTITION__/a", {"tag": None}),
+        ("/log/a=1=2/a", {"a": "1=2"}),
+        ("/log/day=1", {}),  # a name of a segment is no folder
+        ("/day=1/log/a", {}),
+        ("/logs/day=1/a", {}),
+    ],
+)
+def test_the_folders_right_above_a_segment_are_columns(path, values):
+    assert folder_columns.values_of(path, ["/log"]) == values
+
+
+def test_the_columns_of_a_path_keep_the_order_of_the_folders():
+    assert list(folder_columns.values_of("/log/b=1/a=2/x", ["/log"])) == ["b", "a"]
+
+
+@pytest.mark.parametrize("folder", ["=1", "day=", "day=1/day=2"])
+def test_a_folder_that_names_no_column_is_refused_by_its_path(folder):
+    with pytest.raises(ValueError, match=f"/log/{folder}/a"):
+        folder_columns.values_of(f"/log/{folder}/a", ["/log"])
+
+
+def test_folders_of_different_columns_are_refused_with_both_paths():
+    with pytest.raises(ValueError, match=r"/log/day=1/a name the columns \(day\), and those of /log/b \(\)"):
+        folder_columns.columns_of(["/log/day=1/a", "/log/b"], ["/log"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["1", "07"], "int"),
+        (["1", "3000000000"], "bigint"),
+        (["1", "9" * 20], "decimal(20,0)"),
+        (["1.5"], "double"),
+        (["1", "1.5"], "double"),
+        (["3000000000", "1.5"], "string"),
+        (["2026-11-21", None], "date"),
+        (["2026-11-31"], "string"),
+        (["2026-11-21 10:00:00"], "timestamp"),
+        (["2026-11-21", "2026-11-21 10:00:00"], "timestamp"),
+        (["2026-11-21", "1"], "string"),
+        (["a"], "string"),
+        (["\u0661"], "string"),
+        ([None], "string"),
+    ],
+)
+def test_the_type_of_a_column_holds_all_its_values(texts, kind):
+    assert folder_columns.type_of(texts) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("07", "int", 7),
+        ("1.5", "double", 1.5),
+        ("12", "decimal(20,0)", Decimal(12)),
+        ("2026-11-21", "date", date(2026, 11, 21)),
+        ("2026-11-21 10:00:00", "timestamp", datetime(2026, 11, 21, 10, tzinfo=UTC)),
+        ("TRUE", "boolean", True),
+        ("07", "string", "07"),
+        (None, "date", None),
+    ],
+)
+def test_a_value_has_the_type_of_its_column(text, kind, value):
+    assert folder_columns.value_of(text, kind, UTC) == value
+
+
+@pytest.mark.parametrize("kind", ["int", "date", "boolean", "array<int>", "decimal(3,0)"])
+def test_a_value_of_another_type_is_refused(kind):
+    with pytest.raises(ValueError, match=r"seven|isoformat"):
+        folder_columns.value_of("seven", kind, UTC)
+
+
+N = ("n",)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [
+        (EqualTo(N, 7), {"7"}),
+        (EqualNullSafe(N, None), {None}),
+        (GreaterThan(N, 7), {"8"}),
+        (LessThanOrEqual(N, 7), {"7"}),
+        (In(N, (7, 9)), {"7"}),
+        (IsNull(N), {None}),
+        (IsNotNull(N), {"7", "8"}),
+        (Not(EqualTo(N, 7)), {"8"}),  # of null it is null, which does not pass
+        (Not(In(N, (7, None))), set()),
+        (Not(EqualNullSafe(N, 7)), {"8", None}),
+        (EqualTo(("m",), 1), {"7", "8", None}),  # a column of the data
+        (EqualTo(("n", "m"), 1), {"7", "8", None}),
+        (GreaterThan(N, "a"), {"7", "8"}),  # no comparison: Spark looks at the rows
+        (EqualTo(N, float("nan")), {"7", "8", None}),
+    ],
+)
+def test_a_folder_is_left_out_only_where_a_filter_is_not_true(wanted, kept):
+    found = {one for one in ("7", "8", None) if folder_columns.may_match({"n": one}, {"n": "int"}, [wanted], UTC)}
+    assert found == kept
+
+
+def test_texts_are_compared_as_texts():
+    assert not folder_columns.may_match({"n": "ab"}, {"n": "string"}, [StringStartsWith(N, "b")], UTC)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    for day in (20, 21):
+        folder = tmp_path / f"day=2026-11-{day}"
+        folder.mkdir()
+        (folder / "part").write_text(f'{{"n": {day}}}\n')
+    return tmp_path
+
+
+def _read(reader: Any) -> list[dict[str, Any]]:
+    return [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
+
+
+def test_rows_have_the_columns_of_their_folders(log):
+    source = RollingDataSource({"path": str(log), "format": "json"})
+    assert source.schema() == DAY
+    assert _read(source.reader(DAY)) == [{"n": day, "day": date(2026, 11, day)} for day in (20, 21)]
+
+
+def test_filters_leave_out_folders_and_stay_with_spark(log):
+    reader = PruningReader(parse_options({"path": str(log), "format": "json"}), DAY)
+    wanted = [EqualTo(("day",), date(2026, 11, 21))]
+    assert list(reader.pushFilters(wanted)) == wanted
+    assert [row["n"] for row in _read(reader)] == [21]
+
+
+def test_folders_are_no_columns_with_the_option_off(log):
+    source = RollingDataSource({"path": str(log), "format": "json", "partitionColumns": "false"})
+    assert source.schema() == DAY.__class__(DAY.fields[:1])
+    assert [row["day"] for row in _read(source.reader(DAY))] == [None, None]
+
+
+def test_text_has_columns_of_folders_and_refuses_others_before_any_task(log):
+    source = RollingDataSource({"path": str(log)})
+    assert source.schema() == "value string, `day` date"
+    schema = types.StructType([types.StructField("value", types.StringType()), DAY["day"]])
+    assert _read(source.reader(schema))[0] == {"value": '{"n": 20}', "day": date(2026, 11, 20)}
+    with pytest.raises(ValueError, match="one column of strings"):
+        source.reader(schema.add("more", types.IntegerType())).partitions()
+
+
+def test_csv_keeps_the_places_of_its_columns(tmp_path):
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "part").write_text("a,b\n")
+    names = ("x", "day", "y")
+    schema = types.StructType([types.StructField(name, types.StringType()) for name in names])
+    assert _read(RollingDataSource({"path": str(tmp_path), "format": "csv"}).reader(schema)) == [
+        {"x": "a", "day": "1", "y": "b"}
+    ]
+
+
+def test_csv_with_a_column_of_a_folders_name_is_refused(tmp_path):
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "part").write_text("n,day\n1,2\n")
+    with pytest.raises(ValueError, match="column day is in the CSV and in the names of folders"):
+        RollingDataSource({"path": str(tmp_path), "format": "csv", "header": "true"}).schema()
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        ({"path": "{}/day=2026-11-20"}, {}),
+        ({"path": "{}/day=2026-11-20", "basePath": "{}"}, {"day": "date"}),
+        ({"path": "{}/day=2026-11-2*"}, {"day": "date"}),
+    ],
+)
+def test_columns_begin_below_what_is_read_or_below_the_base(log, options, columns):
+    source = RollingDataSource({name: text.format(log) for name, text in {**options, "format": "json"}.items()})
+    assert {one.name: one.dataType.simpleString() for one in source.schema() if one.name != "n"} == columns
+
+
+def test_a_base_that_lies_elsewhere_is_refused(log):
+    source = RollingDataSource({"path": str(log), "basePath": "/elsewhere", "format": "json"})
+    with pytest.raises(ValueError, match="option basePath is '/elsewhere'"):
+        source.schema()
+
+
+def test_a_value_that_is_no_value_of_the_users_type_is_refused_with_the_segment(log):
+    schema = types.StructType([types.StructField("day", types.IntegerType())])
+    with pytest.raises(ValueError, match="part: its folder says day=2026-11-20, which is no int: give the column"):
+        _read(RollingDataSource({"path": str(log), "format": "json"}).reader(schema))
+
+
+def test_making_a_table_is_refused_with_what_to_do():
+    made = {"path": "/x", "location": "/x", "option.format": "json", "format": "json", "owner": "me"}
+    with pytest.raises(ValueError, match=r"cannot be a table, and none was made: .*CREATE TEMPORARY VIEW"):
+        RollingDataSource(made).schema()
+
+
+def test_reading_a_table_is_refused_with_what_to_do():
+    with pytest.raises(ValueError, match=r"needs a path.*if this is a table, .*FROM table WITH \(path='URL'"):
+        RollingDataSource({}).reader(DAY)
