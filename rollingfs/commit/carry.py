@@ -100,7 +100,7 @@ class Carrier:
         if sharing.turns.is_asked(header):
             found = await self._leave_turn(base)
             return await self.prepare(found, turn) if isinstance(found, Loaded) else found
-        if sharing.is_outside(header):
+        if sharing.is_outside(header, attempt.count):
             return await self._come_in(base)
         if sharing.stays(header) and sharing.is_recent(header):
             await self._read(header)
@@ -139,7 +139,7 @@ class Carrier:
             self._sharing.looked(found[0].header, time.monotonic() - began_s)
 
         calls: list[Callable[[], Awaitable[object]]] = [looks]
-        if not self._sharing.is_outside(header):
+        if not self._sharing.is_outside(header, self.attempt.count):
             calls.append(partial(self._read, header))
             if self.attempt.asked is None:
                 calls.insert(0, partial(self._ask, base))
@@ -252,7 +252,7 @@ class Carrier:
                 return done
             if now.header is None or not asks.takes_plain(now.header):
                 return now
-            if sharing.is_outside(now.header):
+            if sharing.is_outside(now.header, attempt.count):
                 return await self._come_in(now)
             if attempt.asked is None and not await self._ask(now):  # a commit of another kind has voided it
                 return now
@@ -268,16 +268,19 @@ class Carrier:
     async def _come_in(self, base: Loaded) -> Loaded | Committed:
         """Pause, and look, for a writer that nobody looks for: so the many that have no line do not try at once."""
         attempt, sharing, sleep = self.attempt, self._sharing, self.attempt.store.runtime.sleep
-        until_s = time.monotonic() + min(sharing.newcomer_pause_s, max(attempt.left_s() / 2, 0))
+        assert base.header is not None
+        pause_s = sharing.newcomer_pause_s(base.header, attempt.count)
+        until_s = time.monotonic() + min(pause_s, max(attempt.left_s() / 2, 0))
         while True:
             left_s = max(until_s - time.monotonic(), 0)
             # an ask may still be carried: its line must be seen before it goes
             await sleep(left_s if attempt.asked is None else min(left_s, sharing.look_pause_s))
             check_time(attempt, is_void=True)
-            base, attempt.fresh = await self._look(), True
+            is_last = time.monotonic() >= until_s
+            base, attempt.fresh = await self._look(base.header if is_last else None), True
             if (done := await self._judged(base)) is not None:
                 return done
-            if base.header is None or not asks.takes_plain(base.header) or time.monotonic() >= until_s:
+            if is_last or base.header is None or not asks.takes_plain(base.header):
                 return base
 
     async def _leave_turn(self, base: Loaded) -> Loaded | Committed:

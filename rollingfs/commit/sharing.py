@@ -37,6 +37,9 @@ RATE_CYCLES = 8
 """The rate of others' commits is an average over about so many cycles."""
 NEWCOMER_CYCLES = 32.0
 """A writer that nobody looks for, among more writers than have lines, tries once in a time up to this, at random."""
+NEWCOMER_CYCLES_PER_LOSS = 4.0
+NEWCOMER_LOSSES = 3
+"""After so many lost races, a writer that nobody looks for pauses among any number of writers."""
 STALE_COMMITS = 0.5
 """A writer looks before it tries if others have probably committed this often since its last look."""
 
@@ -155,14 +158,14 @@ class Sharing:
         mine = header.commit_of(self._writer)
         return mine is None or mine.version <= header.version - KNOWN_VERSIONS
 
-    def is_outside(self, header: Header) -> bool:
-        """Whether this writer is unheard because there are more writers than lines."""
-        return self.is_unheard(header) and is_crowded(header)
+    def is_outside(self, header: Header, losses: int) -> bool:
+        """Whether this writer is unheard among many writers, or has lost races as one."""
+        return self.is_unheard(header) and (losses >= NEWCOMER_LOSSES or is_crowded(header))
 
-    @property
-    def newcomer_pause_s(self) -> float:
+    def newcomer_pause_s(self, header: Header, losses: int) -> float:
         """How long a writer that is outside leaves the segment to the others, in seconds, before it tries."""
-        return min(BACKOFF_S_MAX, self.cycle_s * random.uniform(0, NEWCOMER_CYCLES))
+        cycles = NEWCOMER_CYCLES if is_crowded(header) else min(NEWCOMER_CYCLES, NEWCOMER_CYCLES_PER_LOSS * losses)
+        return min(BACKOFF_S_MAX, self.cycle_s * random.uniform(0, cycles))
 
     def quiet_s(self, times: int) -> float:
         """How long a writer waits for a new version, in seconds, when it has waited in vain so many times before."""
