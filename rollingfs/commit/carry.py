@@ -73,6 +73,7 @@ class Carrier:
         self._has_read = False
         """Whether the others' asks were read for the attempt that comes next."""
         self._vain_waits = 0
+        self._comings = 0
 
     # -- before an attempt ---------------------------------------------------------------------------------------
 
@@ -269,7 +270,8 @@ class Carrier:
         """Pause, and look, for a writer that nobody looks for: so the many that have no line do not try at once."""
         attempt, sharing, sleep = self.attempt, self._sharing, self.attempt.store.runtime.sleep
         assert base.header is not None
-        pause_s = sharing.newcomer_pause_s(base.header, attempt.count)
+        pause_s = sharing.newcomer_pause_s(base.header, attempt.count, self._comings)
+        self._comings += 1
         until_s = time.monotonic() + min(pause_s, max(attempt.left_s() / 2, 0))
         while True:
             left_s = max(until_s - time.monotonic(), 0)
@@ -280,8 +282,11 @@ class Carrier:
             base, attempt.fresh = await self._look(base.header if is_last else None), True
             if (done := await self._judged(base)) is not None:
                 return done
-            if is_last or base.header is None or not asks.takes_plain(base.header):
+            if base.header is None or not asks.takes_plain(base.header):
                 return base
+            if is_last:  # the slowest of many answers takes long, and the header may have been replaced
+                base = await self._look()
+                return done if (done := await self._judged(base)) is not None else base
 
     async def _leave_turn(self, base: Loaded) -> Loaded | Committed:
         """Wait for a writer that has asked for the next commit, as long as appends do that share nothing."""

@@ -35,8 +35,8 @@ LOOK_SHARE = 0.25
 """Looks are no closer together than this part of a cycle."""
 RATE_CYCLES = 8
 """The rate of others' commits is an average over about so many cycles."""
-NEWCOMER_CYCLES = 32.0
-"""A writer that nobody looks for, among more writers than have lines, tries once in a time up to this, at random."""
+NEWCOMER_CYCLES = (8.0, 32.0)
+"""A writer that nobody looks for, among many, pauses up to a time between these, at random, before it tries."""
 NEWCOMER_CYCLES_PER_LOSS = 4.0
 NEWCOMER_LOSSES = 3
 """After so many lost races, a writer that nobody looks for pauses among any number of writers."""
@@ -162,9 +162,14 @@ class Sharing:
         """Whether this writer is unheard among many writers, or has lost races as one."""
         return self.is_unheard(header) and (losses >= NEWCOMER_LOSSES or is_crowded(header))
 
-    def newcomer_pause_s(self, header: Header, losses: int) -> float:
-        """How long a writer that is outside leaves the segment to the others, in seconds, before it tries."""
-        cycles = NEWCOMER_CYCLES if is_crowded(header) else min(NEWCOMER_CYCLES, NEWCOMER_CYCLES_PER_LOSS * losses)
+    def newcomer_pause_s(self, header: Header, losses: int, times: int) -> float:
+        """How long a writer that is outside leaves the segment to the others, in seconds, before it tries.
+
+        The pauses of who has come in vain so many `times` before are shorter, so that nobody starves.
+        """
+        cycles = max(NEWCOMER_CYCLES[0], NEWCOMER_CYCLES[1] / (1 + times))
+        if not is_crowded(header):
+            cycles = min(cycles, NEWCOMER_CYCLES_PER_LOSS * losses)
         return min(BACKOFF_S_MAX, self.cycle_s * random.uniform(0, cycles))
 
     def quiet_s(self, times: int) -> float:
