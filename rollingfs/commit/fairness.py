@@ -156,18 +156,20 @@ class Turns:
         last = since if mine is None else mine.version
         return sum(since < line.version < last for line in header.commits)
 
-    def way_s(self, header: Header | None, *, fresh: bool) -> float | None:
+    def way_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
         """A pause, in seconds, before another look, for the writers whose turn it is; None if it is this writer's.
 
         Parameters
         ----------
         fresh
             Whether the header was read for this operation.
+        prompt
+            Whether this writer gives way to nobody.
         """
         if header is None:
             return None
         is_stale = not fresh and self._is_stale(header)
-        others = self.before_me(header) if time.monotonic() < self._race_until_s else 0
+        others = self.before_me(header) if not prompt and time.monotonic() < self._race_until_s else 0
         mine = header.commit_of(self.writer)
         is_last = mine is not None and mine.version == header.version
         if others and not (is_last and not is_stale and random.random() < STAY_PROBABILITY):

@@ -123,6 +123,7 @@ class CommitLoop:
         path, uploads, writer = change.path, change.uploads, self.slots.writer
         number = writer.next_number()
         attempt = Attempt(self.store, path, change.deadline_s, uploads, turns, writer.id, number, self.timeout_s, began)
+        attempt.prompt = change.prompt
         if self.carriers is not None and change.plain is not None:
             attempt.carrier = self.carriers.of(attempt, change.plain)
             change.plain.begin(attempt)
@@ -206,7 +207,7 @@ class CommitLoop:
             await sleep(turns.asked_pause_s)
             base, attempt.fresh = await attempt.load(), True
         for _ in range(LOOKS_MAX):
-            way_s = turns.way_s(base.header, fresh=attempt.fresh)
+            way_s = turns.way_s(base.header, fresh=attempt.fresh, prompt=attempt.prompt)
             if way_s is None or attempt.left_s() <= way_s:
                 break
             await sleep(way_s)

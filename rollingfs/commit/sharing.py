@@ -35,7 +35,7 @@ LOOK_SHARE = 0.25
 """Looks are no closer together than this part of a cycle."""
 RATE_CYCLES = 8
 """The rate of others' commits is an average over about so many cycles."""
-NEWCOMER_CYCLES = (8.0, 32.0)
+NEWCOMER_CYCLES = (4.0, 16.0)
 """A writer that nobody looks for, among many, pauses up to a time between these, at random, before it tries."""
 NEWCOMER_CYCLES_PER_LOSS = 4.0
 NEWCOMER_LOSSES = 3
