@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Committed
-from rollingfs.commit.carry import Carrier, Carriers
+from rollingfs.commit.carry import Carriers
 from rollingfs.commit.fairness import LOOKS_MAX, Slot, Slots, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
@@ -131,7 +131,7 @@ class CommitLoop:
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
         path, headers = attempt.path, self.store.headers
-        seen = None if change.fresh else self._believed(path, attempt.carrier)
+        seen = None if change.fresh else self._believed(attempt)
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
@@ -184,15 +184,18 @@ class CommitLoop:
         if attempt.carrier is not None:
             attempt.carrier.committed(wanted, attempt.carry)
 
-    def _believed(self, path: str, carrier: Carrier | None) -> Loaded | None:
+    def _believed(self, attempt: Attempt) -> Loaded | None:
         """The header as last seen, unless many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not tell that it failed.
         """
+        path, carrier = attempt.path, attempt.carrier
         seen = self.store.headers.seen(path)
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
             return seen
+        if self.store.headers.recent(path, attempt.turns.believed_s) is None:
+            return None
         if len(seen.header.commits) <= COMMITS_MAX // 2 or (carrier is not None and carrier.believes(seen.header)):
             return seen
         is_old = self.store.headers.recent(path, BELIEVED_S_MAX) is None
