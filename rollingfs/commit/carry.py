@@ -267,7 +267,7 @@ class Carrier:
             await sleep(sharing.look_pause_s)
 
     async def _come_in(self, base: Loaded) -> Loaded | Committed:
-        """Pause, and look, for a writer that nobody looks for: so the many that have no line do not try at once."""
+        """Pause, then read the asks and look: the many writers that nobody looks for do not try at once."""
         attempt, sharing, sleep = self.attempt, self._sharing, self.attempt.store.runtime.sleep
         assert base.header is not None
         pause_s = sharing.newcomer_pause_s(base.header, attempt.count, self._comings)

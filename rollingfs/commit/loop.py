@@ -194,7 +194,8 @@ class CommitLoop:
         seen = self.store.headers.seen(path)
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
             return seen
-        if self.store.headers.recent(path, attempt.turns.believed_s) is None:
+        is_alone = all(line.writer == attempt.writer for line in seen.header.commits)
+        if not is_alone and self.store.headers.recent(path, attempt.turns.believed_s) is None:
             return None
         if len(seen.header.commits) <= COMMITS_MAX // 2 or (carrier is not None and carrier.believes(seen.header)):
             return seen
