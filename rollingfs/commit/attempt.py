@@ -65,6 +65,8 @@ class Change:
     """The files written for this change: each attempt tells them, before it is sent, which files it names."""
     slow: bool = False
     """Whether `step` is so slow that others may win every race: the commit then asks them to wait."""
+    prompt: bool = False
+    """Whether the commit never waits for a turn: while it waits, its condition can only become false."""
     plain: Plain | None = None
     """For an append without conditions, by a client that shares commits."""
 
@@ -96,6 +98,8 @@ class Attempt:
     """The header that the newest attempt would make."""
     is_open: bool = False
     """Whether an attempt was sent that took place, or that may still take place."""
+    prompt: bool = False
+    """Whether it never waits for a turn."""
     carrier: Carrier | None = None
     """For a plain append of a client that shares commits."""
     carry: Carry | None = None

@@ -73,6 +73,7 @@ class Carrier:
         self._has_read = False
         """Whether the others' asks were read for the attempt that comes next."""
         self._vain_waits = 0
+        self._comings = 0
 
     # -- before an attempt ---------------------------------------------------------------------------------------
 
@@ -100,6 +101,8 @@ class Carrier:
         if sharing.turns.is_asked(header):
             found = await self._leave_turn(base)
             return await self.prepare(found, turn) if isinstance(found, Loaded) else found
+        if sharing.is_outside(header, attempt.count):
+            return await self._come_in(base)
         if sharing.stays(header) and sharing.is_recent(header):
             await self._read(header)
         elif attempt.asked is not None or (attempt.count == 0 and sharing.is_recent(header)):
@@ -136,9 +139,11 @@ class Carrier:
             found.append(await look())
             self._sharing.looked(found[0].header, time.monotonic() - began_s)
 
-        calls: list[Callable[[], Awaitable[object]]] = [looks, partial(self._read, header)]
-        if self.attempt.asked is None:
-            calls.insert(0, partial(self._ask, base))
+        calls: list[Callable[[], Awaitable[object]]] = [looks]
+        if not self._sharing.is_outside(header, self.attempt.count):
+            calls.append(partial(self._read, header))
+            if self.attempt.asked is None:
+                calls.insert(0, partial(self._ask, base))
         await self.attempt.store.runtime.gather(calls, len(calls))
         return found[0]
 
@@ -248,6 +253,8 @@ class Carrier:
                 return done
             if now.header is None or not asks.takes_plain(now.header):
                 return now
+            if sharing.is_outside(now.header, attempt.count):
+                return await self._come_in(now)
             if attempt.asked is None and not await self._ask(now):  # a commit of another kind has voided it
                 return now
             if now.token != base.token:
@@ -258,6 +265,28 @@ class Carrier:
                 self._vain_waits += 1
                 return now
             await sleep(sharing.look_pause_s)
+
+    async def _come_in(self, base: Loaded) -> Loaded | Committed:
+        """Pause, then read the asks and look: the many writers that nobody looks for do not try at once."""
+        attempt, sharing, sleep = self.attempt, self._sharing, self.attempt.store.runtime.sleep
+        assert base.header is not None
+        pause_s = sharing.newcomer_pause_s(base.header, attempt.count, self._comings)
+        self._comings += 1
+        until_s = time.monotonic() + min(pause_s, max(attempt.left_s() / 2, 0))
+        while True:
+            left_s = max(until_s - time.monotonic(), 0)
+            # an ask may still be carried: its line must be seen before it goes
+            await sleep(left_s if attempt.asked is None else min(left_s, sharing.look_pause_s))
+            check_time(attempt, is_void=True)
+            is_last = time.monotonic() >= until_s
+            base, attempt.fresh = await self._look(base.header if is_last else None), True
+            if (done := await self._judged(base)) is not None:
+                return done
+            if base.header is None or not asks.takes_plain(base.header):
+                return base
+            if is_last:  # the slowest of many answers takes long, and the header may have been replaced
+                base = await self._look()
+                return done if (done := await self._judged(base)) is not None else base
 
     async def _leave_turn(self, base: Loaded) -> Loaded | Committed:
         """Wait for a writer that has asked for the next commit, as long as appends do that share nothing."""

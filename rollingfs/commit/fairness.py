@@ -21,6 +21,7 @@ written by a commit that is as quick as an append. Writers that see this line wa
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import threading
 import time
@@ -56,6 +57,8 @@ LEARNED_SHARE = 0.25
 """The weight of the newest observation in the averages of pauses and of others' commits."""
 STALE_COMMITS = 0.5
 """A writer looks before it tries if the others have probably committed this often since it last did."""
+FIRST_AGE_S_MAX = 1.0
+"""A writer that has committed once believes a header of others for so long."""
 SLOTS_MAX = 1024
 """A client remembers the speed of commits to at most this many segments."""
 REMEMBERED_MAX = 1024
@@ -83,6 +86,8 @@ class Turns:
         """The average time from one of this writer's commits to its next operation."""
         self._others_per_s = 0.0
         """The average rate of the others' commits."""
+        self._crowd_per_s: float | None = None
+        """The rate of the others' commits between this writer's last two commits; None if it has one at most."""
         self._done_version = 0
         self._done_s = 0.0
         self._same_looks = 0
@@ -119,6 +124,7 @@ class Turns:
         """Note the header that a request of this writer has put in place, and how long the request took."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
         now_s, others = time.monotonic(), header.version - self._done_version - 1
+        self._crowd_per_s = others / max(now_s - self._done_s, self.commit_s) if self._done_version else None
         if self._done_version and others >= 0:
             self._others_per_s = _learned(self._others_per_s, others / max(now_s - self._done_s, self.commit_s))
         self._done_version, self._done_s = header.version, now_s
@@ -156,18 +162,30 @@ class Turns:
         last = since if mine is None else mine.version
         return sum(since < line.version < last for line in header.commits)
 
-    def way_s(self, header: Header | None, *, fresh: bool) -> float | None:
+    @property
+    def believed_s(self) -> float:
+        """How long this writer believes a header, in seconds: later the line of a commit on it may soon be evicted.
+
+        Who has committed once does not know yet how many others there are.
+        """
+        if self._done_version and self._crowd_per_s is None:
+            return FIRST_AGE_S_MAX
+        return COMMITS_MAX / 2 / self._crowd_per_s if self._crowd_per_s else math.inf
+
+    def way_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
         """A pause, in seconds, before another look, for the writers whose turn it is; None if it is this writer's.
 
         Parameters
         ----------
         fresh
             Whether the header was read for this operation.
+        prompt
+            Whether this writer gives way to nobody.
         """
         if header is None:
             return None
         is_stale = not fresh and self._is_stale(header)
-        others = self.before_me(header) if time.monotonic() < self._race_until_s else 0
+        others = self.before_me(header) if not prompt and time.monotonic() < self._race_until_s else 0
         mine = header.commit_of(self.writer)
         is_last = mine is not None and mine.version == header.version
         if others and not (is_last and not is_stale and random.random() < STAY_PROBABILITY):

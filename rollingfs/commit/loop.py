@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Committed
-from rollingfs.commit.carry import Carrier, Carriers
+from rollingfs.commit.carry import Carriers
 from rollingfs.commit.fairness import LOOKS_MAX, Slot, Slots, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
@@ -123,6 +123,7 @@ class CommitLoop:
         path, uploads, writer = change.path, change.uploads, self.slots.writer
         number = writer.next_number()
         attempt = Attempt(self.store, path, change.deadline_s, uploads, turns, writer.id, number, self.timeout_s, began)
+        attempt.prompt = change.prompt
         if self.carriers is not None and change.plain is not None:
             attempt.carrier = self.carriers.of(attempt, change.plain)
             change.plain.begin(attempt)
@@ -130,7 +131,7 @@ class CommitLoop:
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
         path, headers = attempt.path, self.store.headers
-        seen = None if change.fresh else self._believed(path, attempt.carrier)
+        seen = None if change.fresh else self._believed(attempt)
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
@@ -183,15 +184,19 @@ class CommitLoop:
         if attempt.carrier is not None:
             attempt.carrier.committed(wanted, attempt.carry)
 
-    def _believed(self, path: str, carrier: Carrier | None) -> Loaded | None:
+    def _believed(self, attempt: Attempt) -> Loaded | None:
         """The header as last seen, unless many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not tell that it failed.
         """
+        path, carrier = attempt.path, attempt.carrier
         seen = self.store.headers.seen(path)
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
             return seen
+        is_alone = all(line.writer == attempt.writer for line in seen.header.commits)
+        if not is_alone and self.store.headers.recent(path, attempt.turns.believed_s) is None:
+            return None
         if len(seen.header.commits) <= COMMITS_MAX // 2 or (carrier is not None and carrier.believes(seen.header)):
             return seen
         is_old = self.store.headers.recent(path, BELIEVED_S_MAX) is None
@@ -206,7 +211,7 @@ class CommitLoop:
             await sleep(turns.asked_pause_s)
             base, attempt.fresh = await attempt.load(), True
         for _ in range(LOOKS_MAX):
-            way_s = turns.way_s(base.header, fresh=attempt.fresh)
+            way_s = turns.way_s(base.header, fresh=attempt.fresh, prompt=attempt.prompt)
             if way_s is None or attempt.left_s() <= way_s:
                 break
             await sleep(way_s)

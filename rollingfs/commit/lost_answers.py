@@ -93,6 +93,8 @@ class LostAnswers:
 
     def _pause_s(self, cause: Exception) -> float:
         attempt = self._attempt
+        if attempt.prompt and isinstance(cause, ConflictError):
+            return 0.0
         pause_s = backoff_s(attempt.count)
         if isinstance(cause, ConflictError) and attempt.base is not None:
             pause_s = attempt.turns.pause_s(attempt.base.header, attempt.count)

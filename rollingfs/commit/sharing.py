@@ -12,6 +12,8 @@ import time
 
 from rollingfs.commit.fairness import RIVAL_VERSIONS, Turns
 from rollingfs.format.header import Header
+from rollingfs.format.verdict import is_crowded
+from rollingfs.runtime.concurrency import BACKOFF_S_MAX
 
 WRITERS_MIN = 3
 """With fewer writers, turns are as quick."""
@@ -33,6 +35,11 @@ LOOK_SHARE = 0.25
 """Looks are no closer together than this part of a cycle."""
 RATE_CYCLES = 8
 """The rate of others' commits is an average over about so many cycles."""
+NEWCOMER_CYCLES = (4.0, 16.0)
+"""A writer that nobody looks for, among many, pauses up to a time between these, at random, before it tries."""
+NEWCOMER_CYCLES_PER_LOSS = 4.0
+NEWCOMER_LOSSES = 3
+"""After so many lost races, a writer that nobody looks for pauses among any number of writers."""
 STALE_COMMITS = 0.5
 """A writer looks before it tries if others have probably committed this often since its last look."""
 
@@ -140,12 +147,30 @@ class Sharing:
         """Whether another writer, which knows asks, will probably carry this one's bytes soon."""
         if header.asks is None or self.stays(header):
             return False  # who committed last knows no asks, or will not append plainly again
-        mine = header.commit_of(self._writer)
-        if mine is None or mine.version <= header.version - KNOWN_VERSIONS:
-            return False  # nobody would look for this writer's ask
+        if self.is_unheard(header):
+            return False
         versions = [line.version for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
         is_carrying = len(set(versions)) < len(versions)
         return is_carrying and self._others_per_s * self.cycle_s >= OTHERS_PER_CYCLE_MIN
+
+    def is_unheard(self, header: Header) -> bool:
+        """Whether nobody would look for an ask of this writer: it has no young line."""
+        mine = header.commit_of(self._writer)
+        return mine is None or mine.version <= header.version - KNOWN_VERSIONS
+
+    def is_outside(self, header: Header, losses: int) -> bool:
+        """Whether this writer is unheard among many writers, or has lost races as one."""
+        return self.is_unheard(header) and (losses >= NEWCOMER_LOSSES or is_crowded(header))
+
+    def newcomer_pause_s(self, header: Header, losses: int, times: int) -> float:
+        """How long a writer that is outside leaves the segment to the others, in seconds, before it tries.
+
+        The pauses of who has come in vain so many `times` before are shorter, so that nobody starves.
+        """
+        cycles = max(NEWCOMER_CYCLES[0], NEWCOMER_CYCLES[1] / (1 + times))
+        if not is_crowded(header):
+            cycles = min(cycles, NEWCOMER_CYCLES_PER_LOSS * losses)
+        return min(BACKOFF_S_MAX, self.cycle_s * random.uniform(0, cycles))
 
     def quiet_s(self, times: int) -> float:
         """How long a writer waits for a new version, in seconds, when it has waited in vain so many times before."""

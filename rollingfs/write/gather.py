@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rollingfs.commit.attempt import Attempt, Change, Committed, Plain
@@ -190,7 +190,8 @@ class Appender:
         try:
             self._take(path, group)
             plain = group.plain if self._carriers is not None else None
-            change = Change(path, group.step, leader.deadline_s, group.is_large, group.uploads, plain=plain)
+            change = Change(path, group.step, leader.deadline_s, group.is_large, group.uploads)
+            change = replace(change, prompt=group.is_prompt, plain=plain)
             committed = await self._loop.commit_held(slot, change)
             self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
@@ -295,6 +296,11 @@ class _Group:
     @property
     def uploads(self) -> list[Uploads]:
         return [append.uploads for append in self.members if append.uploads]
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether one of its appends is meant for one offset, which others reach meanwhile."""
+        return any(append.guard.expected_offset is not None for append in self.members)
 
     @property
     def plain(self) -> Plain | None:

@@ -72,6 +72,7 @@ def test_a_hundred_writers_that_never_pause_get_no_error_and_are_quicker_than_by
     found = sharing(100, duration_s=3)
     assert not found.errors
     assert found.rate_per_s > turns(100, duration_s=3).rate_per_s
+    assert found.requests <= 40
 
 
 @pytest.mark.slow
