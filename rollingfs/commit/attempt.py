@@ -138,7 +138,7 @@ class Attempt:
     @property
     def is_out(self) -> bool:
         """Whether an attempt or an ask was sent that took place, or that may still take place."""
-        return self.is_open or self.asked is not None
+        return self.is_open or self.asked is not None or self.done is not None
 
     def judge(self, current: Loaded) -> Verdict:
         """What a look at the header says of the newest attempt, and of an ask."""

@@ -226,7 +226,8 @@ class Carrier:
         is_own = attempt.asked is None or (attempt.wanted is not None and attempt.wanted.segment == header.segment)
         if place is not None:
             # of a deleted segment, what was there before: a result is never a tombstone
-            before = attempt.seen.header if attempt.seen is not None else None
+            clean = attempt.seen or attempt.base
+            before = clean.header if clean is not None else None
             attempt.done = Committed(before, before if header.deleted else header, place)
             self._sharing.carried(header)
         elif is_own:

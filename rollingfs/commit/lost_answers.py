@@ -215,6 +215,8 @@ async def _looked_once(attempt: Attempt) -> Verdict:
     """The verdict on what was sent, by one look at the header; an ask that others may still carry is withdrawn."""
     if not attempt.is_out:
         return Verdict.NOT_MINE
+    if attempt.done is not None:
+        return Verdict.MINE
     try:
         if attempt.carrier is not None and attempt.asked is not None:
             return await attempt.carrier.conclude()

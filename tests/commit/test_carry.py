@@ -474,6 +474,17 @@ def test_an_append_that_was_carried_and_deleted_has_its_offset(world: World) -> 
     assert not written.header.deleted
 
 
+def test_a_competitor_that_was_carried_and_deleted_has_its_offset(world: World) -> None:
+    world.is_quiet = True
+
+    def carried_and_deleted() -> None:
+        world.carry()
+        drive(world.other.segments.delete(PATH))
+
+    world.asking.plan("replace", HEADER, before=carried_and_deleted)
+    assert world.ask() == len(b"...carrier's")
+
+
 def test_a_handle_never_asks_for_another_incarnation_than_its_own(world: World) -> None:
     bound = Guard(world.header.segment)
     drive(made_again(world.other))

@@ -20,9 +20,13 @@ PROGRAM_S_MAX = 240
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 
 
-def run_program(name: str, folder: Path, environment: dict[str, str]) -> None:
-    """Run a program of the page; check what it prints."""
+def program_of(name: str) -> str:
     [code] = [block.code for block in page_blocks(PAGE) if f"not-run: {name}," in block.info]
+    return code
+
+
+def run_program(name: str, code: str, folder: Path, environment: dict[str, str]) -> None:
+    """Run a program of the page; check what it prints."""
     program = folder / name
     program.write_text(code)
     done = subprocess.run(
@@ -40,9 +44,17 @@ def run_program(name: str, folder: Path, environment: dict[str, str]) -> None:
 
 def test_workers_of_dask_append_to_one_segment(tmp_path: Path) -> None:
     require_module("dask")
-    run_program("with_dask.py", tmp_path, {})
+    run_program("with_dask.py", program_of("with_dask.py"), tmp_path, {})
+
+
+def test_workers_that_are_done_within_a_moment_are_read_whole(tmp_path: Path) -> None:
+    """The workers are done before the header that the reader has seen is a second old."""
+    require_module("dask")
+    slow_clock = "import time\nclock = time.monotonic\ntime.monotonic = lambda: clock() / 1000\n"
+    code = program_of("with_dask.py").replace('scheduler="processes"', 'scheduler="synchronous"')
+    run_program("with_dask.py", slow_clock + code, tmp_path, {})
 
 
 def test_executors_of_spark_append_to_one_segment(tmp_path: Path) -> None:
     world.require_java()
-    run_program("with_spark.py", tmp_path, LOOPBACK)
+    run_program("with_spark.py", program_of("with_spark.py"), tmp_path, LOOPBACK)
