@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import time
 
@@ -11,8 +12,8 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.client import Client
 from rollingfs.commit import fairness
-from rollingfs.commit.fairness import ASKED_S_MAX, RIVAL_VERSIONS, Turns
-from rollingfs.format.header import Commit, Header
+from rollingfs.commit.fairness import ASKED_S_MAX, FIRST_AGE_S_MAX, RIVAL_VERSIONS, Turns
+from rollingfs.format.header import COMMITS_MAX, Commit, Header
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import private_memory
 
@@ -176,3 +177,24 @@ def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: p
     drive(client.segments.create("/folder/9"))
     drive(client.segments.create("/folder/0"))
     assert drive(client.segments.append("/folder/0", b"again")) == 0
+
+
+def test_a_header_is_believed_as_long_as_the_others_leave_its_lines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    turns = Turns("me")
+    assert turns.believed_s == math.inf, "who has not committed has no line to lose"
+    turns.took(0.02, _header(1))
+    assert turns.believed_s == FIRST_AGE_S_MAX, "how many others there are shows only the second commit"
+    now_s += 10
+    turns.took(0.02, _header(102))
+    assert turns.believed_s == pytest.approx(COMMITS_MAX / 2 / 10), "ten a second are half of all lines in 3.2 s"
+    now_s += 10
+    turns.took(0.02, _header(103))
+    assert turns.believed_s == math.inf, "nobody else has committed"
+
+
+def test_who_must_be_prompt_gives_way_to_nobody(turns: Turns) -> None:
+    header = _header(9, a=8, me=9)
+    assert way_s(turns, header) > 0
+    assert turns.way_s(header, fresh=True, prompt=True) is None
