@@ -184,7 +184,8 @@ class Course:
         """Append with a guard; what the dead have begun and is not there then must never be there."""
         dead = [index for index, way in enumerate(self.ways) if way.is_dead]
         header = (await client.headers.load(PATH)).header
-        assert header is not None
+        if header is None:  # a fault hit the create that follows a delete, and the tombstone was collected
+            return
         marker = f"recovery at {header.version};".encode()
         await client.segments.append(PATH, marker, guard=Guard(expected_offset=header.length))
         begun = {_record(index, number) for index in dead for number in range(2 * APPENDS)}

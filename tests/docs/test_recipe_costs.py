@@ -238,6 +238,7 @@ MEASURES: dict[str, Callable[[World], Counter[str]]] = {
     "a commit of a running task": commit_of_task,
     "a look of the page": look,
     "a turn": append,
+    "a record of a worker that is alone": append,
     "a reload, by a process that never saw the transcript": fresh_read,
     "changes appended together": append,
     "rows added": rows_added,
