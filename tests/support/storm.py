@@ -266,8 +266,11 @@ class Storm:
     async def _free(self, writer: Writer) -> None:
         """Nobody holds the segment any more: a dead owner may have."""
         self.is_over = True  # no owner comes after this
-        header = await writer.client.segments.acquire(PATH, "nobody")
-        await writer.client.segments.release(PATH, Guard(epoch=header.epoch))
+        while True:
+            header = await writer.client.segments.acquire(PATH, "nobody")
+            with contextlib.suppress(FencedError):  # an owner was under way: it fences us, and lets go by itself
+                await writer.client.segments.release(PATH, Guard(epoch=header.epoch))
+                break
         self.is_over = not self.weather.is_sealed
 
     # -- the end ------------------------------------------------------------------------------------------------
