@@ -123,17 +123,14 @@ def test_a_race_of_sixteen_processes_on_disk(disk: Arena, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [WAYS["asks"], WAYS["asks beside turns and before"]], ids=["asks", "mixed"])
-def test_a_race_on_a_store(store: Arena, tmp_path: Path, way: tuple[Member, ...]) -> None:
+def test_a_race_on_a_store(store: Arena, tmp_path: Path) -> None:
     with Race(store, tmp_path) as race:
-        turmoil(race, way, 5, events=4)
+        turmoil(race, WAYS["asks beside turns and before"], 5, events=4)
 
 
 @pytest.mark.slow
-@way
-def test_owners_come_and_go_and_those_whom_they_fence_are_told_so(
-    seaweed: dict[str, Any], tmp_path: Path, way: tuple[Member, ...]
-) -> None:
+def test_owners_come_and_go_and_those_whom_they_fence_are_told_so(seaweed: dict[str, Any], tmp_path: Path) -> None:
+    way = WAYS["asks beside turns and before"]
     with Race(_s3(seaweed), tmp_path) as race:
         race.join(*cast(way, 4), *others(way, "hold", "look"))
         race.all_go_on(race.living, 2)
