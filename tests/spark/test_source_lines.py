@@ -25,7 +25,17 @@ require_module("pyspark")
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from rollingfs.spark.source import compression, csv_writer, csvlines, json_schema, json_writer, jsonlines, lines, times
+from rollingfs.spark.source import (
+    compression,
+    csv_writer,
+    csvlines,
+    json_schema,
+    json_writer,
+    jsonlines,
+    lines,
+    slow_lines,
+    times,
+)
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.batch_writer import RollingWriter
 from rollingfs.spark.source.compression import CompressedError
@@ -149,7 +159,7 @@ def test_a_line_that_is_null_never_reaches_arrow_which_crashes_at_it():
 
 
 def test_a_task_that_reads_many_lines_one_by_one_says_so(caplog, monkeypatch):
-    monkeypatch.setattr(jsonlines, "SLOW_LINES_WARNED", 10)
+    monkeypatch.setattr(slow_lines, "SLOW_LINES_WARNED", 10)
     with caplog.at_level(logging.WARNING):
         json_table(b'{"m":{"a":1}}\n' * 20, pa.schema({"m": pa.map_(pa.string(), pa.int64())}))
     assert "20 lines of JSON had to be read one by one" in caplog.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from datetime import UTC, tzinfo
 from typing import Any
@@ -17,14 +16,11 @@ from rollingfs.spark.source.csv_tokens import CsvFormat, fields
 from rollingfs.spark.source.csv_values import RowParser
 from rollingfs.spark.source.lines import FEED, Lines
 from rollingfs.spark.source.modes import CORRUPT_COLUMN, DROPMALFORMED, FAILFAST, PERMISSIVE
+from rollingfs.spark.source.slow_lines import SlowLines
 from rollingfs.spark.source.text import to_lines
-
-logger = logging.getLogger("pyspark_rollingfs")
 
 REPEATS_MAX = 1000
 """RE2 repeats a group no more often, so lines with quotes and more fields are read one by one."""
-SLOW_LINES_WARNED = 100_000
-"""A task that reads as many lines one by one says so in its log."""
 MARK = b"\xef\xbb\xbf"
 """The byte order mark that may stand at the start of a file."""
 
@@ -75,7 +71,7 @@ class CsvReader:
         self._parser = RowParser(self._data, form, zone)
         self._names = [f"f{nth}" for nth in range(len(self._data))]
         self._sound = _sound_line(form, len(self._data))
-        self._slow_lines = 0
+        self._slow_lines = SlowLines("CSV")
 
     def read(self, block: Lines, *, is_first: bool) -> pa.RecordBatch:
         """The rows of a block of whole lines, in order.
@@ -201,13 +197,8 @@ class CsvReader:
         return pa.record_batch(columns, schema=self.schema)
 
     def _count(self, lines: int) -> None:
-        before, self._slow_lines = self._slow_lines, self._slow_lines + lines
-        if before < SLOW_LINES_WARNED <= self._slow_lines:
-            logger.warning(
-                "%d lines of CSV had to be read one by one, which is several times slower: they are malformed, or they "
-                "have escapes or values in other forms than their columns",
-                self._slow_lines,
-            )
+        reason = "they are malformed, or they have escapes or values in other forms than their columns"
+        self._slow_lines.add(lines, reason)
 
 
 def column_names(first: bytes, form: CsvFormat) -> list[str]:

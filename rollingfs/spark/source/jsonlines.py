@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from datetime import UTC, tzinfo
@@ -17,15 +16,12 @@ from rollingfs.spark.source.json_adapt import Adaptation
 from rollingfs.spark.source.json_values import LineParser, Row
 from rollingfs.spark.source.lines import FEED, Lines
 from rollingfs.spark.source.modes import CORRUPT_COLUMN, DROPMALFORMED, FAILFAST, PERMISSIVE
-
-logger = logging.getLogger("pyspark_rollingfs")
+from rollingfs.spark.source.slow_lines import SlowLines
 
 PART_LINES_MIN = 64
 """A part of fewer lines that Arrow's reader refuses, without a word on which, is read line by line."""
 RUN_LINES_MIN = 16
 """If Arrow refuses a line within as few lines, the next `PART_LINES_MIN` lines are read one by one."""
-SLOW_LINES_WARNED = 100_000
-"""A task that reads as many lines one by one says so in its log."""
 
 _ODD = re.compile(rb"(?<=[:\[, \t])(?:-?(?:NaN|Inf)|-0(?=[,}\] \t\n]))")
 """Arrow reads these otherwise than Spark: NaN and Inf with a sign, the integer -0."""
@@ -98,7 +94,7 @@ class Reader:
         self._data = pa.schema([field for nth, field in enumerate(schema) if nth != self._corrupt])
         self._parser = LineParser(self._data, zone)
         self._adaptation = Adaptation(self._data)
-        self._slow_lines = 0
+        self._slow_lines = SlowLines("JSON")
 
     def read(self, block: Lines) -> list[pa.RecordBatch]:
         """The rows of a block of whole lines, in order.
@@ -231,13 +227,8 @@ class Reader:
         return pa.record_batch(columns, schema=self.schema)
 
     def _count(self, lines: int) -> None:
-        before, self._slow_lines = self._slow_lines, self._slow_lines + lines
-        if before < SLOW_LINES_WARNED <= self._slow_lines:
-            logger.warning(
-                "%d lines of JSON had to be read one by one, which is several times slower: %s",
-                self._slow_lines,
-                self._adaptation.reason or "they are malformed, or their values have other forms than their columns",
-            )
+        other = "they are malformed, or their values have other forms than their columns"
+        self._slow_lines.add(lines, self._adaptation.reason or other)
 
 
 def _null_lines(data: bytes) -> list[int]:

@@ -113,7 +113,7 @@ def timestamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
     try:
         return _stamps(column, kind, zone), marks
     except pa.ArrowInvalid:
-        pass
+        pass  # a text has more digits than the type, perhaps: the ways below take it
     if (found := _of_nanos(column, kind)) is not None:
         return found, marks
     short = pc.replace_substring_regex(column, _NANOS, r"\1")
