@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import settings
 
 from tests.support.certificates import make_certificate
@@ -87,17 +88,20 @@ def no_outside_credentials() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_old_objects_to_search() -> None:
-    """Exclude all objects made before this module from garbage collection.
+def nothing_old_to_search() -> None:
+    """Exclude all objects made before this module from garbage collection, and empty the store ``memory``.
 
     Many tests call `gc.collect`. It then visits the objects of one module, not of thousands of tests.
+    The files of the modules before go, too: a listing of the store ``memory`` visits all its files.
     """
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """Give the interpreter back what `no_old_objects_to_search` took, so that it ends as usual."""
+    """Give the interpreter back what `nothing_old_to_search` took, so that it ends as usual."""
     gc.unfreeze()
 
 

@@ -213,6 +213,7 @@ def is_certain(options: dict[str, Any], variables: dict[str, str], file: str | N
         return True
 
 
+@pytest.mark.slow
 @given(OPTIONS, VARIABLES, FILES, BUCKETS)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_resolved_without_a_client_is_what_the_client_says(

@@ -119,7 +119,15 @@ def test_a_reader_that_goes_away_ends_cat_quietly(log):
 
 
 @pytest.mark.skipif(not hasattr(select, "poll"), reason="a closed pipe is noticed by poll()")
-@pytest.mark.parametrize("words", [["-n", 1], ["-n", 0], ["-n", 1, "--json"]], ids=str)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-n", 1],
+        pytest.param(["-n", 0], marks=pytest.mark.slow),
+        pytest.param(["-n", 1, "--json"], marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_following_an_idle_segment_ends_when_its_reader_goes_away(log, words):
     done("append", log, stdin=b"a\nb\n")
     command = [*COMMAND, "tail", "-f", *map(str, words), log]

@@ -72,11 +72,13 @@ def test_who_pauses_waits_hardly_longer_than_with_plain_compare_and_swap(load: L
     check_unsaturated(Turns, load)
 
 
+@pytest.mark.slow
 @_each(NEARLY_SATURATED, (*SATURATED, *MORE_SATURATED, *MORE_NEARLY_SATURATED))
 def test_who_saturates_commits_as_often_as_ever_and_waits_no_longer(load: Load) -> None:
     check_saturated(Turns, load)
 
 
+@pytest.mark.slow
 @_each(NEARLY_SATURATED, MORE_NEARLY_SATURATED)
 def test_where_pauses_are_short_turns_win_over_both(load: Load) -> None:
     found = run(load, Turns)
@@ -104,6 +106,7 @@ def test_every_writer_gets_its_share(load: Load) -> None:
     assert run(load, Turns).least_share > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("busy", "pause_s"), [(1, 0.3), pytest.param(4, 0.3, marks=pytest.mark.slow)])
 def test_who_pauses_gets_through_beside_those_who_never_pause(busy: int, pause_s: float) -> None:
     load = Load(8, pause_s, busy=busy, duration_s=40)
@@ -125,6 +128,7 @@ def test_a_crowd_starves_nobody(writers: int) -> None:
     assert found.least_share > plain.least_share
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_runs() -> None:
     load = Load(4, 0.1, duration_s=10)
     assert simulate(load, seed=3) == simulate(load, seed=3)

@@ -95,14 +95,17 @@ class TestMemoryPipe(abstract.AbstractPipeTests, MemoryFixtures):
     pass
 
 
+@pytest.mark.slow
 class TestLocalCopy(abstract.AbstractCopyTests, LocalFixtures):
     pass
 
 
+@pytest.mark.slow
 class TestLocalGet(abstract.AbstractGetTests, LocalFixtures):
     pass
 
 
+@pytest.mark.slow
 class TestLocalPut(abstract.AbstractPutTests, LocalFixtures):
     pass
 

@@ -497,6 +497,7 @@ def test_a_large_read_holds_little_beside_its_answer():
     assert peak < 40 * MIB + 2 * 5 * MIB
 
 
+@pytest.mark.slow
 def test_opening_ten_thousand_times_leaves_nothing_behind(world):
     world.make(letters(300))
     world.client.headers.cache_s = 3600

@@ -93,7 +93,10 @@ def changing(trace):
 
 
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, pytest.param(Fault.CRASH_AFTER, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("action", [pytest.param(trim, marks=pytest.mark.slow), retain, consolidate, collect])
+@pytest.mark.parametrize(
+    "action",
+    [pytest.param(trim, marks=pytest.mark.slow), pytest.param(retain, marks=pytest.mark.slow), consolidate, collect],
+)
 def test_what_a_crash_breaks_off_the_next_run_finishes(action, crash):
     before, after, calls = outcome(action)
     for index in calls:

@@ -103,8 +103,8 @@ def collect_tree(world: World) -> None:
     assert drive(TreeCollector(world.client).collect("/tree", grace_s=0)).failures == ()
 
 
-@pytest.mark.parametrize("busy", [False, True])
-@pytest.mark.parametrize("collect", [collect_target, collect_tree])
+@pytest.mark.parametrize("busy", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("collect", [collect_target, pytest.param(collect_tree, marks=pytest.mark.slow)])
 def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(
     monkeypatch: pytest.MonkeyPatch, collect: Callable[[World], None], busy: bool
 ) -> None:

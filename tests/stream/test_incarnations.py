@@ -355,6 +355,7 @@ def test_what_replaces_a_segment_within_a_trim_is_not_trimmed(
             assert content(store) == expected, index
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("replace", REPLACING)
 @pytest.mark.parametrize("kind", [segment, plain, sealed])

@@ -313,6 +313,7 @@ def test_a_writer_that_has_asked_for_the_next_commit_and_died_is_not_waited_for_
     assert slept == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_there", [True, False])
 @pytest.mark.parametrize("name_bytes", [30, 900, 2000])
 def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free(is_there, name_bytes):

@@ -132,7 +132,7 @@ def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_p
     assert nth > 10
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(MemoryError, marks=pytest.mark.slow)])
 def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_outcome_is_true(site, error):
     def break_off():
         raise error
