@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
 from rollingfs.backend.contract import Backend, Buffer, frozen
@@ -20,6 +21,7 @@ from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.read_job import Job, Piece, corrupt, gone, missing_chunk, said_now, too_short
 from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.concurrency import Runtime
+from rollingfs.runtime.meters import READ, Meters
 
 RANGE_BYTES_MIN = 2 * 1024 * 1024
 """A larger read is split into ranges that are read at once."""
@@ -43,11 +45,12 @@ class Fetcher:
     file must be the one that the snapshot was taken of.
     """
 
-    def __init__(self, backend: Backend, runtime: Runtime, lookup: Lookup, pages: Pages) -> None:
+    def __init__(self, backend: Backend, runtime: Runtime, lookup: Lookup, pages: Pages, meters: Meters) -> None:
         self.backend = backend
         self.runtime = runtime
         self.lookup = lookup
         self.pages = pages
+        self.meters = meters
 
     async def read(
         self,
@@ -118,7 +121,20 @@ class Fetcher:
         results = await self._results(requests, limit, range_bytes=range_bytes, checks=checks, verify=verify)
         return [result if isinstance(result, Exception) else frozen(result) for result in results]
 
-    async def _results(
+    async def _results(self, requests: Sequence[Request], limit: int | None, **how: Any) -> list[Buffer | Exception]:
+        """The answers to the requests of one call, which is counted."""
+        began_ns = perf_counter_ns()
+        try:
+            results = await self._answers(requests, limit, **how)
+        except BaseException as error:
+            self.meters.failed(READ, began_ns, error)
+            raise
+        found = [len(result) for result in results if not isinstance(result, Exception)]
+        tally = self.meters.count(READ, began_ns, sum(found))
+        tally.errors += len(found) < len(results)
+        return results
+
+    async def _answers(
         self,
         requests: Sequence[Request],
         limit: int | None,
