@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
+from time import perf_counter_ns
 
 from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Committed
 from rollingfs.commit.carry import Carriers
@@ -122,7 +123,7 @@ class CommitLoop:
             return await after_error(attempt, error)
 
     async def _counted(self, call: Awaitable[Committed]) -> Committed:
-        meters, began_ns = self.store.meters, time.perf_counter_ns()
+        meters, began_ns = self.store.meters, perf_counter_ns()
         try:
             committed = await call
         except AppendOutcomeUnknown:
