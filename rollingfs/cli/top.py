@@ -88,7 +88,7 @@ def top(
         if session.json:
             output.write_json([dataclasses.asdict(one) | {"size": one.size} for one in states])
         else:
-            output.show(Text(look.summary(states)), table(states, now_s=time.time()))
+            output.show(Text(look.summary(states)), table(states, look.root, now_s=time.time()))
         if any(one.error for one in states):
             session.code = errors.DAMAGED
     else:
@@ -107,15 +107,17 @@ class _Look:
 
     def __init__(self, place: Place, sort: Sort, after_bytes: str | None, after_age: str | None) -> None:
         self._place = place
+        self.root: str = place.fs._strip(place.path)
         self._sort = sort
-        self._chosen = {"after_bytes": after_bytes, "after_age": after_age}
+        self._after_bytes, self._after_age = after_bytes, after_age
         self._counted = 0
         self.requests = 0
         """Calls of the store that the last look took."""
 
     def states(self) -> list[SegmentState]:
-        found: list[SegmentState] = self._place.fs.states(self._place.path, **self._chosen)
-        counted = sum(calls.count for calls in self._place.fs.metrics().requests.values())
+        fs, path = self._place.fs, self._place.path
+        found: list[SegmentState] = fs.states(path, after_bytes=self._after_bytes, after_age=self._after_age)
+        counted = sum(calls.count for calls in fs.metrics().requests.values())
         self.requests, self._counted = counted - self._counted, counted
         return sorted(found, key=lambda one: (_BY[self._sort](one), one.path))
 
@@ -126,25 +128,26 @@ class _Look:
         )
         unreadable = sum(one.error is not None for one in states)
         return (
-            f"{count_text(len(states), 'segment')}: {size_text(hot)} hot, {size_text(cold)} cold, {size_text(lag)} to "
+            f"{visible(self.root)}: {count_text(len(states), 'segment')}, {size_text(hot)} hot, {size_text(cold)} cold, {size_text(lag)} to "
             f"offload{f', {unreadable:,} unreadable' if unreadable else ''}; {count_text(self.requests, 'request')}"
         )
 
 
-def table(states: Sequence[SegmentState], *, now_s: float, rows_max: int | None = None) -> Table:
-    """A row for each segment; of more than `rows_max`, the first, and how many are left out."""
+def table(states: Sequence[SegmentState], root: str, *, now_s: float, rows_max: int | None = None) -> Table:
+    """A row for each segment below a root; of more than `rows_max`, the first, and how many are left out."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in COLUMNS:
         made.add_column(title, justify="left" if title in LEFT else "right", no_wrap=True)
     for one in states[:rows_max]:
+        name = Text(visible(one.path.removeprefix(f"{root.rstrip('/')}/")))
         if one.error is not None:
-            made.add_row(Text(visible(one.path)), one.state, *[""] * 8, Text(visible(one.error)))
+            made.add_row(name, one.state, *[""] * 8, Text(visible(one.error)))
             continue
         numbers = (f"{one.start:,}", f"{one.length:,}", size_text(one.hot_bytes), size_text(one.cold_bytes))
         lag = (size_text(one.lag_bytes), age_text(one.lag_s)) if one.lag_bytes else ("", "")
         ago = f"{age_text(now_s - one.committed)} ago"
         cold_end = f"{one.cold_end:,}" if one.cold_bytes else ""
-        made.add_row(Text(visible(one.path)), one.state, *numbers, cold_end, *lag, f"{one.drops or ''}", ago)
+        made.add_row(name, one.state, *numbers, cold_end, *lag, f"{one.drops or ''}", ago)
     if rows_max is not None and len(states) > rows_max:
         made.add_row(f"… {len(states) - rows_max:,} more …")
     return made
@@ -172,7 +175,7 @@ def _watch(look: _Look, every_s: float) -> None:
                 said = look.summary(states)
             except OSError as error:
                 said = f"{errors.in_one_line(error)}; trying again" + ("; as of the last look:" if states else "")
-            shown = table(states, now_s=time.time(), rows_max=max(1, console.height - FRAME_LINES))
+            shown = table(states, look.root, now_s=time.time(), rows_max=max(1, console.height - FRAME_LINES))
             shown.title, shown.title_justify, shown.title_style = Text(visible(said)), "left", "bold"
             live.update(shown, refresh=True)
             output.wait(every_s)

@@ -50,8 +50,9 @@ class States:
                 return SegmentState.of_plain(view.path, view.size, view.plain.modified)
             header = view.header
             try:
-                is_tiered = bool(header.tiers or self.client.backend.tiers)
-                chunks = await self.client.pages.unfold(view.path, header.entries) if is_tiered else []
+                chunks = []
+                if header.tiers or self.client.backend.tiers or chosen != Chosen():
+                    chunks = await self.client.pages.unfold(view.path, header.entries)
                 return SegmentState.of(view.path, header, chunks, chosen, self.client.store.now_ms())
             except PageGoneError:
                 try:

@@ -169,7 +169,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
         self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
-        self._parent = lambda path: self._folders.folders.above(self._strip(path))
+        self._parent = lambda path: self._folders.folders.above(self._strip(path))  # type: ignore[has-type]
         choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
         self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)

@@ -143,11 +143,16 @@ class Metrics:
             if name.startswith(meters.REQUEST)
         }
         return Metrics(
-            counted.since_s,
-            at,
-            *(calls.get(name, none) for name in (meters.APPEND, meters.OVERWRITE, meters.READ, meters.COMMIT)),
-            *(calls.get(name, none).count for name in (meters.CONFLICT, meters.CARRIED, meters.UNKNOWN)),
-            MappingProxyType(by_verb),
+            since=counted.since_s,
+            at=at,
+            append=calls.get(meters.APPEND, none),
+            overwrite=calls.get(meters.OVERWRITE, none),
+            read=calls.get(meters.READ, none),
+            commits=calls.get(meters.COMMIT, none),
+            conflicts=calls.get(meters.CONFLICT, none).count,
+            carried=calls.get(meters.CARRIED, none).count,
+            unknown=calls.get(meters.UNKNOWN, none).count,
+            requests=MappingProxyType(by_verb),
         )
 
     @property
@@ -163,8 +168,8 @@ class Metrics:
         return numbers | calls | {"requests": {verb: calls.as_dict() for verb, calls in self.requests.items()}}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values = [getattr(self, one.name) for one in dataclasses.fields(self)]
-        return _metrics, (*values[:-1], dict(self.requests))
+        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return _unpickled, ({**values, "requests": dict(self.requests)},)
 
     # -- as people read it ---------------------------------------------------------------------------------
 
@@ -196,9 +201,8 @@ class Metrics:
         return f"<div><b>Metrics</b><br/>{self._facts}<table><tr>{head}</tr>{body}</table></div>"
 
 
-def _metrics(*values: Any) -> Metrics:
-    """Metrics out of a pickle."""
-    return Metrics(*values[:-1], MappingProxyType(values[-1]))
+def _unpickled(values: dict[str, Any]) -> Metrics:
+    return Metrics(**{**values, "requests": MappingProxyType(values["requests"])})
 
 
 def _cells(calls: Calls) -> tuple[str, ...]:

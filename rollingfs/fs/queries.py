@@ -192,7 +192,7 @@ class Queries:
         maxdepth
             Maximum levels of folders to look into; None for all.
         after_bytes, after_age
-            Which chunks an `offload` would move, and so what counts as lag; by default all.
+            Which chunks an `offload` would move, and so what counts as lag; by default all, if there are tiers.
 
         Raises
         ------
