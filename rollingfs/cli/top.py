@@ -110,16 +110,19 @@ class _Look:
         self.root: str = place.fs._strip(place.path)
         self._sort = sort
         self._after_bytes, self._after_age = after_bytes, after_age
-        self._counted = 0
+        self._counted = self._count()
         self.requests = 0
         """Calls of the store that the last look took."""
 
     def states(self) -> list[SegmentState]:
         fs, path = self._place.fs, self._place.path
         found: list[SegmentState] = fs.states(path, after_bytes=self._after_bytes, after_age=self._after_age)
-        counted = sum(calls.count for calls in fs.metrics().requests.values())
+        counted = self._count()
         self.requests, self._counted = counted - self._counted, counted
         return sorted(found, key=lambda one: (_BY[self._sort](one), one.path))
+
+    def _count(self) -> int:
+        return sum(calls.count for calls in self._place.fs.metrics().requests.values())
 
     def summary(self, states: Sequence[SegmentState]) -> str:
         """What all segments have together, on one line."""
@@ -127,10 +130,15 @@ class _Look:
             sum(getattr(one, name) for one in states) for name in ("hot_bytes", "cold_bytes", "lag_bytes")
         )
         unreadable = sum(one.error is not None for one in states)
-        return (
-            f"{visible(self.root)}: {count_text(len(states), 'segment')}, {size_text(hot)} hot, {size_text(cold)} cold, {size_text(lag)} to "
-            f"offload{f', {unreadable:,} unreadable' if unreadable else ''}; {count_text(self.requests, 'request')}"
+        facts = (
+            count_text(len(states), "segment"),
+            f"{size_text(hot)} hot",
+            f"{size_text(cold)} cold",
+            f"{size_text(lag)} to offload",
+            *([f"{unreadable:,} unreadable"] if unreadable else []),
+            count_text(self.requests, "request"),
         )
+        return f"{visible(self.root)}: {', '.join(facts)}"
 
 
 def table(states: Sequence[SegmentState], root: str, *, now_s: float, rows_max: int | None = None) -> Table:
