@@ -59,7 +59,10 @@ class MeteredBackend(BackendWrapper):
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
         began_ns = perf_counter_ns()
         try:
-            data = await self.inner.read_range(path, start, end, *(() if token is None else (token,)))
+            if token is None:  # not every adapter of others has the parameter
+                data = await self.inner.read_range(path, start, end)
+            else:
+                data = await self.inner.read_range(path, start, end, token)
         except BaseException as error:
             self.meters.failed(READ_RANGE, began_ns, error)
             raise
@@ -69,7 +72,10 @@ class MeteredBackend(BackendWrapper):
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
         began_ns = perf_counter_ns()
         try:
-            size = await self.inner.read_into(path, start, target, *(() if token is None else (token,)))
+            if token is None:
+                size = await self.inner.read_into(path, start, target)
+            else:
+                size = await self.inner.read_into(path, start, target, token)
         except BaseException as error:
             self.meters.failed(READ_RANGE, began_ns, error)  # it is the same request
             raise

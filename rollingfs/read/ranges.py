@@ -121,20 +121,7 @@ class Fetcher:
         results = await self._results(requests, limit, range_bytes=range_bytes, checks=checks, verify=verify)
         return [result if isinstance(result, Exception) else frozen(result) for result in results]
 
-    async def _results(self, requests: Sequence[Request], limit: int | None, **how: Any) -> list[Buffer | Exception]:
-        """The answers to the requests of one call, which is counted."""
-        began_ns = perf_counter_ns()
-        try:
-            results = await self._answers(requests, limit, **how)
-        except BaseException as error:
-            self.meters.failed(READ, began_ns, error)
-            raise
-        found = [len(result) for result in results if not isinstance(result, Exception)]
-        tally = self.meters.count(READ, began_ns, sum(found))
-        tally.errors += len(found) < len(results)
-        return results
-
-    async def _answers(
+    async def _results(
         self,
         requests: Sequence[Request],
         limit: int | None,
@@ -143,15 +130,23 @@ class Fetcher:
         checks: PieceChecks | None = None,
         verify: bool = False,
     ) -> list[Buffer | Exception]:
-        limit = limit or self.backend.requests_max
-        jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
-        todo = [job for job in jobs if job.error is None]
-        while todo:
-            await self._round(todo, limit, range_bytes, checks, verify)
-            todo = [job for job in todo if job.gone is not None and job.error is None]
-            await self._look_again(todo)
-            todo = [job for job in todo if job.error is None]
-        return [job.result() for job in jobs]
+        limit, began_ns = limit or self.backend.requests_max, perf_counter_ns()
+        try:
+            jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
+            todo = [job for job in jobs if job.error is None]
+            while todo:
+                await self._round(todo, limit, range_bytes, checks, verify)
+                todo = [job for job in todo if job.gone is not None and job.error is None]
+                await self._look_again(todo)
+                todo = [job for job in todo if job.error is None]
+        except BaseException as error:
+            self.meters.failed(READ, began_ns, error)
+            raise
+        results = [job.result() for job in jobs]
+        sizes = [len(result) for result in results if not isinstance(result, Exception)]
+        tally = self.meters.count(READ, began_ns, sum(sizes))
+        tally.errors += len(sizes) < len(results)
+        return results
 
     async def complete(self, snapshot: Snapshot, checks: PieceChecks) -> None:
         """Verify all chunks that were read in part, by reading the rest of them.
