@@ -12,6 +12,8 @@ from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.runtime.meters import REQUEST, Meters
 
 READ, READ_IF_CHANGED, READ_RANGE = REQUEST + "read", REQUEST + "read_if_changed", REQUEST + "read_range"
+FIXED = ("is_async", "conflicts_are_final")
+"""Abilities that never change and that every call asks for."""
 CREATE, REPLACE, WRITE = REQUEST + "create", REQUEST + "replace", REQUEST + "write"
 
 
@@ -30,6 +32,8 @@ class MeteredBackend(BackendWrapper):
         self.inner = inner.inner if isinstance(inner, MeteredBackend) else inner
         self.meters = meters
         self.shift_s = 0.0
+        for ability in FIXED:
+            setattr(self, ability, getattr(self.inner, ability))
 
     async def call(self, verb: str, *args: Any) -> Any:
         size = _bytes_of(args[2]) if verb == "upload.write" else _bytes_of(args[1]) if verb == "put" else 0
@@ -86,7 +90,14 @@ class MeteredBackend(BackendWrapper):
         return await self.meters.measure(CREATE, self.inner.create(path, data), _bytes_of(data))
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
-        return await self.meters.measure(REPLACE, self.inner.replace(path, data, token), _bytes_of(data))
+        began_ns = perf_counter_ns()
+        try:
+            new_token = await self.inner.replace(path, data, token)
+        except BaseException as error:
+            self.meters.failed(REPLACE, began_ns, error)
+            raise
+        self.meters.count(REPLACE, began_ns, _bytes_of(data))
+        return new_token
 
     async def write(self, path: str, data: Sequence[Buffer]) -> None:
         await self.meters.measure(WRITE, self.inner.write(path, data), sum(map(_bytes_of, data)))
@@ -99,6 +110,6 @@ def _bytes_of(data: Buffer) -> int:
     return data.nbytes if isinstance(data, memoryview) else len(data)
 
 
-for _ability in Backend.__annotations__:
+for _ability in Backend.__annotations__.keys() - set(FIXED):
     setattr(MeteredBackend, _ability, property(attrgetter(f"inner.{_ability}")))
 del _ability
