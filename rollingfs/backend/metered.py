@@ -29,7 +29,7 @@ class MeteredBackend(BackendWrapper):
     """
 
     def __init__(self, inner: Backend, meters: Meters) -> None:
-        self.inner = inner.inner if isinstance(inner, MeteredBackend) else inner
+        self.inner = _bare(inner)
         self.meters = meters
         self.shift_s = 0.0
         for ability in FIXED:
@@ -104,6 +104,15 @@ class MeteredBackend(BackendWrapper):
 
     async def store_name(self, path: str) -> str | None:
         return await self.inner.store_name(path)
+
+
+def is_same(one: Backend, other: Backend) -> bool:
+    """Whether two backends are the same, counted or not."""
+    return _bare(one) is _bare(other)
+
+
+def _bare(backend: Backend) -> Backend:
+    return backend.inner if isinstance(backend, MeteredBackend) else backend
 
 
 def _bytes_of(data: Buffer) -> int:
