@@ -31,9 +31,11 @@ if TYPE_CHECKING:
         UnsafeBackendError,
     )
     from rollingfs.fs.filesystem import RollingFileSystem
+    from rollingfs.fs.metrics import Metrics
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
-    from rollingfs.maintenance import Collected, Exported, Offloaded
+    from rollingfs.fs.telemetry import observe
+    from rollingfs.maintenance import Collected, Exported, Offloaded, SegmentState
     from rollingfs.policy import RollingPolicy
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
@@ -49,6 +51,9 @@ __all__ = [
     "Collected",
     "Exported",
     "Offloaded",
+    "SegmentState",
+    "Metrics",
+    "observe",
     "AppendInterrupted",
     "AppendOutcomeUnknown",
     "AttributeMismatchError",
@@ -95,6 +100,9 @@ _MODULES = {
     "Collected": "maintenance",
     "Exported": "maintenance",
     "Offloaded": "maintenance",
+    "SegmentState": "maintenance",
+    "Metrics": "fs.metrics",
+    "observe": "fs.telemetry",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",

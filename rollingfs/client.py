@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.verdicts import Verdicts
 from rollingfs.commit.chunk_files import Chunks
 from rollingfs.commit.committer import Committer
@@ -21,6 +22,7 @@ from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
+from rollingfs.runtime.meters import Meters
 from rollingfs.write.concat import Concats
 from rollingfs.write.segment_operations import Segments
 
@@ -59,13 +61,15 @@ class Client:
         clock: Clock = time.time,
     ) -> None:
         runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
-        headers = Headers(backend, header_cache_s)
-        verdicts = Verdicts(backend, runtime, probe_cache)
-        self.store = Store(backend, runtime, headers, Pages(backend, runtime), Chunks(backend, clock), verdicts, clock)
+        self.meters, kind = Meters(), type(backend).__name__
+        backend = MeteredBackend(backend, self.meters)
+        headers, pages, chunks = Headers(backend, header_cache_s), Pages(backend, runtime), Chunks(backend, clock)
+        verdicts = Verdicts(backend, runtime, probe_cache, kind)
+        self.store = Store(backend, runtime, headers, pages, chunks, verdicts, self.meters, clock)
         self.backend, self.runtime, self.headers = backend, runtime, headers
-        self.pages, self.chunks = self.store.pages, self.store.chunks
+        self.pages, self.chunks = pages, chunks
         self.lookup = Lookup(backend, headers)
-        self.fetcher = Fetcher(backend, runtime, self.lookup, self.pages)
+        self.fetcher = Fetcher(backend, runtime, self.lookup, self.pages, self.meters)
         self.contents = Contents(backend, runtime, headers, self.lookup)
         self.merges = Merges(CommitLoop(self.store, commit_timeout_s, share_commits=share_commits))
         self.committer = Committer(self.merges)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from rollingfs.backend.pending_upload import PendingUpload
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -80,18 +82,6 @@ class Part:
     start: int
     end: int
     token: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PendingUpload:
-    """A file whose writing has begun. The store keeps its parts until the upload is finished or aborted."""
-
-    path: str
-    """The file that the upload would make."""
-    began: float
-    """Seconds since 1970 by the store's clock."""
-    id: str
-    """The store's own name for the upload."""
 
 
 class Upload(abc.ABC):

@@ -47,12 +47,15 @@ class Verdicts:
     ----------
     cache : str, optional
         The file, or the folder of the file, that keeps verdicts for other processes.
+    kind : str
+        The class of the backend, by which a verdict is kept; a wrapper says whose it is.
     """
 
-    def __init__(self, backend: Backend, runtime: Runtime, cache: str | None = None) -> None:
+    def __init__(self, backend: Backend, runtime: Runtime, cache: str | None = None, kind: str = "") -> None:
         self._backend = backend
         self._runtime = runtime
         self._cache = None if cache is None else _file_of(cache)
+        self._kind = kind or type(backend).__name__
         self._of_root: dict[str, Abilities] = {}
         self._locks: dict[str, Lock] = {}
 
@@ -77,7 +80,7 @@ class Verdicts:
         if not self._backend.can_write:
             raise not_atomic(path)
         store = await self._backend.store_name(path)
-        key = None if store is None else f"{type(self._backend).__name__} {store}"
+        key = None if store is None else f"{self._kind} {store}"
         known = None if key is None else _of_process.get(key) or self._cached(key)
         found = known or await probe_patiently(self._backend, names.chunks_folder(path), self._runtime)
         if key is not None:

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, Upload
+from rollingfs.backend.pending_upload import PendingUpload
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import change, doctor, jars, read, show, streams, tiers, upkeep
+from rollingfs.cli import change, doctor, jars, read, show, streams, tiers, top, upkeep
 from rollingfs.cli.command import Commands
 
 EPILOG = (
@@ -42,7 +42,7 @@ def _common(
     """Accept the options before the command."""
 
 
-for _module in (show, read, change, streams, upkeep, tiers, doctor, jars):
+for _module in (show, read, change, streams, upkeep, tiers, top, doctor, jars):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 

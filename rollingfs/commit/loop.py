@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
+from time import perf_counter_ns
 
 from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Committed
 from rollingfs.commit.carry import Carriers
@@ -35,6 +37,7 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, Header
 from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.meters import CARRIED, COMMIT, CONFLICT, UNKNOWN
 
 logger = logging.getLogger("rollingfs")
 
@@ -107,7 +110,7 @@ class CommitLoop:
                 if not self.store.backend.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
                 done = self._loop(slot, change, attempt)
-                return await (done if attempt.carrier is None else attempt.carrier.definite(done))
+                return await self._counted(done if attempt.carrier is None else attempt.carrier.definite(done))
             finally:
                 await attempt.own.discard()
         except KeyboardInterrupt as interrupt:
@@ -118,6 +121,22 @@ class CommitLoop:
             raise not_committed(error, change.path) from error
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
             return await after_error(attempt, error)
+
+    async def _counted(self, call: Awaitable[Committed]) -> Committed:
+        meters, began_ns = self.store.meters, perf_counter_ns()
+        try:
+            committed = await call
+        except AppendOutcomeUnknown:
+            meters.count(UNKNOWN, began_ns)
+            raise
+        except BaseException as error:
+            meters.failed(COMMIT, began_ns, error)
+            raise
+        if committed.offset is not None:
+            meters.count(CARRIED, began_ns)
+        elif committed.header is not committed.base:
+            meters.count(COMMIT, began_ns)
+        return committed
 
     def _attempt(self, turns: Turns, change: Change, began: Moment) -> Attempt:
         path, uploads, writer = change.path, change.uploads, self.slots.writer
@@ -171,6 +190,7 @@ class CommitLoop:
                 if found.offset is None:
                     self._note(slot, wanted, attempt)
                 return found
+            self.store.meters.note(CONFLICT)
             attempt.is_open = False
             check_time(attempt, is_void=True)
             base, attempt.fresh = found, True

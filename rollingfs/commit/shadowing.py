@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.commit.store import Store
-from rollingfs.format.header import Adopted, Header
+from rollingfs.format.header import Header
+from rollingfs.format.plain_file import Adopted
 
 CLOCKS_APART_MS_MAX = 24 * 3600 * 1000
 """For a file older than this by the client's clock, the store is not asked for its own clock."""

@@ -1,4 +1,4 @@
-"""The context of every operation: one record of the backend, its caches, its clock and the way to wait."""
+"""The context of every operation: one record of the backend, its caches, counts, clock and the way to wait."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import Runtime
+from rollingfs.runtime.meters import Meters
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class Store:
     pages: Pages
     chunks: Chunks
     verdicts: Verdicts
+    meters: Meters
     clock: Clock = time.time
 
     def now_ms(self) -> int:
@@ -77,3 +79,4 @@ class Store:
         self.headers.after_fork()
         self.pages.after_fork()
         self.verdicts.after_fork()
+        self.meters.after_fork()

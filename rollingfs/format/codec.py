@@ -11,20 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.format import line_codec, tokens
-from rollingfs.format.header import (
-    TEXT_BYTES_MAX,
-    Adopted,
-    Chunk,
-    Commit,
-    Drop,
-    Entry,
-    Floor,
-    Header,
-    Mark,
-    Origin,
-    Placed,
-    Tier,
-)
+from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Commit, Drop, Entry, Floor, Header, Mark, Placed, Tier
+from rollingfs.format.plain_file import Adopted, Origin
 
 FORMAT = "rollingfs 1"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rollingfs.format.plain_file import Adopted, Origin
 from rollingfs.policy import RollingPolicy
 
 TEXT_BYTES_MAX = 64 * 1024
@@ -175,35 +176,6 @@ class Placed:
     writer: str
     number: int
     offset: int
-
-
-PLAIN_INCARNATION = "plain "
-"""The prefix of a plain file's incarnation; a segment's incarnation is a uuid."""
-
-
-@dataclass(frozen=True, slots=True)
-class Adopted:
-    """The plain file that this header shadows."""
-
-    token: str
-    modified_ms: int
-
-    @property
-    def incarnation(self) -> str:
-        """The mark that tells this plain file from any later file with its name.
-
-        It has the date in whole seconds: a listing may know milliseconds where a look at the same file does not.
-        """
-        return f"{PLAIN_INCARNATION}{self.modified_ms // 1000} {self.token}"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The plain file that became this segment; `Adopted` may name another, which an overwrite hides."""
-
-    segment: str
-    """Incarnation. A client that does not know this line may carry it into another, where it means nothing."""
-    modified_ms: int
 
 
 @dataclass(frozen=True, slots=True)

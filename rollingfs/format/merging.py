@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format import tokens
-from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Adopted, Entry, Header, Mark, Merge, Phase
+from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Entry, Header, Mark, Merge, Phase
+from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone, with_tiers
 
 # -- sources -------------------------------------------------------------------------------------------------

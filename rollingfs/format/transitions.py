@@ -24,9 +24,7 @@ from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
     COMMITS_MAX,
-    PLAIN_INCARNATION,
     TEXT_BYTES_MAX,
-    Adopted,
     Commit,
     Entry,
     Floor,
@@ -35,6 +33,7 @@ from rollingfs.format.header import (
     Phase,
     Tier,
 )
+from rollingfs.format.plain_file import PLAIN_INCARNATION, Adopted
 from rollingfs.policy import RollingPolicy
 
 

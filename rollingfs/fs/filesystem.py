@@ -30,7 +30,7 @@ from rollingfs.fs.patterns import Paths, Patterns
 from rollingfs.fs.queries import Queries
 from rollingfs.fs.reading import Reads
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
-from rollingfs.fs.sync_async import both, in_order, name_for_users
+from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
 from rollingfs.fs.target import make_policy, open_target, take_store_options
 from rollingfs.fs.text_file import CompressedFile, TextFile
 from rollingfs.fs.tier_verbs import TierVerbs
@@ -169,7 +169,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
         self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
-        self._parent = self._parent_of
+        self._parent = lambda path: self._folders.folders.above(self._strip(path))  # type: ignore[has-type]
         choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
         self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
@@ -196,6 +196,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     ls, _ls = both(Queries.ls, of="_queries")
     find, _find = both(Queries.find, of="_queries")
     du, _du = both(Queries.du, of="_queries")
+    states, _states = both(Queries.states, of="_queries")
+    metrics = plain(Queries.metrics, of="_queries")
     streams, _streams = both(Queries.streams, of="_queries")
     created, _created = both(Queries.created, of="_queries")
     modified, _modified = both(Queries.modified, of="_queries")
@@ -304,9 +306,6 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         """The full URL of a path: ``rolling://bucket/x``."""
         scheme = self.protocol if isinstance(self.protocol, str) else self.protocol[0]
         return f"{scheme}://{self._strip(name)}"
-
-    def _parent_of(self, path: str) -> str:
-        return self._folders.folders.above(self._strip(path))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:

@@ -12,8 +12,12 @@ from typing import Any
 from rollingfs.client import Client
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
+from rollingfs.folders.states import States
 from rollingfs.format import names
+from rollingfs.fs.metrics import Metrics
 from rollingfs.fs.reading import Reads
+from rollingfs.maintenance.offload import Chosen
+from rollingfs.maintenance.state import SegmentState
 
 logger = logging.getLogger("rollingfs")
 
@@ -170,6 +174,39 @@ class Queries:
                 logger.warning("%s counts as 0 bytes, because it cannot be read: %s", name, info["error"])
         sizes = {name: int(info["size"] or 0) for name, info in found.items()}
         return sum(sizes.values()) if total else sizes
+
+    async def states(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        after_bytes: int | str | None = None,
+        after_age: float | str | None = None,
+    ) -> list[SegmentState]:
+        """The state of each segment and plain file at or below a path, as of the call, sorted by path.
+
+        It lists every folder, and reads the headers that have changed since this filesystem saw them. What cannot be
+        read is reported in its place.
+
+        Parameters
+        ----------
+        maxdepth
+            Maximum levels of folders to look into; None for all.
+        after_bytes, after_age
+            Which chunks an `offload` would move, and so what counts as lag; by default all, if there are tiers.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        """
+        if maxdepth is not None and maxdepth < 1:
+            raise ValueError("maxdepth must be at least 1")
+        chosen = Chosen.parse(None, after_bytes, after_age)
+        return await States(self.client, self.listings).below(self.strip(path), maxdepth, chosen)
+
+    def metrics(self) -> Metrics:
+        """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""
+        return Metrics.of(self.client.meters)
 
     async def created(self, path: str) -> datetime:
         """When a file was created."""

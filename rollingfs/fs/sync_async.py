@@ -1,4 +1,4 @@
-"""`both` makes two methods of one coroutine: one blocks, the other is awaited."""
+"""`both` makes two methods of one coroutine: one blocks, the other is awaited. `plain` is for what never waits."""
 
 from __future__ import annotations
 
@@ -90,6 +90,16 @@ def both(
         return await self._bridge.arun(_begun(self, of, verb, verb, args, kwargs))
 
     return blocking, awaited
+
+
+def plain(method: Callable[Concatenate[V, P], T], *, of: str) -> Callable[Concatenate[Any, P], T]:
+    """The method for one that never waits, which any thread and any event loop may call."""
+
+    @functools.wraps(method)
+    def called(self: Face, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(getattr(self, of), *args, **kwargs)
+
+    return called
 
 
 def in_order(method: Verb[T], *order: str) -> Verb[T]:

@@ -8,5 +8,6 @@ from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.export import Exported, Exporter
 from rollingfs.maintenance.offload import Offloaded
+from rollingfs.maintenance.state import SegmentState
 
-__all__ = ["Collected", "Collector", "Exported", "Exporter", "Offloaded"]
+__all__ = ["Collected", "Collector", "Exported", "Exporter", "Offloaded", "SegmentState"]

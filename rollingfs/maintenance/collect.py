@@ -16,7 +16,8 @@ import uuid
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from rollingfs.backend.contract import FileInfo, PendingUpload
+from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.tiers import check_aliases, list_folder
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.committer import Committer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rollingfs.backend.contract import FileInfo, PendingUpload
+from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.format import names
 
 CHUNK = "unreferenced chunk"

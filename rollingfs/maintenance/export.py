@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload
+from rollingfs.backend.metered import is_same
 from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
@@ -126,7 +127,7 @@ class Exporter:
         names.check_segment_name(name)
         if names.is_ledger(name):
             raise ValueError(f"{name}: the name is reserved for what a stream remembers; nothing was written")
-        if target is self.backend and name == view.path:
+        if is_same(target, self.backend) and name == view.path:
             raise ValueError(f"{name} cannot be exported to its own name; nothing was written, choose another name")
         if not target.has_folders and view.size > OBJECT_BYTES_MAX:
             raise ValueError(f"{view.path} holds {view.size} bytes, but one object at most {OBJECT_BYTES_MAX}")
@@ -192,7 +193,7 @@ class _Run:
     async def _plan(self, target: Backend) -> list[list[Piece]]:
         part_min = target.join_part_bytes_min
         pieces = [Piece(self.start, self.end)] if self.end > self.start else []
-        if target is self.fetcher.backend and target.can_join and self.end - self.start > part_min:
+        if is_same(target, self.fetcher.backend) and target.can_join and self.end - self.start > part_min:
             chunks = await self._chunks()
             if all(target.tiers.get(chunk.tier, not chunk.tier) for chunk in chunks):  # else the server cannot join
                 pieces = plan_pieces(chunks, self.start, self.end, part_min)

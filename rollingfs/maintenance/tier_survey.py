@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rollingfs.backend.contract import Backend, FileInfo, Listing, PendingUpload
+from rollingfs.backend.contract import Backend, FileInfo, Listing
+from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.format import names
 from rollingfs.format.header import Tier

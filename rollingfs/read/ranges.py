@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
 from rollingfs.backend.contract import Backend, Buffer, frozen
@@ -20,6 +21,7 @@ from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.read_job import Job, Piece, corrupt, gone, missing_chunk, said_now, too_short
 from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.concurrency import Runtime
+from rollingfs.runtime.meters import READ, Meters
 
 RANGE_BYTES_MIN = 2 * 1024 * 1024
 """A larger read is split into ranges that are read at once."""
@@ -43,11 +45,12 @@ class Fetcher:
     file must be the one that the snapshot was taken of.
     """
 
-    def __init__(self, backend: Backend, runtime: Runtime, lookup: Lookup, pages: Pages) -> None:
+    def __init__(self, backend: Backend, runtime: Runtime, lookup: Lookup, pages: Pages, meters: Meters) -> None:
         self.backend = backend
         self.runtime = runtime
         self.lookup = lookup
         self.pages = pages
+        self.meters = meters
 
     async def read(
         self,
@@ -127,15 +130,23 @@ class Fetcher:
         checks: PieceChecks | None = None,
         verify: bool = False,
     ) -> list[Buffer | Exception]:
-        limit = limit or self.backend.requests_max
-        jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
-        todo = [job for job in jobs if job.error is None]
-        while todo:
-            await self._round(todo, limit, range_bytes, checks, verify)
-            todo = [job for job in todo if job.gone is not None and job.error is None]
-            await self._look_again(todo)
-            todo = [job for job in todo if job.error is None]
-        return [job.result() for job in jobs]
+        limit, began_ns = limit or self.backend.requests_max, perf_counter_ns()
+        try:
+            jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
+            todo = [job for job in jobs if job.error is None]
+            while todo:
+                await self._round(todo, limit, range_bytes, checks, verify)
+                todo = [job for job in todo if job.gone is not None and job.error is None]
+                await self._look_again(todo)
+                todo = [job for job in todo if job.error is None]
+        except BaseException as error:
+            self.meters.failed(READ, began_ns, error)
+            raise
+        results = [job.result() for job in jobs]
+        sizes = [len(result) for result in results if not isinstance(result, Exception)]
+        tally = self.meters.count(READ, began_ns, sum(sizes))
+        tally.errors += len(sizes) < len(results)
+        return results
 
     async def complete(self, snapshot: Snapshot, checks: PieceChecks) -> None:
         """Verify all chunks that were read in part, by reading the rest of them.

@@ -255,7 +255,7 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     place = settings.target
     assert place is not None
     url = place.of(segment.path)
-    target, name = open_export_target(fs._backend, url, None, place.options)
+    target, name = open_export_target(fs._client.backend, url, None, place.options)
     view = fs._bridge.run(fs._client.lookup.view(segment.path, fresh=True))
     if settings.dry_run or fs._bridge.run(fs._client.exporter.is_done(view, target, name)):
         return Outcome(0, {"target": url, "size": 0})

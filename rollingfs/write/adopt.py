@@ -30,7 +30,8 @@ from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError, RollingError
 from rollingfs.format import names, transitions
-from rollingfs.format.header import Commit, Header, Origin
+from rollingfs.format.header import Commit, Header
+from rollingfs.format.plain_file import Origin
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.clock import Moment

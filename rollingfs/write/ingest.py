@@ -94,6 +94,13 @@ class Intake:
         """Whether bytes are on their way to the store."""
         return self._writer is not None
 
+    async def taking(self, data: Data | Intake) -> Intake:
+        """Return this intake once it has taken the data; or the data, if an intake has taken it already."""
+        if isinstance(data, Intake):
+            return data
+        await self.take(data)
+        return self
+
     async def take(self, data: Data) -> None:
         """Take all of the data; if that fails, remove the uploaded files.
 

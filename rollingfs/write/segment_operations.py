@@ -25,6 +25,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.snapshot import Lookup
+from rollingfs.runtime.meters import APPEND, OVERWRITE
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
 from rollingfs.write.gather import Append, Appender, Written
 from rollingfs.write.grow import as_items, grow
@@ -107,10 +108,10 @@ class Segments:
         names.check_segment_name(path)
         transitions.check_attrs(attrs or {}, path)
         guard = guard or Guard()
-        intake = await self._taken(data, self.replacement(path, guard, create_only=create_only))
+        intake = await self.replacement(path, guard, create_only=create_only).taking(data)
         items, uploads = await intake.finish(), intake.uploads
         call = self._overwrite(path, items, attrs or {}, guard, create_only, uploads)
-        return await self._settled(uploads, call)
+        return await self._settled(OVERWRITE, intake, call)
 
     async def _overwrite(
         self,
@@ -285,9 +286,10 @@ class Segments:
         """`append`, which with `create` makes the segment where nothing is."""
         transitions.check_attrs(attrs or {}, path)
         guard = guard or Guard()
-        intake = await self._taken(data, self.addition(path, guard, create=create))
+        intake = await self.addition(path, guard, create=create).taking(data)
         items, uploads = await intake.finish(), intake.uploads
-        return await self._settled(uploads, self._extend(path, items, attrs or {}, guard, create, uploads))
+        call = self._extend(path, items, attrs or {}, guard, create, uploads)
+        return await self._settled(APPEND, intake, call)
 
     async def _extend(
         self,
@@ -322,15 +324,10 @@ class Segments:
             return Written(header.start, header)
         raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
 
-    async def _settled(self, uploads: Uploads, call: Coroutine[Any, Any, T]) -> T:
+    async def _settled(self, verb: str, intake: Intake, call: Coroutine[Any, Any, T]) -> T:
         # not to be cancelled: an upload may be deleted only after the last attempt that could name it
-        return await self.store.runtime.shield(uploads.settle(call))
-
-    async def _taken(self, data: Data | Intake, intake: Intake) -> Intake:
-        if isinstance(data, Intake):
-            return data
-        await intake.take(data)
-        return intake
+        settled = self.store.runtime.shield(intake.uploads.settle(call))
+        return await self.store.meters.measure(verb, settled, intake.size)
 
     async def seal(self, path: str, guard: Guard | None = None) -> int:
         """Let the segment take no more bytes; returns its length."""

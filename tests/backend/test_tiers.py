@@ -7,9 +7,10 @@ import os
 
 import pytest
 
-from rollingfs.backend.contract import Backend, Part, PendingUpload
+from rollingfs.backend.contract import Backend, Part
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.tiers import TieredBackend, TierStore, can_copy
 from rollingfs.errors import UnknownTierError
 from rollingfs.format import names

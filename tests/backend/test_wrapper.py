@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.contract import Backend, Part, PendingUpload
+from rollingfs.backend.contract import Backend, Part
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, run

@@ -17,7 +17,6 @@ from rollingfs.format import tokens
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import (
     OFFSET_MAX,
-    Adopted,
     Chunk,
     Commit,
     Drop,
@@ -31,6 +30,7 @@ from rollingfs.format.header import (
     Tier,
 )
 from rollingfs.format.index_codec import format_page, parse_page
+from rollingfs.format.plain_file import Adopted
 from rollingfs.policy import RollingPolicy
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "headers" / "v1"

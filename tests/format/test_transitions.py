@@ -19,19 +19,9 @@ from rollingfs.errors import (
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.drops import clear_drops, drop_all, merge_drops
-from rollingfs.format.header import (
-    COMMITS_MAX,
-    Adopted,
-    Chunk,
-    Commit,
-    Drop,
-    Header,
-    Mark,
-    Merge,
-    Page,
-    Phase,
-)
+from rollingfs.format.header import COMMITS_MAX, Chunk, Commit, Drop, Header, Mark, Merge, Page, Phase
 from rollingfs.format.placement import Spill
+from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import Guard, MarksFullError, MergeFoundError, stamp
 from rollingfs.policy import RollingPolicy
 from tests.support.examples import examples

@@ -12,7 +12,6 @@ from rollingfs.format import names
 from rollingfs.format.header import (
     COMMITS_MAX,
     OFFSET_MAX,
-    Adopted,
     Chunk,
     Commit,
     Drop,
@@ -26,6 +25,7 @@ from rollingfs.format.header import (
     Placed,
     Tier,
 )
+from rollingfs.format.plain_file import Adopted
 from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
 
 TIMES_MS = st.integers(-(10**12), 10**14)

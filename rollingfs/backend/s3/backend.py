@@ -17,7 +17,8 @@ from typing import NoReturn
 from s3fs import S3FileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, Upload
+from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.s3.client import S3Client, date_of
 from rollingfs.backend.s3.deletes import delete_objects
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of

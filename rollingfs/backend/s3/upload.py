@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Buffer, Over, Part, PendingUpload, Upload, frozen
+from rollingfs.backend.contract import Buffer, Over, Part, Upload, frozen
+from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 

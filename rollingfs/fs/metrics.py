@@ -1,0 +1,224 @@
+"""What a filesystem has counted, as a value that notebooks and shells show."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from time import time
+from types import MappingProxyType
+from typing import Any
+
+from rollingfs.fs.readable import count_text, size_text
+from rollingfs.runtime import meters
+from rollingfs.runtime.meters import Meters, Tally, bounds_ns
+
+NS = 1_000_000_000
+COLUMNS = ("", "count", "refused", "errors", "bytes", "median", "p99", "total")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long calls took, as a histogram of which only the buckets with calls are kept."""
+
+    count: int = 0
+    """The number of calls."""
+    total_s: float = 0.0
+    """The sum of their times, in seconds."""
+    buckets: tuple[tuple[float, int], ...] = ()
+    """Calls by time: the upper bound of a bucket in seconds, and how many calls it has; in order, each counted once."""
+
+    def quantile_s(self, share: float) -> float:
+        """The time that so great a share of the calls did not exceed, in seconds: up to 25 % more than the true one.
+
+        Parameters
+        ----------
+        share
+            From 0 to 1.
+
+        Raises
+        ------
+        ValueError
+            The share lies outside.
+        """
+        if not 0 <= share <= 1:
+            raise ValueError(f"a share is from 0 to 1, not {share}")
+        seen, bound_s = 0, 0.0
+        for bound_s, count in self.buckets:
+            seen += count
+            if seen >= share * self.count:
+                return bound_s
+        return bound_s
+
+    @property
+    def median_s(self) -> float:
+        """The median, in seconds; 0.0 if there were no calls."""
+        return self.quantile_s(0.5)
+
+    @property
+    def p99_s(self) -> float:
+        """The time that 99 % of the calls did not exceed, in seconds."""
+        return self.quantile_s(0.99)
+
+    @property
+    def mean_s(self) -> float:
+        """The mean, in seconds; it is exact."""
+        return self.total_s / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls of one kind since the filesystem was made."""
+
+    count: int = 0
+    """All of them, with those that failed."""
+    refused: int = 0
+    """Those that a store answered by a no: a file is not there, or the condition of a write is not met."""
+    errors: int = 0
+    """Those that failed otherwise, or were broken off. For `read`: those with at least one range that failed."""
+    bytes: int = 0
+    """Bytes that those without an error sent or received."""
+    timing: Timing = field(default_factory=Timing)
+
+    @staticmethod
+    def of(tally: Tally) -> Calls:
+        """What a tally has counted."""
+        buckets = tuple((bounds_ns(at)[1] / NS, count) for at, count in enumerate(tally.buckets) if count)
+        count = sum(count for _, count in buckets)
+        return Calls(count, tally.refusals, tally.errors, tally.bytes, Timing(count, tally.ns / NS, buckets))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        return dataclasses.asdict(self) | {
+            "timing": {
+                "total_s": self.timing.total_s,
+                "mean_s": self.timing.mean_s,
+                "median_s": self.timing.median_s,
+                "p99_s": self.timing.p99_s,
+                "buckets": [list(one) for one in self.timing.buckets],
+            }
+        }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Metrics:
+    """What one filesystem object has done in this process since it was made: counts, bytes and times.
+
+    A child process counts from its fork on. Two values can be compared: the difference of their counts is what was done
+    between them.
+    """
+
+    since: float
+    """When counting began, in seconds since 1970."""
+    at: float
+    """When this value was taken, in seconds since 1970."""
+    append: Calls
+    """Appends by callers, files and handles; bytes of data. The time does not have the upload of large data."""
+    overwrite: Calls
+    """Files that were written whole."""
+    read: Calls
+    """Reads of segments and plain files, one for all ranges of a `cat_ranges`; bytes that callers and buffers got."""
+    commits: Calls
+    """Commits of headers, which several appends may share; from the wait for a turn to the verdict. No bytes."""
+    conflicts: int
+    """Attempts to commit that another writer has beaten. The commit then tries again."""
+    carried: int
+    """Appends that another client's commit has carried (`share_commits`)."""
+    unknown: int
+    """Commits of which nobody can say whether they took place."""
+    requests: Mapping[str, Calls]
+    """Calls of the backend by its verbs (`read`, `replace`, `list`, ...). Most verbs are one request to the store; an
+    upload sends its parts within `upload.write` and `upload.finish`, and a listing makes a request for each page."""
+
+    @staticmethod
+    def of(counted: Meters) -> Metrics:
+        """What a client has counted so far."""
+        at, total = time(), counted.total()
+        calls = {name: Calls.of(tally) for name, tally in total.items()}
+        none = Calls()
+        by_verb = {
+            name.removeprefix(meters.REQUEST): one
+            for name, one in sorted(calls.items())
+            if name.startswith(meters.REQUEST)
+        }
+        return Metrics(
+            since=counted.since_s,
+            at=at,
+            append=calls.get(meters.APPEND, none),
+            overwrite=calls.get(meters.OVERWRITE, none),
+            read=calls.get(meters.READ, none),
+            commits=calls.get(meters.COMMIT, none),
+            conflicts=calls.get(meters.CONFLICT, none).count,
+            carried=calls.get(meters.CARRIED, none).count,
+            unknown=calls.get(meters.UNKNOWN, none).count,
+            requests=MappingProxyType(by_verb),
+        )
+
+    @property
+    def calls(self) -> dict[str, Calls]:
+        """All calls by name: ``"append"``, ``"overwrite"``, ``"read"``, ``"commits"``, ``"request read"``, ..."""
+        own = {"append": self.append, "overwrite": self.overwrite, "read": self.read, "commits": self.commits}
+        return own | {f"request {verb}": calls for verb, calls in self.requests.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as one object for JSON."""
+        numbers = {name: getattr(self, name) for name in ("since", "at", "conflicts", "carried", "unknown")}
+        calls = {name: getattr(self, name).as_dict() for name in ("append", "overwrite", "read", "commits")}
+        return numbers | calls | {"requests": {verb: calls.as_dict() for verb, calls in self.requests.items()}}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return _unpickled, ({**values, "requests": dict(self.requests)},)
+
+    # -- as people read it ---------------------------------------------------------------------------------
+
+    @property
+    def _facts(self) -> str:
+        requests = sum(calls.count for calls in self.requests.values())
+        return (
+            f"{count_text(requests, 'call')} of the backend in {self.at - self.since:,.0f} s; "
+            f"{count_text(self.conflicts, 'conflict')}, {self.carried:,} carried, {self.unknown:,} unknown"
+        )
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [(name, *_cells(calls)) for name, calls in self.calls.items() if calls.count]
+
+    def __repr__(self) -> str:
+        rows = [COLUMNS, *self._rows()]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
+        lines = [
+            "  ".join(
+                [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+            )
+            for row in rows
+        ]
+        return "\n".join([f"Metrics: {self._facts}", *lines])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{title}</th>" for title in COLUMNS)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
+        return f"<div><b>Metrics</b><br/>{self._facts}<table><tr>{head}</tr>{body}</table></div>"
+
+
+def _unpickled(values: dict[str, Any]) -> Metrics:
+    return Metrics(**{**values, "requests": MappingProxyType(values["requests"])})
+
+
+def _cells(calls: Calls) -> tuple[str, ...]:
+    timing = calls.timing
+    times = (timing.median_s, timing.p99_s, timing.total_s)
+    return (
+        f"{calls.count:,}",
+        f"{calls.refused:,}",
+        f"{calls.errors:,}",
+        size_text(calls.bytes),
+        *map(_time_text, times),
+    )
+
+
+def _time_text(seconds: float) -> str:
+    """A time as people read it."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

@@ -1,0 +1,142 @@
+"""The counts of filesystems as instruments of OpenTelemetry, which its readers ask when they export.
+
+OpenTelemetry has no histogram that can be asked: the buckets of times are a counter with the attribute ``le``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from rollingfs.runtime.meters import CARRIED, CONFLICT, STEP_BITS, UNKNOWN, Meters, Tally
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+    from rollingfs.fs.filesystem import RollingFileSystem
+
+SCOPE = "rollingfs"
+POWER_MIN, POWER_MAX = 17, 37
+"""The bounds of the exported buckets are these powers of two nanoseconds: from 131 µs to 137 s."""
+NOTES = (CONFLICT, CARRIED, UNKNOWN)
+NS = 1_000_000_000
+
+Attributes = Mapping[str, str]
+Found = Iterator[tuple[float, dict[str, str]]]
+"""Values with their attributes."""
+Source = tuple[Meters, Attributes]
+
+_sources: WeakKeyDictionary[Meter, list[Source]] = WeakKeyDictionary()
+_lock = threading.Lock()
+_own: list[Meter] = []
+"""The meter of the global provider, once it is needed."""
+
+
+def observe(fs: RollingFileSystem, meter: Meter | None = None, attributes: Attributes | None = None) -> None:
+    """Let OpenTelemetry export what a filesystem counts. A second call for the same filesystem and meter adds nothing.
+
+    The filesystem counts as before; the exporter's thread adds up when it exports.
+
+    Parameters
+    ----------
+    fs
+        The filesystem.
+    meter
+        What makes the instruments; by default a meter of OpenTelemetry's global provider.
+    attributes
+        Attributes of all its values; by default `target`, the protocol of the store. Filesystems with the same
+        attributes are added up.
+
+    Raises
+    ------
+    ImportError
+        OpenTelemetry is not installed: ``pip install 'rollingfs[otel]'``.
+    """
+    try:
+        from opentelemetry.metrics import get_meter
+    except ImportError as error:
+        raise ImportError("metrics for OpenTelemetry need it: pip install 'rollingfs[otel]'") from error
+    counted = fs._client.meters
+    with _lock:
+        if meter is None:
+            if not _own:
+                _own.append(get_meter(SCOPE))
+            meter = _own[0]
+        is_new = meter not in _sources
+        sources = _sources.setdefault(meter, [])
+        if not any(one is counted for one, _ in sources):
+            sources.append((counted, dict(attributes if attributes is not None else {"target": fs._target})))
+    if is_new:
+        _make_instruments(meter, sources)
+
+
+def _make_instruments(meter: Meter, sources: list[Source]) -> None:
+    from opentelemetry.metrics import Observation
+
+    def asked(values: Callable[[str, Tally], Found]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def answer(options: CallbackOptions) -> Iterable[Observation]:
+            return [Observation(value, found) for value, found in _sums(sources, values)]
+
+        return answer
+
+    for name, values, unit, what in (
+        (
+            "rollingfs.calls",
+            _counts,
+            "{call}",
+            "Calls by kind and outcome: ok, refused (a condition was not met), error",
+        ),
+        ("rollingfs.bytes", _bytes, "By", "Bytes that calls sent or received"),
+        ("rollingfs.duration", _seconds, "s", "The sum of the times of calls"),
+        ("rollingfs.duration.bucket", _buckets, "{call}", "Calls that took no longer than le seconds"),
+        ("rollingfs.events", _events, "{event}", "Conflicts of commits, appends that others carried, unknown outcomes"),
+    ):
+        meter.create_observable_counter(name, [asked(values)], unit, what)
+
+
+def _sums(sources: Iterable[Source], values: Callable[[str, Tally], Found]) -> list[tuple[float, dict[str, Any]]]:
+    """The values of all filesystems; those with the same attributes are one."""
+    found: dict[tuple[tuple[str, str], ...], float] = {}
+    for counted, attributes in list(sources):
+        for name, tally in counted.total().items():
+            for value, more in values(name, tally):
+                key = tuple(sorted({**attributes, **more}.items()))
+                found[key] = found.get(key, 0) + value
+    return [(value, dict(key)) for key, value in found.items()]
+
+
+# -- the values of one kind of call --------------------------------------------------------------------------
+
+
+def _counts(name: str, tally: Tally) -> Found:
+    if name not in NOTES:
+        yield tally.count - tally.refusals - tally.errors, {"call": name, "outcome": "ok"}
+        yield tally.refusals, {"call": name, "outcome": "refused"}
+        yield tally.errors, {"call": name, "outcome": "error"}
+
+
+def _bytes(name: str, tally: Tally) -> Found:
+    if tally.bytes:
+        yield tally.bytes, {"call": name}
+
+
+def _seconds(name: str, tally: Tally) -> Found:
+    if name not in NOTES:
+        yield tally.ns / NS, {"call": name}
+
+
+def _buckets(name: str, tally: Tally) -> Found:
+    if name in NOTES:
+        return
+    sums = list(accumulate(tally.buckets))
+    for power in range(POWER_MIN, POWER_MAX + 1):
+        yield sums[((power + 1) << STEP_BITS) - 1], {"call": name, "le": f"{2**power / NS:.9g}"}
+    yield sums[-1], {"call": name, "le": "+Inf"}
+
+
+def _events(name: str, tally: Tally) -> Found:
+    if name in NOTES:
+        yield tally.count, {"event": name}

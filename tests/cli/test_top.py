@@ -1,0 +1,150 @@
+"""``rollingfs top``: on a pipe and as JSON once, on a terminal until Ctrl-C."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import fsspec
+import pytest
+from rich.console import Console
+
+from rollingfs.cli import output, top
+from rollingfs.maintenance import SegmentState
+from tests.support.cli import Run, done, failed, terminal
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """Segments of 100, 250 and 400 bytes in chunks of 50 and less; the second is offloaded in part."""
+    folder = f"{tmp_path}/logs"
+    fs = fsspec.filesystem(
+        "rolling", target_protocol="file", max_bytes=50, inline_bytes=0, header_cache_s=0, sync=False,
+        tiers={"cold": f"{tmp_path}/archive"}, skip_instance_cache=True,
+    )  # fmt: skip
+    for name, size in (("a", 100), ("b", 250), ("c", 400)):
+        fs.pipe_file(f"{folder}/{name}", b"x" * size)
+    fs.offload(f"{folder}/b", upto=100)
+    return folder
+
+
+def rows(text: str) -> list[list[str]]:
+    """The words of each row."""
+    _, _, *lines = text.splitlines()
+    return [line.split() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [("name", "abc"), ("size", "cba"), ("cold", "bac"), ("hot", "cba"), ("lag", "cba"), ("drops", "bac")],
+)
+def test_on_a_pipe_it_shows_each_segment_once_sorted_as_asked(root, sort, expected):
+    found = done("top", root, "--sort", sort, "--after-bytes", "0")
+    assert "".join(row[0] for row in rows(found.text)) == expected
+
+
+def test_the_summary_adds_the_segments_up_and_says_what_the_look_cost(root):
+    found = done("top", root, "--once", "--after-bytes", "0")
+    assert found.text.splitlines()[0] == f"{root}: 3 segments, 650 B hot, 100 B cold, 650 B to offload, 4 requests"
+    [b] = [row for row in rows(found.text) if row[0] == "b"]
+    assert b[1:4] == ["open", "0", "250"]
+    assert b[4:9] == ["150", "B", "100", "B", "100"]
+
+
+def test_as_json_it_is_one_array_with_the_names_of_the_states(root):
+    found = done("top", root, "--json", "--sort", "size").json
+    assert [one["path"].rpartition("/")[2] for one in found] == ["c", "b", "a"]
+    assert found[1]["cold_bytes"] == found[1]["cold_end"] == 100
+    assert found[1]["size"] == 250
+
+
+def test_an_unreadable_segment_is_a_row_and_an_exit_code(root):
+    Path(f"{root}/a$header").write_bytes(b"nonsense")
+    found = Run("top", root)
+    assert found.code == 3
+    assert "1 unreadable" in found.text
+    assert "unreadable" in " ".join(rows(found.text)[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--every", "soon"), "--every"),
+        (("--every", "0s"), "at least 0.1 s"),
+        (("--after-bytes", "much"), "--after-bytes"),
+        (("--after-age", "long"), "--after-age"),
+    ],
+)
+def test_what_cannot_be_meant_is_wrong_usage(root, options, said):
+    assert said in failed("top", root, *options, code=2)
+
+
+def test_nothing_there_is_an_error(tmp_path):
+    assert "nothing" in failed("top", f"{tmp_path}/nothing")
+
+
+def test_more_rows_than_fit_are_counted():
+    states = [SegmentState(f"/r/{number}", "open") for number in range(10)]
+    table = top.table(states, "/r", now_s=0.0, rows_max=3)
+    assert table.row_count == 4
+    assert "7 more" in str(list(table.columns[0].cells)[-1])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0 s"), (0.4, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90000, "1 d 1 h")],
+)
+def test_ages_are_told_in_their_two_greatest_units(seconds, text):
+    assert top.age_text(seconds) == text
+
+
+def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypatch):
+    written = io.StringIO()
+    looks = iter([[SegmentState("/r/a", "open")], OSError("the store is away"), [SegmentState("/r/b", "open")]])
+
+    class Look:
+        root = "/r"
+
+        def states(self):
+            found = next(looks)
+            if isinstance(found, OSError):
+                raise found
+            return found
+
+        def summary(self, states):
+            return f"{len(states)} seen"
+
+    waits = iter([None, None, KeyboardInterrupt()])
+
+    def wait(seconds):
+        if (ends := next(waits)) is not None:
+            raise ends
+
+    monkeypatch.setattr(output, "screen", lambda: Console(file=written, width=200))
+    monkeypatch.setattr(output, "wait", wait)
+    shown = []
+    monkeypatch.setattr(top.Live, "update", lambda self, table, refresh: shown.append(table))
+    with pytest.raises(KeyboardInterrupt):
+        top._watch(Look(), 1.0)
+    assert [str(table.title) for table in shown] == [
+        "1 seen",
+        "the store is away; trying again; as of the last look:",
+        "1 seen",
+    ]
+    assert [str(next(iter(table.columns[0].cells))) for table in shown] == ["a", "a", "b"]
+
+
+@pytest.mark.slow
+def test_on_a_terminal_it_follows_the_segments_until_ctrl_c(tmp_path, tmp_path_factory, root):
+    pytest.importorskip("pty", reason="terminals are for Unix")
+    fs = fsspec.filesystem("rolling", target_protocol="file", header_cache_s=0)
+    with terminal(tmp_path, tmp_path_factory.mktemp("programs")) as shell:
+        shell.type(f"rollingfs top {root} --every 0.2s\n")
+        shell.expect(r"3 segments")
+        fs.pipe_file(f"{root}/new", b"1")
+        shell.expect(r"4 segments")
+        shell.type("\x03")
+        code, _ = shell.ends()
+        assert code == 130
+    assert json.loads(done("top", root, "--json").text)[-1]["path"] == f"{root}/new"

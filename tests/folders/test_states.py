@@ -1,0 +1,155 @@
+"""`fs.states`: what it finds, and how few requests that takes."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from rollingfs import RetentionPolicy, RollingFileSystem
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format import names
+from tests.support.backends import Counting, Scripted, private_memory
+
+SEGMENTS = 20
+
+
+@pytest.fixture
+def root() -> str:
+    return f"/{uuid.uuid4().hex}"
+
+
+def filesystem(below: Counting | None = None, **options: object) -> RollingFileSystem:
+    target = {"target_protocol": "memory"} if below is None else {"backend": below}
+    return RollingFileSystem(
+        **target, max_bytes=100, inline_bytes=10, header_cache_s=0, skip_instance_cache=True, **options
+    )
+
+
+def tiered(root: str) -> RollingFileSystem:
+    return filesystem(tiers={"cold": f"/archive-{root[1:]}"})
+
+
+def test_a_refresh_is_one_listing_and_a_read_of_each_header_that_has_changed(root):
+    below = Counting(private_memory())
+    writer, reader = filesystem(below), filesystem(below)
+    for number in range(SEGMENTS):
+        writer.pipe_file(f"{root}/{number:02}", b"x" * 30)
+    below.clear()
+    first = reader.states(root)
+    assert sorted(below.verbs) == ["list"] + ["read"] * SEGMENTS
+    below.clear()
+    assert reader.states(root) == first
+    assert below.verbs == ["list"]
+    for number in (3, 7):
+        writer.append(f"{root}/{number:02}", b"y")
+    below.clear()
+    second = reader.states(root)
+    assert sorted(below.verbs) == ["list", "read_if_changed", "read_if_changed"]
+    assert [one.path[-2:] for old, one in zip(first, second, strict=True) if old != one] == ["03", "07"]
+
+
+def test_index_pages_are_read_once_and_only_where_tiers_are_asked_about(root):
+    below = Counting(private_memory())
+    writer, reader = filesystem(below), filesystem(below)
+    writer.pipe_file(f"{root}/s", b"")
+    for _ in range(200):
+        writer.append(f"{root}/s", b"x" * 20)
+    below.clear()
+    [plain] = reader.states(root)
+    assert below.verbs == ["list", "read"]
+    assert (plain.chunks, plain.lag_bytes) == (200, 0)
+    below.clear()
+    [chosen] = reader.states(root, after_bytes=1000)
+    pages = below.count("read")
+    assert sorted(below.verbs) == ["list"] + ["read"] * pages
+    assert pages >= 1
+    assert chosen.lag_bytes == 3000
+    below.clear()
+    reader.states(root, after_bytes=1000)
+    assert below.verbs == ["list"]
+
+
+def test_an_offload_moves_the_cold_end_and_what_it_left_waits(root):
+    fs = tiered(root)
+    fs.pipe_file(f"{root}/s", b"")
+    for _ in range(10):
+        fs.append(f"{root}/s", b"x" * 100)
+    fs.append(f"{root}/s", b"tail")
+    [before] = fs.states(root)
+    assert (before.cold_bytes, before.cold_end, before.lag_bytes, before.drops) == (0, 0, 1000, 0)
+    fs.offload(f"{root}/s", upto=300)
+    [now] = fs.states(root)
+    assert (now.cold_bytes, now.hot_bytes, now.cold_end, now.lag_bytes) == (300, 704, 300, 700)
+    assert now.drops == 3
+    assert now.version > before.version
+    [far] = fs.states(root, after_bytes=400)
+    assert far.lag_bytes == 300  # the chunks from 300 to 600
+    fs.truncate(f"{root}/s", 150)
+    [cut] = fs.states(root)
+    assert (cut.start, cut.cold_bytes, cut.cold_end) == (150, 150, 300)
+
+
+def test_everything_at_or_below_a_path_is_shown_and_what_is_deleted_or_hidden_is_not(root):
+    fs = filesystem()
+    for name in ("b", "a", "deep/c", "deep/deeper/d", "gone"):
+        fs.pipe_file(f"{root}/{name}", b"x")
+    fs.rm(f"{root}/gone")
+    fs.stream(root).retention = RetentionPolicy.by_size("1KiB")  # its memory is hidden
+    fs._backend.fs.pipe_file(f"{root}/plain", b"123")
+
+    def shown(path: str, **how: object) -> list[str]:
+        return [one.path[len(root) + 1 :] for one in fs.states(path, **how)]
+
+    assert shown(root) == ["a", "b", "deep/c", "deep/deeper/d", "plain"]
+    assert shown(root, maxdepth=1) == ["a", "b", "plain"]
+    assert shown(f"{root}/deep") == ["deep/c", "deep/deeper/d"]
+    assert shown(f"{root}/a") == ["a"]
+    [plain] = fs.states(f"{root}/plain")
+    assert (plain.state, plain.size, plain.hot_bytes) == ("plain", 3, 3)
+    with pytest.raises(FileNotFoundError):
+        fs.states(f"{root}/nothing")
+    with pytest.raises(ValueError, match="maxdepth"):
+        fs.states(root, maxdepth=0)
+    with pytest.raises(ValueError, match="size"):
+        fs.states(root, after_bytes="much")
+
+
+def test_a_segment_that_cannot_be_read_does_not_hide_the_others(root):
+    fs = filesystem()
+    for name in ("a", "b"):
+        fs.pipe_file(f"{root}/{name}", b"x")
+    fs._backend.fs.pipe_file(f"{root}/a$header", b"nonsense")
+    damaged, whole = fs.states(root)
+    assert (damaged.path, damaged.state) == (f"{root}/a", "unreadable")
+    assert damaged.error
+    assert (whole.state, whole.error) == ("open", None)
+
+
+def test_a_page_that_goes_while_it_is_looked_at_is_looked_for_again(root):
+    below = Scripted(private_memory())
+    writer, reader = filesystem(below), filesystem(below)
+    writer.pipe_file(f"{root}/s", b"")
+    for _ in range(200):
+        writer.append(f"{root}/s", b"x" * 20)
+
+    def cut() -> None:
+        writer.truncate(f"{root}/s", 3990)
+
+    below.plan("read", lambda path: names.INDEX_PREFIX in path, before=cut)
+    [found] = reader.states(root, after_bytes=0)
+    assert (found.start, found.lag_bytes) == (3990, 10)
+
+
+def test_a_damaged_index_page_is_an_error_of_its_segment(root):
+    below = Counting(private_memory())
+    fs = filesystem(below)
+    fs.pipe_file(f"{root}/s", b"")
+    for _ in range(200):
+        fs.append(f"{root}/s", b"x" * 20)
+    [page] = [one.path for one in fs._bridge.run(fs._backend.list(f"{root}/s$chunks")).entries if "index" in one.path]
+    fs._bridge.run(fs._backend.put(page, b"nonsense"))
+    [found] = filesystem(below).states(root, after_bytes=0)
+    assert found.state == "unreadable"
+    with pytest.raises(CorruptHeaderError):
+        filesystem(below).cat_file(f"{root}/s")

@@ -1,0 +1,241 @@
+"""`fs.metrics()`: what a filesystem says that it has done is what a backend below it has seen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import threading
+import uuid
+from collections import Counter
+
+import pytest
+
+from rollingfs import AppendOutcomeUnknown, Metrics, RollingFileSystem
+from rollingfs.fs.metrics import Calls, Timing
+from tests.support.backends import Counting, Scripted, fail, private_memory
+
+THREADS, APPENDS = 6, 25
+
+
+@pytest.fixture
+def below() -> Counting:
+    return Counting(private_memory())
+
+
+@pytest.fixture
+def fs(below: Counting) -> RollingFileSystem:
+    return filesystem(below)
+
+
+@pytest.fixture
+def path() -> str:
+    return f"/{uuid.uuid4().hex}/s"
+
+
+def filesystem(below: Counting, **options: object) -> RollingFileSystem:
+    return RollingFileSystem(backend=below, max_bytes=1000, inline_bytes=100, skip_instance_cache=True, **options)
+
+
+def requests(metrics: Metrics) -> dict[str, int]:
+    return {verb: calls.count for verb, calls in metrics.requests.items()}
+
+
+def test_a_new_filesystem_has_done_nothing(fs):
+    metrics = fs.metrics()
+    assert metrics.requests == {}
+    assert metrics.append == metrics.overwrite == metrics.read == metrics.commits == Calls()
+    assert (metrics.conflicts, metrics.carried, metrics.unknown) == (0, 0, 0)
+    assert metrics.since <= metrics.at
+
+
+@pytest.mark.parametrize(
+    "suspends", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["blocking", "suspending"]
+)
+def test_every_request_is_counted_as_the_backend_below_sees_it(path, suspends):
+    below = Counting(private_memory(), suspends=suspends)
+    fs = filesystem(below)
+    fs.pipe_file(path, b"x" * 5000)
+    for size in (1, 50, 500, 5000, 1_200_000):
+        fs.append(path, b"y" * size)
+    fs.cat_ranges([path] * 3, [0, 100, 9000], [10, 4000, 9500])
+    with fs.open(path) as file:
+        file.read()
+    with fs.open(path, "ab") as file:
+        file.write(b"z" * 3000)
+    fs.truncate(path, 700)
+    fs.seal(path)
+    fs.create(f"{path}2")
+    fs.concat(f"{path}2", [path])
+    fs.ls(os.path.dirname(path))
+    fs.collect(f"{path}2", grace=0)
+    assert not fs.exists(path)
+    fs.rm(f"{path}2")
+    assert requests(fs.metrics()) == Counter(below.verbs)
+    assert fs.metrics().requests["write"].bytes == below.moved["write"]
+    assert fs.metrics().requests["upload.write"].bytes == below.moved["upload.write"]
+
+
+def test_bytes_and_calls_by_verb(fs, path):
+    fs.pipe_file(path, b"x" * 300)
+    for size in (10, 20, 1_200_000):
+        fs.append(path, b"y" * size)
+    with fs.open(path, "ab") as file:
+        file.write(b"z" * 7)
+    metrics = fs.metrics()
+    assert (metrics.overwrite.count, metrics.overwrite.bytes) == (1, 300)
+    assert (metrics.append.count, metrics.append.bytes) == (4, 1_200_037)
+    assert metrics.commits.count == 5
+    assert metrics.read == Calls()
+    fs.cat_file(path, 0, 100)
+    fs.cat_ranges([path] * 2, [0, 5], [10, 20])
+    read = fs.metrics().read
+    assert (read.count, read.errors, read.bytes) == (2, 0, 125)
+    assert fs.cat_ranges([path], [0], [1], on_error="return")
+    assert metrics.read == Calls()  # a value does not change
+
+
+def test_appends_of_threads_are_all_counted(fs, below, path):
+    fs.create(path)
+
+    def append() -> None:
+        for _ in range(APPENDS):
+            fs.append(path, b"12345")
+
+    threads = [threading.Thread(target=append) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    metrics = fs.metrics()
+    assert (metrics.append.count, metrics.append.bytes) == (THREADS * APPENDS, 5 * THREADS * APPENDS)
+    assert metrics.commits.count == fs.info(path)["version"]
+    assert requests(metrics) == Counter(below.verbs)
+
+
+def test_awaited_verbs_are_counted_on_any_loop(path):
+    below = Counting(private_memory(), suspends=True)
+    fs = filesystem(below)
+
+    async def main() -> None:
+        await fs._create(path)
+        await asyncio.gather(*(fs._append(path, b"123") for _ in range(APPENDS)))
+        assert fs.metrics().append.count == APPENDS
+
+    asyncio.run(main())
+    metrics = fs.metrics()
+    assert (metrics.append.count, metrics.append.bytes) == (APPENDS, 3 * APPENDS)
+    assert requests(metrics) == Counter(below.verbs)
+
+
+def test_a_lost_race_is_a_conflict_and_both_commits_are_counted(path):
+    below = Scripted(private_memory())
+    fs, other = filesystem(below), filesystem(below)
+    fs.pipe_file(path, b"")
+    refused = fs.metrics().requests["replace"].refused  # the probe has tried it
+    below.plan("replace", before=lambda: other.append(path, b"first"))
+    fs.append(path, b"second")
+    assert fs.cat_file(path) == b"firstsecond"
+    metrics = fs.metrics()
+    assert (metrics.conflicts, metrics.commits.count, metrics.commits.errors) == (1, 2, 0)
+    assert metrics.requests["replace"].refused == refused + 1
+    assert other.metrics().conflicts == 0
+    assert other.metrics().commits.count == 1
+
+
+def test_a_commit_that_changes_nothing_is_none(fs, path):
+    fs.pipe_file(path, b"")
+    fs.seal(path)
+    before = fs.metrics().commits.count
+    fs.seal(path)
+    assert fs.metrics().commits.count == before == 2
+
+
+def test_an_append_of_which_nobody_knows_is_counted_as_unknown(path):
+    below = Scripted(private_memory())
+    fs = filesystem(below, commit_timeout_s=0.05)
+    fs.pipe_file(path, b"")
+    for _ in range(500):
+        below.plan("replace", after=fail)
+        below.plan("read_if_changed", before=fail)
+        below.plan("read", before=fail)
+    with pytest.raises(AppendOutcomeUnknown):
+        fs.append(path, b"x")
+    metrics = fs.metrics()
+    assert (metrics.unknown, metrics.commits.count, metrics.append.errors) == (1, 1, 1)
+    assert metrics.append.bytes == 0
+
+
+def test_reads_that_fail_are_errors(fs, path):
+    fs.pipe_file(path, b"x" * 500)
+    [chunk] = [one.path for one in _files(fs, path)]
+    fs._bridge.run(fs._backend.delete([chunk]))
+    assert isinstance(fs.cat_ranges([path], [0], [500])[0], Exception)
+    assert fs.metrics().read.errors == 1
+
+
+def _files(fs, path):
+    return [one for one in fs._bridge.run(fs._backend.list(f"{path}$chunks")).entries if not one.is_folder]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_process_begins_at_zero(fs, path):
+    fs.pipe_file(path, b"123")
+    receive, send = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            fs.append(path, b"4")
+            metrics = fs.metrics()
+            os.write(send, b"%d %d" % (metrics.append.count, metrics.overwrite.count))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(receive, 100) == b"1 0"
+    assert fs.metrics().overwrite.count == 1
+    os.close(receive)
+    os.close(send)
+
+
+def test_the_value_can_be_pickled_compared_and_written_as_json(fs, path):
+    fs.pipe_file(path, b"123")
+    metrics = fs.metrics()
+    assert pickle.loads(pickle.dumps(metrics)) == metrics
+    found = json.loads(json.dumps(metrics.as_dict()))
+    assert found["overwrite"]["bytes"] == 3
+    assert found["requests"].keys() == metrics.requests.keys()
+    assert sum(count for _, count in found["commits"]["timing"]["buckets"]) == found["commits"]["count"] == 1
+    with pytest.raises(TypeError):
+        metrics.requests["read"] = Calls()
+    with pytest.raises(AttributeError):
+        metrics.conflicts = 1
+
+
+def test_people_see_a_table(fs, path):
+    fs.pipe_file(path, b"x" * 2048)
+    text = repr(fs.metrics())
+    title, head, *rows = text.splitlines()
+    assert title.startswith("Metrics: ")
+    assert "0 conflicts" in title
+    assert head.split() == ["count", "refused", "errors", "bytes", "median", "p99", "total"]
+    assert any(row.startswith("overwrite") and "2.0 KiB" in row for row in rows)
+    assert not any(row.startswith("append") for row in rows)
+    html = fs.metrics()._repr_html_()
+    assert "<td>overwrite</td>" in html
+    assert html.count("<table>") == html.count("</table>") == 1
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0, 0.001), (0.5, 0.001), (0.51, 0.002), (0.99, 0.002), (0.991, 4.0), (1, 4.0)]
+)
+def test_quantiles_are_the_bounds_of_their_buckets(share, expected):
+    timing = Timing(1000, 5.0, ((0.001, 500), (0.002, 490), (4.0, 10)))
+    assert timing.quantile_s(share) == expected
+
+
+def test_quantiles_of_nothing_are_zero_and_a_share_is_checked():
+    assert Timing().median_s == Timing().p99_s == Timing().mean_s == 0.0
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        Timing().quantile_s(1.5)

@@ -1,0 +1,58 @@
+"""`SegmentState.of` against a model that looks at every byte."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollingfs.format.header import Chunk, Drop, Header, Page, Phase
+from rollingfs.maintenance.offload import Chosen
+from rollingfs.maintenance.state import SegmentState
+
+NOW_MS = 1_000_000
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> tuple[Header, list[Chunk]]:
+    lengths = draw(st.lists(st.integers(1, 9), max_size=8))
+    chunks, start = [], draw(st.integers(0, 5))
+    for length in lengths:
+        tier = draw(st.sampled_from(["", "", "cold", "ice"]))
+        chunks.append(Chunk(start, length, "f", None, draw(st.integers(0, NOW_MS)), tier=tier))
+        start += length
+    first = draw(st.integers(chunks[0].start, chunks[0].end - 1)) if chunks else start
+    tail = draw(st.binary(max_size=6))
+    return Header("id", 3, start=first, entries=tuple(chunks), tail=tail, modified_ms=7000), chunks
+
+
+@given(segments(), st.none() | st.integers(0, 30), st.none() | st.integers(0, 1000))
+def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, after_bytes, after_age_s):
+    header, chunks = given
+    chosen = Chosen(None, after_bytes, after_age_s)
+    found = SegmentState.of("x", header, chunks, chosen, NOW_MS)
+    tier_of = {at: chunk for chunk in chunks for at in range(max(chunk.start, header.start), chunk.end)}
+    offsets = range(header.start, header.length)
+    hot = [at for at in offsets if at not in tier_of or not tier_of[at].tier]
+    moving = [at for at in tier_of if not tier_of[at].tier and chosen.has(tier_of[at], header, NOW_MS)]
+    assert found.size == len(offsets)
+    assert found.hot_bytes == len(hot)
+    assert found.cold_bytes == len(offsets) - len(hot)
+    assert found.inline_bytes == len(header.tail)
+    assert found.cold_end == (min(hot) if hot else header.length)
+    assert found.lag_bytes == len(moving)
+    assert found.lag_s == max([(NOW_MS - tier_of[at].at_ms) / 1000 for at in moving], default=0.0)
+    assert (found.start, found.length, found.version, found.committed) == (header.start, header.length, 3, 7.0)
+
+
+def test_what_waits_and_the_state_are_those_of_the_header():
+    page = Page(0, 10, "i", 5, 0, 100)
+    header = Header("id", 1, Phase.SEALED, entries=(page,), drops=(Drop("a", 1), Drop("b", 1, after_ms=10)))
+    found = SegmentState.of("x", header, [], Chosen(), NOW_MS)
+    assert (found.state, found.drops, found.chunks) == ("sealed", 2, 5)
+    assert (found.hot_bytes, found.cold_bytes, found.lag_bytes, found.lag_s) == (10, 0, 0, 0.0)
+
+
+def test_a_chunk_from_a_clock_that_is_ahead_has_no_age():
+    header = Header("id", 1, entries=(Chunk(0, 5, "f", None, NOW_MS + 5000),))
+    found = SegmentState.of("x", header, list(header.entries), Chosen(), NOW_MS)
+    assert (found.lag_bytes, found.lag_s) == (5, 0.0)

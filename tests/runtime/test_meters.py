@@ -1,0 +1,168 @@
+"""Counting: exact beside threads, coroutines, forks and garbage collection; times in buckets."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import multiprocessing
+import threading
+from time import perf_counter_ns
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollingfs.errors import ConflictError
+from rollingfs.runtime import meters
+from rollingfs.runtime.concurrency import drive
+from rollingfs.runtime.meters import BUCKETS, LEFT_MAX, NS_MIN, STEPS, Meters, bounds_ns
+
+THREADS, CALLS = 8, 500
+
+
+def test_buckets_follow_each_other_without_a_gap_and_are_a_quarter_wide_at_most():
+    bounds = [bounds_ns(index) for index in range(3 * STEPS, BUCKETS)]
+    assert bounds[0][0] == NS_MIN
+    for before, after in itertools.pairwise(bounds):
+        assert before[1] == after[0]
+    assert all(end - start <= start / STEPS for start, end in bounds)
+
+
+@given(st.integers(NS_MIN, 2**62))
+def test_a_call_is_counted_in_the_bucket_of_its_time(ns):
+    counted = Meters()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meters, "perf_counter_ns", lambda: ns + 7)
+        tally = counted.count("x", 7)
+    [index] = [index for index, count in enumerate(tally.buckets) if count]
+    start, end = bounds_ns(index)
+    assert start <= ns < end
+    assert tally.ns == ns
+
+
+def test_calls_of_no_measurable_time_are_counted():
+    counted = Meters()
+    counted.count("x", perf_counter_ns() + 10**9)  # a clock that goes back
+    assert counted.total()["x"].count == 1
+    assert counted.total()["x"].ns == NS_MIN
+
+
+def test_threads_lose_no_count_while_others_ask():
+    counted, stop, seen = Meters(), threading.Event(), [0]
+
+    def count() -> None:
+        for _ in range(CALLS):
+            counted.count("x", perf_counter_ns(), 3)
+            counted.failed("x", perf_counter_ns(), OSError())
+
+    def ask() -> None:
+        while not stop.is_set():
+            now = counted.total().get("x")
+            if now is not None:
+                assert now.count >= seen[0]
+                seen[0] = now.count
+
+    asker = threading.Thread(target=ask)
+    threads = [threading.Thread(target=count) for _ in range(THREADS)]
+    asker.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.set()
+    asker.join()
+    total = counted.total()["x"]
+    assert (total.count, total.errors, total.refusals, total.bytes) == (
+        2 * THREADS * CALLS,
+        THREADS * CALLS,
+        0,
+        3 * THREADS * CALLS,
+    )
+
+
+def test_what_ended_threads_have_counted_stays_and_takes_no_room():
+    counted = Meters()
+    for _ in range(3 * LEFT_MAX):
+        thread = threading.Thread(target=counted.note, args=("x",))
+        thread.start()
+        thread.join()
+        gc.collect(0)
+    assert len(counted._threads) <= LEFT_MAX + 1  # before anybody has asked
+    assert counted.total()["x"].count == 3 * LEFT_MAX
+    assert not counted._threads
+
+
+def test_a_question_within_a_question_neither_waits_nor_loses_a_count():
+    """As in the handler of a signal."""
+    counted = Meters()
+    for _ in range(3):
+        thread = threading.Thread(target=counted.note, args=("x",))
+        thread.start()
+        thread.join()
+    within = []
+    add = meters._add
+
+    def interrupted(total, tallies) -> None:
+        if len(within) < 2:
+            within.append(None)
+            counted.note("x")
+            counted.total()
+        add(total, tallies)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meters, "_add", interrupted)
+        counted.total()
+    assert counted.total()["x"].count == 3 + len(within)
+
+
+def test_coroutines_of_one_loop_are_all_counted_with_how_they_ended():
+    counted = Meters()
+
+    async def call(error: BaseException | None) -> None:
+        await asyncio.sleep(0)
+        if error is not None:
+            raise error
+
+    async def main() -> None:
+        errors = [None, FileNotFoundError(), FileExistsError(), ConflictError("x"), OSError(), asyncio.CancelledError()]
+        calls = [counted.measure("x", call(error), 5) for error in errors * 20]
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    asyncio.run(main())
+    total = counted.total()["x"]
+    assert (total.count, total.refusals, total.errors, total.bytes) == (120, 60, 40, 100)
+
+
+def test_the_answer_and_the_error_of_a_measured_call_come_through():
+    counted = Meters()
+
+    async def call(error: BaseException | None) -> int:
+        if error is not None:
+            raise error
+        return 7
+
+    assert drive(counted.measure("x", call(None))) == 7
+    with pytest.raises(KeyboardInterrupt):
+        drive(counted.measure("x", call(KeyboardInterrupt())))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+def test_a_child_process_counts_from_zero_whoever_had_the_lock():
+    counted = Meters()
+    counted.note("x")
+    context = multiprocessing.get_context("fork")
+    receive, send = context.Pipe(duplex=False)
+
+    def child() -> None:
+        counted.after_fork()
+        counted.note("y")
+        send.send({name: tally.count for name, tally in counted.total().items()})
+
+    with counted._lock:
+        process = context.Process(target=child)
+        process.start()
+        assert receive.poll(60)
+        assert receive.recv() == {"y": 1}
+        process.join()
+    assert {name: tally.count for name, tally in counted.total().items()} == {"x": 1}
