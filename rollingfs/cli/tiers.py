@@ -1,4 +1,4 @@
-"""Commands that move chunks between the hot store and tiers: ``offload``, ``onload``."""
+"""Commands that move chunks between the hot store and tiers: ``offload``, ``onload``, ``roll``."""
 
 from __future__ import annotations
 
@@ -70,6 +70,19 @@ def onload(
         with session.progress(f"onloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
             did = place.fs.onload(place.path, tier, upto, deletion_lag=lag, progress=advance)
         _report(session, text, place.fs._strip(place.path), did, "moved back")
+
+
+@commands("roll")
+def roll(session: Session, path: Paths) -> None:
+    """Make the inline bytes of segments chunks now, so that an offload moves them too.
+
+    With --json: name and length of each, on a line of its own.
+    """
+    for text in path:
+        place = session.place(text)
+        length = place.fs.roll(place.path)
+        line = f"{text}: all bytes before offset {length:,} lie in chunks"
+        session.report({"name": place.fs._strip(place.path), "length": length}, line)
 
 
 def _check(option: str, text: str | None, parse: Callable[[str], object]) -> None:
