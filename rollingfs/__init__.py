@@ -31,10 +31,12 @@ if TYPE_CHECKING:
         UnsafeBackendError,
     )
     from rollingfs.fs.filesystem import RollingFileSystem
+    from rollingfs.fs.follower import Follower
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
     from rollingfs.maintenance import Collected, Exported, Offloaded
     from rollingfs.policy import RollingPolicy
+    from rollingfs.stream.blocks import OffloadStatus
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
 
@@ -49,6 +51,8 @@ __all__ = [
     "Collected",
     "Exported",
     "Offloaded",
+    "Follower",
+    "OffloadStatus",
     "AppendInterrupted",
     "AppendOutcomeUnknown",
     "AttributeMismatchError",
@@ -95,6 +99,8 @@ _MODULES = {
     "Collected": "maintenance",
     "Exported": "maintenance",
     "Offloaded": "maintenance",
+    "Follower": "fs.follower",
+    "OffloadStatus": "stream.blocks",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",
