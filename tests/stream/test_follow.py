@@ -11,6 +11,7 @@ from rollingfs import RetentionPolicy, RollingPolicy
 from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
+from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.verify import Verifier
@@ -371,6 +372,13 @@ def _concat(world: World) -> None:
     drive(world.client.concats.concat(A, ["/stream/source"]))
 
 
+def _take_over(world: World) -> None:
+    """Another owner takes the segment over, and appends behind what it finds."""
+    held = drive(world.client.segments.acquire(A, "the new owner"))
+    guard = Guard(epoch=held.epoch, expected_offset=64)
+    drive(world.client.segments.append(A, [b"mine" * 10], guard=guard))
+
+
 OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
     "append": (lambda world: world.append(A, b"more" * 10), WHOLE + b"more" * 10),
     "truncate in a chunk": (lambda world: world.truncate(A, 30), WHOLE[30:]),
@@ -384,6 +392,7 @@ OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
     "concat": (_concat, WHOLE + b"s" * 20),
     "consolidate": (lambda world: world.consolidate(A), WHOLE),
     "overwrite": (lambda world: drive(world.client.segments.overwrite(A, [b"new" * 10])), b"new" * 10),
+    "an owner takes over": (_take_over, WHOLE + b"mine" * 10),
     "collect": (lambda world: collect(world, grace_s=GRACE_S), WHOLE),
     "seal": (lambda world: world.seal(A), WHOLE),
 }
@@ -421,6 +430,26 @@ def test_another_client_then_a_crash_at_any_call_of_a_follower_loses_nothing(oth
             if not world.backend.between:
                 assert client(store).content(A) == expected
                 check_end(store, expected)
+
+
+@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
+def test_a_writer_that_dies_at_any_call_of_its_append_between_calls_of_a_follower_loses_nothing(crash):
+    count, data = len(calls_of_a_run()), b"more" * 10
+    for index in range(0, count, 3):
+        for died in range(4):
+            store, acknowledged = TieredStore(), []
+            world, writer = fill(store), client(store)
+            writer.backend.prepare({died: crash})
+
+            def act(writer: World = writer, acknowledged: list[int] = acknowledged) -> None:
+                with contextlib.suppress(Crashed):
+                    acknowledged.append(writer.append(A, data))
+
+            world.backend.prepare(between={index: act})
+            settle(followed(world))
+            found = client(store).content(A)
+            assert found == WHOLE + data or (found == WHOLE and not acknowledged)
+            check_end(store, found)
 
 
 @pytest.mark.slow

@@ -358,7 +358,7 @@ ALONE = {"collect_all_at_once", "drop_in", "open", "read", "stage"}
 """Operations that do not overlap others: they take effect at several moments, or presume that there are none."""
 
 WEIGHTS: Mapping[str, int] = {
-    "append": 32,
+    "append": 34,
     "append_large": 5,
     "stage": 3,
     "append_staged": 5,
@@ -374,7 +374,7 @@ WEIGHTS: Mapping[str, int] = {
     "drop_in": 3,
     "collect": 3,
     "consolidate": 3,
-    "roll": 3,
+    "roll": 1,
     "collect_all_at_once": 1,
     "open": 1,
     "read": 3,
