@@ -358,7 +358,7 @@ ALONE = {"collect_all_at_once", "drop_in", "open", "read", "stage"}
 """Operations that do not overlap others: they take effect at several moments, or presume that there are none."""
 
 WEIGHTS: Mapping[str, int] = {
-    "append": 34,
+    "append": 37,
     "append_large": 5,
     "stage": 3,
     "append_staged": 5,

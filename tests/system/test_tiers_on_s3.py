@@ -81,18 +81,21 @@ def test_an_awaited_read_spans_a_disk_and_a_tier_on_s3(s3_options, bucket, tmp_p
     assert asyncio.run(main()) == DATA
 
 
-def test_a_follower_moves_a_sealed_segment_to_a_folder_of_the_bucket_or_to_a_disk(s3_options, bucket, tmp_path):
-    for number, root in enumerate((f"s3://{bucket}/archive", f"file://{tmp_path}/archive")):
-        fs = RollingFileSystem("s3", tiers={"cold": root}, **options(s3_options))
-        path = f"{bucket}/logs/followed-{number}"
-        write(fs, path)
-        fs.append(path, b"tail")
-        fs.seal(path)
-        follower = Follower(path, "cold", 50_000, fs=fs, deletion_lag=0)
-        follower.run()
-        assert follower.status()[path] == OffloadStatus(len(DATA) + 4, 0, 0.0, None)
-        assert {chunk.tier for chunk in fs.segment(path).chunks} == {"cold"}
-        assert fs.cat_file(path) == DATA + b"tail"
+@pytest.mark.parametrize("where", ["disk", pytest.param("bucket", marks=pytest.mark.slow)])
+def test_a_follower_moves_a_sealed_segment_of_a_bucket_to_a_disk_or_within_the_bucket(
+    s3_options, bucket, tmp_path, where
+):
+    root = f"s3://{bucket}/archive" if where == "bucket" else f"file://{tmp_path}/archive"
+    fs = RollingFileSystem("s3", tiers={"cold": root}, **options(s3_options))
+    path = f"{bucket}/logs/s"
+    write(fs, path)
+    fs.append(path, b"tail")
+    fs.seal(path)
+    follower = Follower(path, "cold", 50_000, fs=fs, deletion_lag=0)
+    follower.run()
+    assert follower.status()[path] == OffloadStatus(len(DATA) + 4, 0, 0.0, None)
+    assert {chunk.tier for chunk in fs.segment(path).chunks} == {"cold"}
+    assert fs.cat_file(path) == DATA + b"tail"
 
 
 @pytest.mark.slow
