@@ -31,12 +31,14 @@ if TYPE_CHECKING:
         UnsafeBackendError,
     )
     from rollingfs.fs.filesystem import RollingFileSystem
+    from rollingfs.fs.follower import Follower
     from rollingfs.fs.metrics import Metrics
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
     from rollingfs.fs.telemetry import observe
     from rollingfs.maintenance import Collected, Exported, Offloaded, SegmentState
     from rollingfs.policy import RollingPolicy
+    from rollingfs.stream.blocks import OffloadStatus
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
 
@@ -54,6 +56,8 @@ __all__ = [
     "SegmentState",
     "Metrics",
     "observe",
+    "Follower",
+    "OffloadStatus",
     "AppendInterrupted",
     "AppendOutcomeUnknown",
     "AttributeMismatchError",
@@ -103,6 +107,8 @@ _MODULES = {
     "SegmentState": "maintenance",
     "Metrics": "fs.metrics",
     "observe": "fs.telemetry",
+    "Follower": "fs.follower",
+    "OffloadStatus": "stream.blocks",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",

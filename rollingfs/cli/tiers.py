@@ -1,19 +1,21 @@
-"""Commands that move chunks between the hot store and tiers: ``offload``, ``onload``."""
+"""Commands that move chunks between the hot store and tiers: ``offload``, ``onload``, ``roll``."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
 
 from rollingfs.cli.command import Commands, Paths
 from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.follow import follow_all
 from rollingfs.cli.session import Session
 from rollingfs.fs.readable import count_text
 from rollingfs.maintenance import Offloaded
 from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S
 
 commands = Commands()
 
@@ -32,17 +34,34 @@ def offload(
     ] = None,
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Only chunks that are older.")] = None,
     lag: Lag = "4h",
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as the segments grow, until stopped.")] = False,
+    block: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="With --follow: move so many bytes at once.")
+    ] = None,
+    max_delay: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --follow: move older bytes even if they are fewer.")
+    ] = None,
 ) -> None:
     """Move chunks of segments to another store; readers see no difference, and writers may go on.
 
-    With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own.
+    With --follow, the inline bytes move too. It ends when all segments are sealed and moved, or by Ctrl-C or SIGTERM.
+
+    With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own; with --follow: name,
+    cold_end, lag_bytes, lag_s and last_error of each, whenever a block has moved or the error is another.
     """
     for name, value, parse in (
         ("--after-bytes", after_bytes, parse_bytes),
         ("--after-age", after_age, parse_seconds),
         ("--lag", lag, parse_seconds),
+        ("--block", block, parse_bytes),
+        ("--max-delay", max_delay, parse_seconds),
     ):
         _check(name, value, parse)
+    if follow:
+        _check_absent("--follow moves all", {"--upto": upto, "--after-bytes": after_bytes, "--after-age": after_age})
+        follow_all(session, path, tier, block or BLOCK_BYTES, max_delay or MAX_DELAY_S, lag)
+        return
+    _check_absent("only --follow takes it", {"--block": block, "--max-delay": max_delay})
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
     for text in path:
         place = session.place(text)
@@ -70,6 +89,25 @@ def onload(
         with session.progress(f"onloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
             did = place.fs.onload(place.path, tier, upto, deletion_lag=lag, progress=advance)
         _report(session, text, place.fs._strip(place.path), did, "moved back")
+
+
+@commands("roll")
+def roll(session: Session, path: Paths) -> None:
+    """Make the inline bytes of segments chunks now, so that an offload moves them too.
+
+    With --json: name and length of each, on a line of its own.
+    """
+    for text in path:
+        place = session.place(text)
+        length = place.fs.roll(place.path)
+        line = f"{text}: all bytes before offset {length:,} lie in chunks"
+        session.report({"name": place.fs._strip(place.path), "length": length}, line)
+
+
+def _check_absent(why: str, options: Mapping[str, object]) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise WrongUsage(f"{option}: {why}; leave it out")
 
 
 def _check(option: str, text: str | None, parse: Callable[[str], object]) -> None:

@@ -219,6 +219,26 @@ class Headers:
         self.keep(segment, loaded, began)
         return loaded
 
+    async def newer(self, segment: str, token: str) -> Loaded | None:
+        """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds.
+
+        Raises
+        ------
+        CorruptHeaderError
+            It cannot be believed.
+        """
+        began, path = self.begin(), names.header_path(segment)
+        try:
+            blob = await self.backend.read_if_changed(path, token)
+        except FileNotFoundError:
+            loaded = NOTHING
+        else:
+            if blob is None:
+                return None
+            loaded = Loaded(parse_header(blob.data, path), blob.token)
+        self.keep(segment, loaded, began)
+        return loaded
+
     async def secure(self, segment: str, loaded: Loaded | None = None) -> None:
         """Make durable what a look at a segment has shown, before anything is concluded from it.
 

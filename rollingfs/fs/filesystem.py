@@ -218,6 +218,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     truncate, _truncate = both(Operations.truncate, of="_operations", commits=True)
     concat, _concat = both(Operations.concat, of="_operations", commits=True)
     collect, _collect = both(Operations.collect, of="_operations")
+    roll, _roll = both(TierVerbs.roll, of="_tiers", commits=True)
     offload, _offload = both(TierVerbs.offload, of="_tiers", commits=True)
     onload, _onload = both(TierVerbs.onload, of="_tiers", commits=True)
     export, _export = both(ExportVerb.export, of="_exports")

@@ -162,6 +162,7 @@ class Segment:
     delete, _delete = both(SegmentVerbs.delete, commits=True)
     collect, _collect = both(SegmentVerbs.collect)
     consolidate, _consolidate = both(SegmentVerbs.consolidate, commits=True)
+    roll, _roll = both(HandleTierVerbs.roll, of="_tiers", commits=True)
     offload, _offload = both(HandleTierVerbs.offload, of="_tiers", commits=True)
     onload, _onload = both(HandleTierVerbs.onload, of="_tiers", commits=True)
     verify, _verify = both(SegmentVerbs.verify)

@@ -11,6 +11,7 @@ from rollingfs.format import names, transitions
 from rollingfs.fs.progress import begin
 from rollingfs.fs.segment_verbs import SegmentVerbs
 from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen, Offloaded, Offloader
+from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.steps import Progress
 from rollingfs.policy import parse_seconds
 from rollingfs.stream.ledger import Ledgers
@@ -30,6 +31,7 @@ class TierVerbs:
         self.client = client
         self.to_write = to_write
         self.offloader = Offloader(client.committer)
+        self.roller = Roller(client.committer)
 
     def committed(self, target: str) -> str:
         """The segment to which a verb with this first argument commits."""
@@ -101,6 +103,26 @@ class TierVerbs:
         lag_s, tell = parse_seconds(deletion_lag), await self._begin(path, callback, progress)
         return await self.offloader.onload(path, tier, Chosen.parse(upto, None, None), lag_s=lag_s, progress=tell)
 
+    async def roll(self, path: str) -> int:
+        """Make the inline tail of a segment a chunk now, in one commit; readers see no difference.
+
+        An offload moves only chunks, so roll first to move all bytes. A segment with nothing inline stays as it is, and
+        so does a plain file. Sealed segments, and those that an owner holds, are rolled too.
+
+        Returns
+        -------
+        int
+            The segment offset before which all bytes lie in chunks: the length when it was rolled.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such segment or file.
+        AppendOutcomeUnknown, CommitTimeoutError
+            It is not known whether it was rolled, or it was not. No byte is lost; roll again.
+        """
+        return await rolled(self.client, self.roller, self.to_write(path), None)
+
     async def _begin(self, path: str, callback: Callback, progress: Progress | None) -> Progress:
         """Adopt a plain file, which has no chunks that could be moved; returns what counts the bytes."""
         if not await self.client.segments.adopt(path):
@@ -121,6 +143,7 @@ class HandleTierVerbs:
     def __init__(self, client: Client, verbs: SegmentVerbs) -> None:
         self.client = client
         self.offloader = Offloader(client.committer)
+        self.roller = Roller(client.committer)
         self.verbs = verbs
 
     def committed(self, target: object) -> str:
@@ -168,8 +191,28 @@ class HandleTierVerbs:
         finally:
             await self.verbs.refresh()
 
+    async def roll(self) -> int:
+        try:
+            return await rolled(self.client, self.roller, self.verbs.path, self.verbs.guard().segment)
+        finally:
+            await self.verbs.refresh()
+
     offload.__doc__ = TierVerbs.offload.__doc__
     onload.__doc__ = TierVerbs.onload.__doc__
+    roll.__doc__ = TierVerbs.roll.__doc__
+
+
+async def rolled(client: Client, roller: Roller, path: str, segment: str | None) -> int:
+    """Roll a segment, perhaps only of one incarnation; a plain file has nothing inline."""
+    try:
+        return await roller.roll(path, segment)
+    except FileNotFoundError:
+        view = await client.lookup.view(path, fresh=True)
+        if view.header is not None:  # adopted or made meanwhile, or another than the one that is meant
+            return await roller.roll(path, segment)
+        if segment is not None and segment not in view.incarnations:
+            raise
+        return view.length
 
 
 async def _check_retention(client: Client, path: str, chosen: Chosen, lag_s: float) -> None:

@@ -57,11 +57,14 @@ class Chosen:
         Chunks before the newest so many bytes of the segment are far enough.
     after_age_s
         Chunks whose newest byte is older than so many seconds are old enough.
+    start
+        Chunks that end before this segment offset are not looked at.
     """
 
     upto: int | None = None
     after_bytes: int | None = None
     after_age_s: float | None = None
+    start: int = 0
 
     def has(self, chunk: Chunk, header: Header, now_ms: int) -> bool:
         """Whether a chunk of a segment is chosen."""
@@ -202,7 +205,7 @@ class Offloader:
         chosen.check(path, header)
         await finish_drops(self.committer.loop, path, header)
         start, steps = header.start, Steps(header.size, progress)
-        result, position, is_last = Offloaded(), 0, False
+        result, position, is_last = Offloaded(), chosen.start, False
         while not is_last:
             found = await window(self.store, path, header.segment, position, BATCH_BYTES)
             header, is_last = found.header, found.is_last
@@ -210,6 +213,7 @@ class Offloader:
             for files in _batches(wanted):
                 result = result.plus(await self._copy_and_swap_surely(path, header, tier, files, lag_s))
             position = found.chunks[-1].end if found.chunks else position
+            is_last = is_last or (chosen.upto is not None and position >= chosen.upto)
             steps.reach(position - start)
         steps.reach(steps.total)
         return result

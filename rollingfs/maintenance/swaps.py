@@ -66,7 +66,7 @@ async def window(store: Store, path: str, segment: str, position: int, bytes_max
     for _ in range(LOOKS_MAX):
         header = await live(store, path, segment)
         try:
-            return await _window(store, path, header, position, bytes_max)
+            return await window_of(store, path, header, position, bytes_max)
         except FileNotFoundError:
             if (await live(store, path, segment)).version == header.version:
                 raise
@@ -78,7 +78,14 @@ async def live(store: Store, path: str, segment: str | None) -> Header:
     return transitions.live((await store.headers.load(path)).header, path, segment)
 
 
-async def _window(store: Store, path: str, header: Header, position: int, bytes_max: int) -> Window:
+async def window_of(store: Store, path: str, header: Header, position: int, bytes_max: int) -> Window:
+    """The same in a header that was loaded.
+
+    Raises
+    ------
+    FileNotFoundError
+        An index page that it names is gone: it is not the newest header any more.
+    """
     start = max(position, header.start)
     found: list[Chunk] = []
     size = 0

@@ -36,8 +36,10 @@ async def as_items(data: Sequence[bytes | Stored], attempt: Attempt) -> list[Ite
     return items
 
 
-async def grow(header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False) -> Header:
-    """Put items behind a header's content, writing as chunks what does not stay inline.
+async def grow(
+    header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False, spill_all: bool = False
+) -> Header:
+    """Put items behind a header's content, writing as chunks what does not stay inline; with `spill_all`, nothing does.
 
     Several pieces that are shorter than a chunk share a file. They lie between entries, as the tails of a concat's
     sources, or few bytes between staged chunks; each would cost a request. With `joint`, long pieces share one too.
@@ -45,7 +47,7 @@ async def grow(header: Header, items: Sequence[Item], attempt: Attempt, *, joint
     now_ms = attempt.store.now_ms()
     policy = header.policy
     aged = policy.max_age is not None and bool(header.tail) and now_ms - header.tail_at_ms > policy.max_age * 1000
-    placed, tail = placement.arrange(header.tail, items, policy, spill_all=aged)
+    placed, tail = placement.arrange(header.tail, items, policy, spill_all=spill_all or aged)
     if not placed:
         return transitions.extend(header, (), tail, now_ms)
     spills = [item.data for item in placed if isinstance(item, Spill)]

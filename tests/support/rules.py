@@ -13,6 +13,7 @@ from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloader
+from rollingfs.maintenance.roll import Roller
 from rollingfs.policy import RollingPolicy
 from tests.support import model
 from tests.support.faults import CLOCK, NAPS_S, Fault, Store
@@ -312,6 +313,11 @@ class Rules:
         )
         return also(also(also(op, FileNotFoundError), BadOffsetError), None)
 
+    def roll(self, choose: Chooser) -> Op:
+        path = self.path(choose, lambda seg: seg is not None and len(seg.data) > 0)
+        op = Op(self.call(model.collect, path), lambda client: Roller(client.committer).roll(path))
+        return also(also(op, FileNotFoundError), None)  # as `consolidate`
+
     def _upto(self, choose: Chooser, path: str) -> int | None:
         seg = self.state.get(path)
         return choose.number(seg.start, seg.length) if seg is not None and choose.often(30) else None
@@ -352,7 +358,7 @@ ALONE = {"collect_all_at_once", "drop_in", "open", "read", "stage"}
 """Operations that do not overlap others: they take effect at several moments, or presume that there are none."""
 
 WEIGHTS: Mapping[str, int] = {
-    "append": 32,
+    "append": 37,
     "append_large": 5,
     "stage": 3,
     "append_staged": 5,
@@ -368,6 +374,7 @@ WEIGHTS: Mapping[str, int] = {
     "drop_in": 3,
     "collect": 3,
     "consolidate": 3,
+    "roll": 1,
     "collect_all_at_once": 1,
     "open": 1,
     "read": 3,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rollingfs import RollingFileSystem
+from rollingfs import Follower, OffloadStatus, RollingFileSystem
 from rollingfs.format.header import GRACE_S
 
 DATA = bytes(range(256)) * 400
@@ -79,6 +79,23 @@ def test_an_awaited_read_spans_a_disk_and_a_tier_on_s3(s3_options, bucket, tmp_p
         return found
 
     assert asyncio.run(main()) == DATA
+
+
+@pytest.mark.parametrize("where", ["disk", pytest.param("bucket", marks=pytest.mark.slow)])
+def test_a_follower_moves_a_sealed_segment_of_a_bucket_to_a_disk_or_within_the_bucket(
+    s3_options, bucket, tmp_path, where
+):
+    root = f"s3://{bucket}/archive" if where == "bucket" else f"file://{tmp_path}/archive"
+    fs = RollingFileSystem("s3", tiers={"cold": root}, **options(s3_options))
+    path = f"{bucket}/logs/s"
+    write(fs, path)
+    fs.append(path, b"tail")
+    fs.seal(path)
+    follower = Follower(path, "cold", 50_000, fs=fs, deletion_lag=0)
+    follower.run()
+    assert follower.status()[path] == OffloadStatus(len(DATA) + 4, 0, 0.0, None)
+    assert {chunk.tier for chunk in fs.segment(path).chunks} == {"cold"}
+    assert fs.cat_file(path) == DATA + b"tail"
 
 
 @pytest.mark.slow

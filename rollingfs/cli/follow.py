@@ -1,0 +1,56 @@
+"""``offload --follow``: moves segments to a tier while they grow, until a signal ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+from collections.abc import Iterator, Sequence
+from types import FrameType
+
+from rollingfs.cli import output
+from rollingfs.cli.session import Session
+from rollingfs.fs.follower import Follower
+from rollingfs.stream.blocks import OffloadStatus
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def follow_all(
+    session: Session, texts: Sequence[str], tier: str, block_bytes: int | str, max_delay: float | str, lag: str
+) -> None:
+    """Follow segments of one store, and say how far each is whenever that changes."""
+    fs, paths = session.places(texts)
+
+    def tell(name: str, status: OffloadStatus) -> None:
+        session.report({"name": name, **dataclasses.asdict(status)}, line_of(name, tier, status))
+        output.flush()
+
+    follower = Follower(paths, tier, block_bytes, max_delay, fs=fs, deletion_lag=lag, on_change=tell)
+    with _ended_by_signals(follower):
+        follower.run()
+
+
+def line_of(name: str, tier: str, status: OffloadStatus) -> str:
+    """The status of a segment in one line."""
+    if status.last_error is not None:
+        return f"{name}: tried again soon: {status.last_error}"
+    behind = f"{status.lag_bytes:,} bytes, {status.lag_s:.0f} s behind" if status.lag_bytes else "nothing behind"
+    return f"{name}: in {tier!r} up to offset {status.cold_end:,}; {behind}"
+
+
+@contextlib.contextmanager
+def _ended_by_signals(follower: Follower) -> Iterator[None]:
+    """Let the first signal stop the follower once the blocks under way have moved, and a second one end the process."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for one in SIGNALS:
+            signal.signal(one, signal.SIG_DFL)  # nothing is lost if the process ends at any moment
+        follower.stop()
+
+    before = {one: signal.signal(one, stop) for one in SIGNALS}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -1,0 +1,195 @@
+"""Blocks: what a follower does now with one growing segment. Pure.
+
+A block is the oldest bytes that do not lie in the tier yet. It moves once it is full, or once its oldest byte is old.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rollingfs.format.header import Chunk, Header
+from rollingfs.policy import parse_bytes, parse_seconds
+
+BLOCK_BYTES = 64 * 1024 * 1024
+MAX_DELAY_S = 600.0
+POLL_S_MIN = 1.0
+POLL_S_MAX = 30.0
+"""The longest pause between two polls of a segment."""
+POLLS_A_DELAY = 4
+"""An idle segment is polled so many times within the longest delay, at least."""
+POLLS_A_BLOCK = 2
+"""A segment that grows is polled when so much of the rest of its block is expected to be there."""
+RETRY_S_MAX = 300.0
+SLOW_S = 60.0
+"""The status says that a move is slow when it has taken this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadStatus:
+    """How far one segment is that a `Follower` follows."""
+
+    cold_end: int
+    """The segment offset before which all retained bytes lie in tiers."""
+    lag_bytes: int
+    """Bytes from there to the end of the segment."""
+    lag_s: float
+    """Age in seconds of the oldest of them; 0 if there are none."""
+    last_error: str | None
+    """Why the last try failed, or what takes so long; None if the last try went well."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRule:
+    """When a block moves.
+
+    Parameters
+    ----------
+    block_bytes
+        A block of so many bytes is full.
+    max_delay_s
+        A block whose oldest byte is so many seconds old moves although it is not full.
+    """
+
+    block_bytes: int = BLOCK_BYTES
+    max_delay_s: float = MAX_DELAY_S
+
+    @staticmethod
+    def parse(block_bytes: int | str, max_delay: float | str) -> BlockRule:
+        """The same from numbers, or from text like ``"64MiB"`` and ``"600s"``.
+
+        Raises
+        ------
+        ValueError
+            A number cannot be meant.
+        """
+        rule = BlockRule(parse_bytes(block_bytes), parse_seconds(max_delay))
+        if rule.block_bytes < 1:
+            raise ValueError(f"block_bytes is {rule.block_bytes}: a block must have at least 1 byte")
+        if not 0 <= rule.max_delay_s < math.inf:
+            raise ValueError(f"max_delay is {rule.max_delay_s}: it must be at least 0 seconds, and not endless")
+        return rule
+
+    @property
+    def poll_s_max(self) -> float:
+        """The longest pause between two polls."""
+        return max(0.05, min(POLL_S_MAX, self.max_delay_s / POLLS_A_DELAY))
+
+    @property
+    def poll_s_min(self) -> float:
+        """The shortest pause between two polls that may find nothing."""
+        return min(POLL_S_MIN, self.poll_s_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """The bytes of a segment that do not lie in a tier, from the first one on."""
+
+    segment: str
+    """The incarnation."""
+    start: int
+    """Offset of the first of them; that of the inline tail if no chunk is among them."""
+    retained: int
+    """Offset of the first byte of the segment."""
+    length: int
+    """Offset of its end."""
+    tail_bytes: int = 0
+    """Those that are inline."""
+    chunk_bytes: int = 0
+    """Those in chunks that were looked at."""
+    block_end: int | None = None
+    """Where the chunk ends with which a block of chunks is full."""
+    oldest_ms: int = 0
+    """When the first one was written, as far as one can tell."""
+    seen_ms: int = 0
+    """When this was looked at."""
+    rate: float = 0.0
+    """Bytes a second by which the segment grew since the look before."""
+    is_sealed: bool = False
+
+    @property
+    def hot_bytes(self) -> int:
+        """All that were looked at."""
+        return self.chunk_bytes + self.tail_bytes
+
+
+def look(header: Header, now_ms: int) -> Hot:
+    """What a header alone shows, before its chunks are looked at."""
+    tail_bytes = header.length - header.tail_start
+    at_ms = min(header.tail_at_ms, now_ms) if tail_bytes else now_ms
+    return Hot(
+        header.segment,
+        header.tail_start,
+        header.start,
+        header.length,
+        tail_bytes,
+        oldest_ms=at_ms,
+        seen_ms=now_ms,
+        is_sealed=header.sealed,
+    )
+
+
+def with_chunks(hot: Hot, chunks: Sequence[Chunk], block_bytes: int) -> Hot:
+    """Take more chunks into account, in the order of their offsets, until a block is full."""
+    for chunk in chunks:
+        if chunk.tier or hot.block_end is not None:
+            continue
+        if not hot.chunk_bytes:
+            hot = replace(hot, start=max(chunk.start, hot.retained), oldest_ms=min(chunk.at_ms, hot.oldest_ms))
+        size = hot.chunk_bytes + chunk.length
+        hot = replace(hot, chunk_bytes=size, block_end=chunk.end if size >= block_bytes else None)
+    return hot
+
+
+def since(hot: Hot, before: Hot | None) -> Hot:
+    """Add what only an earlier look tells: the rate, and that the oldest byte was inline for a while."""
+    if before is None or before.segment != hot.segment:
+        return hot
+    if before.start == hot.start and before.hot_bytes:
+        hot = replace(hot, oldest_ms=min(hot.oldest_ms, before.oldest_ms))
+    seconds = (hot.seen_ms - before.seen_ms) / 1000
+    return replace(hot, rate=max(0.0, (hot.length - before.length) / seconds) if seconds > 0 else before.rate)
+
+
+def unchanged(hot: Hot) -> Hot:
+    """After a poll that found nothing new: the segment grows less than it did."""
+    return replace(hot, rate=hot.rate / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again after so many seconds; `is_over` if there will be nothing to do any more."""
+
+    pause_s: float
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Move the hot chunks that end by `upto`; None: roll first, and then move all."""
+
+    start: int
+    upto: int | None
+
+
+def plan(hot: Hot, now_ms: int, rule: BlockRule) -> Wait | Move:
+    """What to do now with a segment.
+
+    A block that its chunks fill moves without a roll, which would be one more commit beside the writers.
+    """
+    if hot.block_end is not None:
+        return Move(hot.start, hot.block_end)
+    age_s = max(0.0, (now_ms - hot.oldest_ms) / 1000)
+    is_due = hot.is_sealed or hot.hot_bytes >= rule.block_bytes or age_s >= rule.max_delay_s
+    if hot.hot_bytes and is_due:
+        return Move(hot.start, None if hot.tail_bytes else hot.length)
+    if not hot.hot_bytes:
+        return Wait(rule.poll_s_max, is_over=hot.is_sealed)
+    full_s = (rule.block_bytes - hot.hot_bytes) / hot.rate / POLLS_A_BLOCK if hot.rate else math.inf
+    return Wait(max(rule.poll_s_min, min(full_s, rule.max_delay_s - age_s, rule.poll_s_max)))
+
+
+def retry_s(failures: int, chance: float) -> float:
+    """The pause after so many failures in a row: it doubles; `chance`, 0 to 1, keeps followers apart."""
+    return min(RETRY_S_MAX, POLL_S_MIN * 2.0 ** min(failures, 30)) * (0.5 + chance / 2)

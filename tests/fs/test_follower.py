@@ -1,0 +1,278 @@
+"""`Follower`: many segments at once, in threads or on an event loop, until it is stopped; and its command."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import fsspec
+import pytest
+
+import rollingfs
+from rollingfs import Follower, OffloadStatus, RollingFileSystem, UnknownTierError
+from rollingfs.stream import follow
+from rollingfs.stream.blocks import RETRY_S_MAX
+from tests.support.cli import done, failed
+
+DATA = b"0123456789" * 30
+WAIT_S = 60.0
+"""Only a broken test waits so long."""
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid.uuid4().hex
+
+
+def filesystem(name: str, **options: Any) -> RollingFileSystem:
+    tiers = {"cold": f"/archive-{name}"}
+    return RollingFileSystem("memory", max_bytes=100, inline_bytes=10, tiers=tiers, skip_instance_cache=True, **options)
+
+
+def sealed(fs: RollingFileSystem, *paths: str) -> list[str]:
+    """Segments of three chunks and a tail, sealed: a follower moves them and ends."""
+    for path in paths:
+        fs.pipe_file(path, DATA)
+        fs.append(path, b"tail")
+        fs.seal(path)
+    return list(paths)
+
+
+class Told:
+    """Collects what a follower tells, and waits for it."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[str, OffloadStatus]] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, path: str, status: OffloadStatus) -> None:
+        with self._changed:
+            self.all.append((path, status))
+            self._changed.notify_all()
+
+    def wait(self, wanted: Callable[[str, OffloadStatus], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: any(wanted(*one) for one in self.all), WAIT_S), self.all
+
+
+def test_several_segments_are_followed_at_once_to_their_ends(name):
+    fs = filesystem(name)
+    paths = sealed(fs, *[f"/{name}/{number}" for number in range(12)])
+    follower = Follower(paths, "cold", 100, fs=fs)
+    follower.run()
+    assert follower.status() == {path: OffloadStatus(304, 0, 0.0, None) for path in paths}
+    for path in paths:
+        assert [chunk.tier for chunk in fs.segment(path).chunks] == ["cold"] * 4
+        assert fs.cat_file(path) == DATA + b"tail"
+
+
+def test_the_awaited_form_follows_on_the_loop_of_its_caller(name):
+    fs, path = filesystem(name), f"/{name}/s"
+    follower = Follower(sealed(fs, path), fs=fs)
+    asyncio.run(follower._run())
+    assert follower.status()[path].cold_end == 304
+
+
+def test_a_segment_that_grows_is_followed_by_a_thread_until_the_context_ends(name):
+    fs, path, told = filesystem(name), f"/{name}/s", Told()
+    fs.create(path)
+    with Follower(path, block_bytes=100, max_delay=0.01, fs=fs, on_change=told) as follower:
+        for number in range(1, 6):
+            fs.append(path, b"%09d\n" % number * 12)
+            told.wait(lambda _, status, end=number * 120: status.cold_end == end)
+        assert "1 segments" in repr(follower)
+    assert follower.status()[path].cold_end == 600
+    assert len(fs.cat_file(path)) == 600
+
+
+def test_one_segment_that_fails_does_not_stop_the_others(name):
+    fs, told = filesystem(name), Told()
+    good, missing = f"/{name}/good", f"/{name}/missing"
+    sealed(fs, good)
+    with Follower([missing, good], fs=fs, on_change=told) as follower:
+        told.wait(lambda path, status: path == good and status.cold_end == 304)
+        told.wait(lambda path, status: path == missing and status.last_error is not None)
+        assert "No such segment" in str(follower.status()[missing].last_error)
+        assert follower.status()[good].last_error is None
+
+
+def test_a_stop_lets_the_block_under_way_come_to_its_end(name, monkeypatch):
+    fs, path = filesystem(name), f"/{name}/s"
+    fs.pipe_file(path, DATA)
+    follower = Follower(path, "cold", 100, fs=fs)
+    move = follow.Followed.move
+
+    async def stopped_within(self: Any, block: Any) -> Any:
+        follower.stop()
+        return await move(self, block)
+
+    monkeypatch.setattr(follow.Followed, "move", stopped_within)
+    follower.run()
+    assert follower.status()[path] == OffloadStatus(100, 200, follower.status()[path].lag_s, None)
+    follower.run()
+    assert follower.status()[path].cold_end == 100, "it stays stopped"
+
+
+def test_a_cancelled_run_waits_for_the_block_under_way(name, monkeypatch):
+    fs, path = filesystem(name), f"/{name}/s"
+    fs.pipe_file(path, DATA)
+    follower = Follower(path, "cold", 100, fs=fs)
+    move, tasks = follow.Followed.move, []
+    has_cancelled = threading.Event()
+
+    def cancel() -> None:
+        tasks[0].cancel()
+        has_cancelled.set()
+
+    async def cancelled_within(self: Any, block: Any) -> Any:
+        tasks[0].get_loop().call_soon_threadsafe(cancel)
+        assert has_cancelled.wait(WAIT_S)
+        return await move(self, block)
+
+    async def run() -> None:
+        tasks.append(asyncio.ensure_future(follower._run()))
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+
+    monkeypatch.setattr(follow.Followed, "move", cancelled_within)
+    asyncio.run(run())
+    assert follower.status()[path].cold_end == 100
+
+
+def test_blocks_beyond_the_memory_wait_and_move_later(name, monkeypatch):
+    fs = filesystem(name)
+    paths = sealed(fs, *[f"/{name}/{number}" for number in range(6)])
+    under_way, most = [], []
+    move = follow.Followed.move
+
+    async def counted(self: Any, block: Any) -> Any:
+        under_way.append(self)
+        most.append(len(under_way))
+        try:
+            return await move(self, block)
+        finally:
+            under_way.remove(self)
+
+    monkeypatch.setattr(follow.Followed, "move", counted)
+    follower = Follower(paths, fs=fs, max_memory="64MiB")
+    follower.run()
+    assert max(most) == 1
+    assert {status.cold_end for status in follower.status().values()} == {304}
+
+
+def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(name):
+    fs, has_failed = filesystem(name), threading.Event()
+
+    def fail(path: str, status: OffloadStatus) -> None:
+        has_failed.set()
+        raise BrokenPipeError("nobody listens")
+
+    paths = sealed(fs, f"/{name}/a", f"/{name}/b")
+    with pytest.raises(BrokenPipeError):
+        Follower(paths, fs=fs, on_change=fail).run()
+    has_failed.clear()
+    follower = Follower(paths, fs=fs, on_change=fail).start()
+    assert has_failed.wait(WAIT_S)
+    with pytest.raises(BrokenPipeError):
+        follower.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"tier": "warm"}, UnknownTierError, "'warm' is not configured"),
+        ({"block_bytes": 0}, ValueError, "block_bytes is 0"),
+        ({"max_delay": "soon"}, ValueError, "no time"),
+        ({"deletion_lag": -1}, ValueError, "deletion_lag is -1"),
+        ({"max_memory": 0}, ValueError, "max_memory is 0"),
+        ({"paths": []}, ValueError, "at least one segment"),
+        ({"paths": "/x$chunks"}, ValueError, r"\$chunks"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_followed(name, given, error, said):
+    with pytest.raises(error, match=said):
+        Follower(**{"paths": f"/{name}/s", **given}, fs=filesystem(name))
+
+
+def test_a_follower_is_started_once(name):
+    with (
+        Follower(sealed(filesystem(name), f"/{name}/s"), fs=filesystem(name)) as follower,
+        pytest.raises(RuntimeError, match="started already"),
+    ):
+        follower.start()
+
+
+def test_the_names_of_the_package_are_there():
+    assert rollingfs.Follower is Follower
+    assert RETRY_S_MAX == 300
+
+
+# -- roll, and the commands ----------------------------------------------------------------------------------
+
+
+def test_roll_by_path_and_by_handle_makes_the_inline_bytes_a_chunk(name):
+    fs, path = filesystem(name), f"/{name}/s"
+    fs.pipe_file(path, b"12345")
+    assert fs.roll(path) == 5
+    assert [chunk.length for chunk in fs.segment(path).chunks] == [5]
+    fs.append(path, b"678")
+    segment = fs.segment(path)
+    version = segment.version
+    assert segment.roll() == 8
+    assert (segment.version, len(segment.chunks)) == (version + 1, 2)
+    assert segment.roll() == 8
+    assert segment.version == version + 1
+    fs.pipe_file(path, b"another")
+    with pytest.raises(FileNotFoundError):
+        segment.roll()
+    assert fs.cat_file(path) == b"another"
+
+
+def test_the_awaited_roll_is_the_same(name):
+    fs, path = filesystem(name), f"/{name}/s"
+
+    async def roll() -> list[int]:
+        await fs._pipe_file(path, b"12345")
+        return [await fs._roll(path), await fs.segment(path)._roll()]
+
+    assert asyncio.run(roll()) == [5, 5]
+
+
+def test_a_plain_file_has_nothing_inline_and_stays_as_it_is(name):
+    fs, path = filesystem(name), f"/{name}/plain"
+    fsspec.filesystem("memory").pipe_file(path, b"a plain file")
+    assert fs.roll(path) == 12
+    assert fs.segment(path).roll() == 12
+    assert fs.segment(path).version == 0
+    with pytest.raises(FileNotFoundError):
+        fs.roll(f"/{name}/none")
+
+
+def test_the_commands_roll_and_follow(tmp_path):
+    fs = RollingFileSystem("file", max_bytes=100, inline_bytes=10)
+    path = str(tmp_path / "s")
+    sealed(fs, path)
+    option = ("--option", f"tiers.cold.root={tmp_path}/archive")
+    assert "all bytes before offset 304 lie in chunks" in done("roll", path).text
+    assert '"length": 304' in done("roll", path, "--json").text
+    said = done("offload", "--follow", "--block", "100", path, *option).text.splitlines()
+    assert said[-1] == f"{path}: in 'cold' up to offset 304; nothing behind"
+    assert '"cold_end": 304' in done("offload", "--follow", "--json", path, *option).text
+    assert {chunk.tier for chunk in fs.segment(path).chunks} == {"cold"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--follow", "--upto", "5"], "--upto: --follow moves all"),
+        (["--follow", "--after-age", "1d"], "--after-age: --follow moves all"),
+        (["--block", "5"], "--block: only --follow takes it"),
+        (["--follow", "--block", "much"], "--block: 'much' is no size"),
+        (["--follow", "--max-delay", "soon"], "--max-delay: 'soon' is no time"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(tmp_path, arguments, said):
+    assert said in failed("offload", str(tmp_path / "s"), *arguments, code=2)

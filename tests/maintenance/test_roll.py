@@ -1,0 +1,205 @@
+"""Roll: the inline tail becomes a chunk; no byte changes, beside any other client and with any fault."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.client import Client
+from rollingfs.errors import SegmentSealedError
+from rollingfs.format.header import GRACE_S
+from rollingfs.format.transitions import Guard
+from rollingfs.maintenance.roll import Roller
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
+from tests.support.life import World
+from tests.support.sharing import share_at_random
+
+SMALL = RollingPolicy(max_bytes=200, inline_bytes=50)
+A = "/stream/a"
+WHOLE = b"c" * 60 + b"tail"
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def client(store: Store) -> World:
+    return World(Faulty(store), SMALL, CLOCK.time)
+
+
+def fill(store: Store) -> World:
+    """A segment of one chunk and a tail."""
+    world = client(store)
+    world.create(A, [b"c" * 60])
+    world.append(A, b"tail")
+    return world
+
+
+def roll(world: World) -> int:
+    return drive(Roller(world.client.committer).roll(A))
+
+
+def is_whole(world: World) -> bool:
+    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(A)))
+
+
+def test_the_tail_becomes_a_chunk_by_one_commit_and_nothing_else_changes():
+    world = fill(Store())
+    before = world.header(A)
+    world.backend.prepare()
+    assert roll(world) == 64
+    verbs = [verb for verb, _ in world.backend.trace]
+    assert (verbs.count("write"), verbs.count("replace")) == (1, 1)
+    after = world.header(A)
+    assert (after.tail, after.start, after.length, after.phase) == (b"", 0, 64, before.phase)
+    assert (after.attrs, after.epoch, after.owner, after.version) == (before.attrs, 0, None, before.version + 1)
+    assert [(entry.start, entry.length) for entry in after.entries] == [(0, 60), (60, 4)]
+    assert world.content(A) == WHOLE
+    assert is_whole(world)
+    assert world.append(A, b"more") == 64
+
+
+def test_where_nothing_is_inline_nothing_is_committed():
+    world = fill(Store())
+    roll(world)
+    before = world.header(A)
+    world.backend.prepare()
+    assert roll(world) == 64
+    assert world.header(A) == before
+    assert {verb for verb, _ in world.backend.trace} == {"read_if_changed"}
+
+
+def test_a_head_that_was_truncated_within_the_tail_stays_away():
+    world = fill(Store())
+    world.truncate(A, 62)
+    assert roll(world) == 64
+    assert world.content(A) == b"il"
+    assert world.header(A).start == 62
+
+
+def test_a_sealed_segment_is_rolled_and_stays_sealed():
+    world = fill(Store())
+    world.seal(A)
+    roll(world)
+    assert world.header(A).sealed
+    assert not world.header(A).tail
+    assert world.content(A) == WHOLE
+    with pytest.raises(SegmentSealedError):
+        world.append(A, b"x")
+
+
+def test_a_segment_that_an_owner_holds_is_rolled_and_the_owner_goes_on():
+    store = Store()
+    world, other = fill(store), client(store)
+    held = drive(world.client.segments.acquire(A, "me"))
+    roll(other)
+    guard = Guard(epoch=held.epoch, expected_offset=64)
+    assert drive(world.client.segments.append(A, [b"mine"], guard=guard)) == 64
+    assert other.header(A).owner == "me"
+    assert other.content(A) == WHOLE + b"mine"
+
+
+def test_a_segment_that_is_gone_or_of_another_incarnation_is_not_rolled():
+    world = fill(Store())
+    old = world.header(A).segment
+    drive(world.client.segments.overwrite(A, [b"new"]))
+    with pytest.raises(FileNotFoundError):
+        drive(Roller(world.client.committer).roll(A, old))
+    assert world.header(A).tail == b"new"
+    drive(world.client.segments.delete(A))
+    with pytest.raises(FileNotFoundError):
+        roll(world)
+
+
+OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
+    "append": (lambda world: world.append(A, b"more"), WHOLE + b"more"),
+    "append a chunk": (lambda world: world.append(A, b"m" * 60), WHOLE + b"m" * 60),
+    "truncate in the tail": (lambda world: world.truncate(A, 62), b"il"),
+    "truncate all": (lambda world: world.truncate(A, 64), b""),
+    "roll": (roll, WHOLE),
+    "seal": (lambda world: world.seal(A), WHOLE),
+    "collect": (lambda world: drive(world.client.collector.collect(A, grace_s=GRACE_S)), WHOLE),
+    "overwrite": (lambda world: drive(world.client.segments.overwrite(A, [b"new"])), b"new"),
+}
+
+
+def check_end(store: Store, expected: bytes) -> None:
+    """Another roll finishes; then the folder has only what the segment names."""
+    store.lapse(GRACE_S + 1)
+    world = client(store)
+    roll(world)
+    assert (world.content(A), world.header(A).tail) == (expected, b"")
+    assert is_whole(world)
+    for _ in range(2):
+        drive(world.client.collector.collect(A, grace_s=0))
+    assert len(world.files(A)) == len(world.header(A).entries)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_client_between_any_two_calls_of_a_roll_loses_nothing(other):
+    act, expected = OTHERS[other]
+    for is_seen in (False, True):
+        probe = fill(Store())
+        probe.backend.prepare()
+        roll(probe)
+        for index in range(len(probe.backend.trace) + 2):
+            store = Store()
+            filler = fill(store)
+            world = filler if is_seen else client(store)
+            world.backend.prepare(between={index: lambda store=store: act(client(store))})
+            roll(world)
+            assert client(store).content(A) in (expected, WHOLE)
+            if not world.backend.between:
+                check_end(store, expected)
+
+
+@pytest.mark.parametrize("fault", [fault for fault in Fault if fault not in (Fault.NAP, Fault.COMA)])
+def test_any_fault_of_any_call_of_a_roll_loses_nothing(fault):
+    for index in range(8):
+        store = Store()
+        fill(store)
+        world = client(store)
+        world.backend.prepare({index: fault})
+        with contextlib.suppress(OSError, Crashed):
+            roll(world)
+        assert client(store).content(A) == WHOLE
+        if fault in CRASHES and index < 2:
+            assert world.backend.dead
+        check_end(store, WHOLE)
+
+
+def test_rolls_beside_clients_that_share_commits_lose_and_double_no_append(monkeypatch):
+    for seed in range(20):
+        chance = random.Random(seed)
+        share_at_random(monkeypatch, chance)
+        store = Store()
+        fill(store)
+        worlds = [client(store) for _ in range(3)]
+        for world in worlds:
+            world.client = Client(world.backend, SMALL, header_cache_s=0, share_commits=True, clock=CLOCK.time)
+        wanted: list[bytes] = []
+
+        def append(world: World, data: bytes, wanted: list[bytes] = wanted) -> None:
+            world.append(A, data)
+            wanted.append(data)
+
+        for number in range(6):
+            data = b"%03d," % number
+            first, second = chance.sample(worlds, 2)
+            inner = b"%03d;" % number
+            act = chance.choice((lambda w=second, d=inner: append(w, d), lambda store=store: roll(client(store))))
+            first.backend.prepare(between={chance.randrange(6): act})
+            append(first, data)
+            first.backend.prepare()
+        roll(client(store))
+        found = client(store).content(A)
+        assert found.startswith(WHOLE)
+        rest = found[len(WHOLE) :]
+        assert sorted(rest[at : at + 4] for at in range(0, len(rest), 4)) == sorted(wanted)

@@ -1,0 +1,147 @@
+"""What a follower does now with one segment: pure functions, by examples and at random."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollingfs.format.header import Chunk, Header, Phase
+from rollingfs.stream import blocks
+from rollingfs.stream.blocks import BlockRule, Hot, Move, Wait
+
+NOW_MS = 1_800_000_000_000
+RULE = BlockRule(block_bytes=100, max_delay_s=600)
+
+
+def chunk(start: int, length: int, tier: str = "", age_s: int = 0) -> Chunk:
+    return Chunk(start, length, f"{start:020}-0", 0, NOW_MS - age_s * 1000, size=length, tier=tier)
+
+
+def header(*chunks: Chunk, tail: bytes = b"", tail_age_s: int = 0, start: int = 0, sealed: bool = False) -> Header:
+    at_ms = NOW_MS - tail_age_s * 1000 if tail else 0
+    phase = Phase.SEALED if sealed else Phase.OPEN
+    return Header("s" * 32, 1, start=start, entries=chunks, tail=tail, tail_at_ms=at_ms, phase=phase)
+
+
+def hot(found: Header, block_bytes: int = 100) -> Hot:
+    return blocks.with_chunks(blocks.look(found, NOW_MS), found.entries, block_bytes)  # type: ignore[arg-type]
+
+
+def plan(found: Header) -> Wait | Move:
+    return blocks.plan(hot(found), NOW_MS, RULE)
+
+
+def test_a_block_that_its_chunks_fill_moves_without_a_roll_and_without_what_comes_behind():
+    assert plan(header(chunk(0, 60), chunk(60, 60), chunk(120, 5), tail=b"t" * 9)) == Move(0, 120)
+
+
+def test_a_block_that_is_full_only_with_the_tail_is_rolled():
+    assert plan(header(chunk(0, 60), tail=b"t" * 40)) == Move(0, None)
+    assert isinstance(plan(header(chunk(0, 60), tail=b"t" * 39)), Wait)
+
+
+def test_a_block_whose_oldest_byte_is_old_moves_although_it_is_not_full():
+    assert plan(header(chunk(0, 10, age_s=600), tail=b"t")) == Move(0, None)
+    assert plan(header(chunk(0, 10, age_s=600))) == Move(0, 10)
+    assert plan(header(tail=b"t", tail_age_s=600)) == Move(0, None)
+    assert isinstance(plan(header(chunk(0, 10, age_s=599), tail=b"t")), Wait)
+
+
+def test_what_is_in_a_tier_already_is_no_part_of_a_block():
+    found = hot(header(chunk(0, 60, "cold"), chunk(60, 60), chunk(120, 90, "far"), chunk(210, 60)))
+    assert (found.start, found.hot_bytes, found.block_end) == (60, 120, 270)
+    assert plan(header(chunk(0, 1000, "cold", age_s=9999))) == Wait(30.0)
+
+
+def test_a_sealed_segment_moves_at_once_and_is_over_when_all_lies_in_the_tier():
+    assert plan(header(chunk(0, 10), tail=b"t", sealed=True)) == Move(0, None)
+    assert plan(header(chunk(0, 10), sealed=True)) == Move(0, 10)
+    assert plan(header(chunk(0, 10, "cold"), sealed=True)) == Wait(30.0, is_over=True)
+    assert plan(header(sealed=True)) == Wait(30.0, is_over=True)
+
+
+def test_the_block_of_a_truncated_segment_begins_at_its_first_retained_byte():
+    assert hot(header(chunk(0, 60), start=20)).start == 20
+
+
+def test_the_next_poll_comes_before_the_block_is_old_and_while_it_fills():
+    old = hot(header(chunk(0, 10, age_s=590)))
+    assert blocks.plan(old, NOW_MS, RULE) == Wait(10.0)
+    growing = replace(hot(header(chunk(0, 10))), rate=3.0)
+    assert blocks.plan(growing, NOW_MS, RULE) == Wait(15.0)
+    assert blocks.plan(replace(growing, rate=1e9), NOW_MS, RULE) == Wait(1.0)
+    assert blocks.plan(hot(header(chunk(0, 10))), NOW_MS, RULE) == Wait(30.0)
+    for _ in range(10):
+        growing = blocks.unchanged(growing)
+    assert blocks.plan(growing, NOW_MS, RULE) == Wait(30.0)
+
+
+def test_a_second_look_knows_the_rate_and_how_long_the_first_byte_was_inline():
+    first = hot(header(tail=b"t" * 10, tail_age_s=500))
+    now = replace(hot(header(chunk(0, 50))), seen_ms=NOW_MS + 20_000, oldest_ms=NOW_MS + 19_000)
+    found = blocks.since(now, first)
+    assert (found.rate, found.oldest_ms) == (2.0, NOW_MS - 500_000)
+    assert blocks.since(now, replace(first, segment="x" * 32)) == now
+    assert blocks.since(now, None) == now
+    assert blocks.since(replace(now, start=7), first).oldest_ms == NOW_MS + 19_000
+
+
+def test_a_writer_whose_clock_is_ahead_delays_no_block_for_ever():
+    ahead = header(chunk(0, 10, age_s=-9999))
+    assert hot(ahead).oldest_ms == NOW_MS
+    later = blocks.since(replace(hot(ahead), seen_ms=NOW_MS + 700_000), hot(ahead))
+    assert blocks.plan(later, NOW_MS + 700_000, RULE) == Move(0, 10)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 80), st.sampled_from(["", "", "cold"]), st.integers(0, 900)), max_size=9),
+    st.integers(0, 120),
+    st.integers(0, 900),
+    st.booleans(),
+)
+def test_a_plan_always_moves_hot_bytes_or_waits_a_while(parts, tail, age_s, sealed):
+    start, chunks = 0, []
+    for length, tier, chunk_age_s in parts:
+        chunks.append(chunk(start, length, tier, chunk_age_s))
+        start += length
+    found = header(*chunks, tail=b"t" * tail, tail_age_s=age_s, sealed=sealed)
+    now = plan(found)
+    hot_chunks = [one for one in chunks if not one.tier]
+    hot_bytes = sum(one.length for one in hot_chunks) + tail
+    if isinstance(now, Move):
+        end = found.length if now.upto is None else now.upto
+        assert any(now.start <= one.start and one.end <= end for one in hot_chunks) or (tail and now.upto is None)
+        assert not any(one.end <= now.start for one in hot_chunks), "nothing hot is left behind"
+        assert (now.upto is None) <= bool(tail)
+    else:
+        assert 0 < now.pause_s <= 30
+        assert hot_bytes < 100
+        assert not (sealed and hot_bytes)
+        assert now.is_over == (sealed and not hot_bytes)
+        if hot_bytes and (hot_chunks or tail):
+            first_s = hot_chunks[0].at_ms if hot_chunks else found.tail_at_ms
+            assert (NOW_MS - first_s) / 1000 < 600
+
+
+@pytest.mark.parametrize(
+    ("size", "delay", "said"),
+    [(0, "1s", "block_bytes is 0"), ("5x", "1s", "no size"), (1, -1, "max_delay is -1"), (1, math.inf, "endless")],
+)
+def test_rules_that_cannot_be_meant_are_refused(size, delay, said):
+    with pytest.raises(ValueError, match=said):
+        BlockRule.parse(size, delay)
+
+
+def test_a_rule_is_read_from_text_and_polls_often_enough_for_a_short_delay():
+    rule = BlockRule.parse("64MiB", "2s")
+    assert (rule.block_bytes, rule.max_delay_s, rule.poll_s_max, rule.poll_s_min) == (64 * 2**20, 2.0, 0.5, 0.5)
+    assert BlockRule().poll_s_max == 30.0
+
+
+def test_pauses_after_failures_double_up_to_five_minutes_and_differ():
+    assert [blocks.retry_s(failures, 1.0) for failures in (0, 1, 2, 20, 10**6)] == [1, 2, 4, 300, 300]
+    assert blocks.retry_s(3, 0.0) == 4.0

@@ -1,0 +1,482 @@
+"""A segment that is followed: crashes, faults and other clients at every call; stores that fail; requests counted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from rollingfs import RetentionPolicy, RollingPolicy
+from rollingfs.errors import UnknownTierError
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S
+from rollingfs.format.transitions import Guard
+from rollingfs.maintenance.offload import Chosen, Offloader
+from rollingfs.maintenance.roll import Roller
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
+from rollingfs.stream.follow import Followed
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.life import World
+
+SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+RULE = BlockRule(block_bytes=40, max_delay_s=100)
+A, B = "/stream/a", "/other/b"
+WHOLE = b"0" * 20 + b"1" * 20 + b"2" * 20 + b"tail"
+COLD = names.in_tier("cold", "")
+LAG_S = 0.0
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def slowly(*parameters: object) -> list[object]:
+    """Parameters of which the fast suite needs no more than one."""
+    return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
+
+
+def client(store: Store) -> World:
+    return World(Faulty(store), SMALL, CLOCK.time)
+
+
+def fill(store: Store, path: str = A) -> World:
+    """A segment of three chunks and a tail: one full block, and a part of the next."""
+    world = client(store)
+    world.create(path, [WHOLE[:20], WHOLE[20:40], WHOLE[40:60]])
+    world.append(path, b"tail")
+    return world
+
+
+def followed(world: World, path: str = A, rule: BlockRule = RULE, lag_s: float = LAG_S) -> Followed:
+    return Followed(world.client, path, "cold", rule, lag_s)
+
+
+def step(one: Followed) -> Wait:
+    """What a follower does between two pauses."""
+    now = drive(one.look())
+    return drive(one.move(now)) if isinstance(now, Move) else now
+
+
+def settle(one: Followed, steps: int = 60) -> OffloadStatus:
+    """Follow until all lies in the tier."""
+    for _ in range(steps):
+        now = step(one)
+        if now.pause_s and not one.status.lag_bytes and one.status.last_error is None:
+            return one.status
+        CLOCK.sleep(now.pause_s)
+    raise AssertionError(f"not settled: {one.status}")
+
+
+def chunks_of(world: World, path: str = A) -> list[tuple[str, int]]:
+    header = world.header(path)
+    return [(chunk.tier, chunk.length) for chunk in drive(world.client.pages.unfold(path, header.entries))]
+
+
+def is_whole(world: World) -> bool:
+    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(A)))
+
+
+def collect(world: World, grace_s: float = 0) -> None:
+    drive(world.client.collector.collect(A, grace_s=grace_s))
+
+
+def check_end(store: Store, expected: bytes) -> None:
+    """Any other follower goes on from the header alone; then nothing is left but what the segment names."""
+    store.lapse(GRACE_S)
+    world = client(store)
+    assert settle(followed(world)).cold_end == world.header(A).length
+    assert world.content(A) == expected
+    assert is_whole(world)
+    assert {tier for tier, _ in chunks_of(world)} <= {"cold"}
+    for _ in range(2):
+        collect(world)
+    header = world.header(A)
+    kept = {names.locate(A, c.file, c.tier) for c in drive(world.client.pages.unfold(A, header.entries))}
+    folders = names.chunks_folder(A) + "/", names.in_tier("cold", names.chunks_folder(A)) + "/"
+    assert {file for file in store.files() if file.startswith(folders) and "/pin-" not in file} == kept
+
+
+# -- what it does --------------------------------------------------------------------------------------------
+
+
+def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old():
+    store = TieredStore()
+    world = fill(store)
+    one = followed(world)
+    assert step(one).pause_s == 0
+    assert chunks_of(world) == [("cold", 20), ("cold", 20), ("", 20)]
+    assert (one.status.cold_end, one.status.lag_bytes, one.status.last_error) == (40, 24, None)
+    began = CLOCK.time()
+    assert settle(one).lag_s == 0
+    assert 90 < CLOCK.time() - began < 130
+    assert chunks_of(world) == [("cold", 20)] * 3 + [("cold", 4)]
+    assert (one.status.cold_end, one.status.lag_bytes) == (64, 0)
+    assert world.content(A) == WHOLE
+
+
+def test_a_segment_that_grows_while_it_is_followed_is_read_whole_at_any_time():
+    store = TieredStore()
+    writer, reader = fill(store), client(store)
+    one, expected = followed(client(store)), WHOLE
+    for number in range(60):
+        piece = b"%04d" % number * (1 + number % 5)
+        writer.append(A, piece)
+        expected += piece
+        CLOCK.sleep(step(one).pause_s)
+        view = drive(reader.client.lookup.view(A, fresh=True))
+        assert drive(reader.client.fetcher.read(view, 0, view.length)) == expected  # catching up, and the tail
+    assert one.status.cold_end > len(expected) - 400
+    writer.seal(A)
+    settle(one)
+    assert drive(one.look()).is_over
+    check_end(store, expected)
+
+
+def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_holds_it():
+    world = fill(TieredStore())
+    one = followed(world)
+    settle(one)
+    step(one)
+    world.client.headers.forget()
+    world.backend.prepare()
+    for _ in range(10):
+        assert step(one).pause_s == 25
+    assert [verb for verb, _ in world.backend.trace] == ["read_if_changed"] * 10
+    world.append(A, b"x")
+    world.backend.prepare()
+    step(one)
+    assert [verb for verb, _ in world.backend.trace] == ["read_if_changed"]
+
+
+def test_a_follower_that_begins_anew_reads_neither_chunks_nor_moves_what_is_cold():
+    store = TieredStore()
+    fill(store)
+    settle(followed(client(store)))
+    before = client(store).header(A)
+    world = client(store)
+    settle(followed(world))
+    assert world.header(A) == before
+    verbs = [verb for verb, _ in world.backend.trace]
+    assert verbs[0] == "read"
+    assert set(verbs[1:]) == {"read_if_changed"}  # of `header` above
+
+
+def test_the_old_files_stay_for_the_deletion_lag():
+    store = TieredStore()
+    world = fill(store)
+    view = drive(world.client.lookup.view(A, fresh=True))
+    one = followed(world, lag_s=1000.0)
+    settle(one)
+    collect(client(store))
+    hot = {file for file in store.files() if file.startswith(names.chunks_folder(A) + "/0")}
+    assert len(hot) == 4
+    store.lapse(1001)
+    collect(client(store))
+    assert not hot & store.files()
+    assert drive(world.client.fetcher.read(view, 0, 64)) == WHOLE
+
+
+def test_a_new_incarnation_is_followed_from_its_start():
+    world = fill(TieredStore())
+    one = followed(world)
+    settle(one)
+    drive(world.client.segments.overwrite(A, [b"new" * 20]))
+    assert settle(one).cold_end == 60
+    assert world.content(A) == b"new" * 20
+
+
+def test_a_sealed_segment_moves_at_once_to_its_last_byte_and_is_over():
+    world = fill(TieredStore())
+    world.seal(A)
+    one = followed(world)
+    for _ in range(3):
+        now = step(one)
+    assert now.is_over
+    assert one.status == OffloadStatus(64, 0, 0.0, None)
+    assert world.header(A).sealed
+
+
+# -- what it does not do -------------------------------------------------------------------------------------
+
+
+def test_an_unknown_tier_is_refused_at_once():
+    with pytest.raises(UnknownTierError, match="'warm'"):
+        Followed(fill(TieredStore()).client, A, "warm")
+
+
+def test_what_is_not_there_is_said_and_followed_once_it_is_there():
+    store = TieredStore()
+    one = followed(client(store))
+    assert 0 < step(one).pause_s <= 1
+    assert "No such segment" in str(one.status.last_error)
+    fill(store)
+    assert settle(one).cold_end == 64
+    drive(client(store).client.segments.delete(A))
+    step(one)
+    assert "No such segment" in str(one.status.last_error)
+    assert one.status.cold_end == 0
+
+
+def test_a_plain_file_is_not_followed_because_others_may_write_it():
+    store = TieredStore()
+    drive(store.write(A, [b"a plain file"]))
+    one = followed(client(store))
+    step(one)
+    assert "plain file" in str(one.status.last_error)
+    assert f"{A}$header" not in store.files()
+    client(store).append(A, b" no more")
+    assert settle(one).last_error is None
+    assert client(store).content(A) == b"a plain file no more"
+
+
+def test_a_retention_that_ends_before_the_deletion_lag_refuses_with_both_numbers():
+    store = TieredStore()
+    world = fill(store)
+    world.stream().retention = RetentionPolicy.by_time("1h")
+    one = followed(world, lag_s=7200.0)
+    step(one)
+    assert "7200 s" in str(one.status.last_error)
+    assert "3600 s" in str(one.status.last_error)
+    assert not world.header(A).tiers
+    assert settle(followed(world, lag_s=60.0)).cold_end == 64
+
+
+# -- a tier that fails ---------------------------------------------------------------------------------------
+
+
+class Failing(TieredStore):
+    """A store whose tier takes nothing, loses what it takes, or takes long, while it is told so."""
+
+    how: str = ""
+    slow_s: float = 0.0
+    seen: Callable[[], None] | None = None
+
+    def _put(self, path: str, content: bytes) -> str:
+        if path.startswith(COLD) and self.how == "fails":
+            raise ConnectionError("the cold store is away")
+        token = super()._put(path, content)
+        if path.startswith(COLD) and self.how == "loses":
+            del self.fs.store[path]
+        if path.startswith(COLD) and self.how == "slow":
+            CLOCK.sleep(self.slow_s)
+            assert self.seen is not None
+            self.seen()
+        return token
+
+
+@pytest.mark.parametrize(("how", "said"), [("fails", "the cold store is away"), ("loses", "nothing is lost")])
+def test_a_tier_that_fails_is_said_and_tried_again_after_growing_pauses_until_it_works(how, said):
+    store = Failing()
+    world = fill(store)
+    one = followed(world)
+    store.how = how
+    pauses = []
+    for _ in range(12):
+        pauses.append(step(one).pause_s)
+        assert said in str(one.status.last_error)
+        assert one.status.cold_end == 0
+        CLOCK.sleep(pauses[-1])
+    assert pauses[0] <= 1
+    assert max(pauses) > 100
+    assert max(pauses) <= 300
+    assert client(store).content(A) == WHOLE
+    assert one.status.lag_s > 100
+    store.how = ""
+    assert settle(one).last_error is None
+    check_end(store, WHOLE)
+
+
+def test_a_tier_that_is_slow_is_said_while_it_is():
+    store, texts = Failing(), []
+    one = followed(fill(store))
+    store.how, store.slow_s = "slow", 45.0
+    store.seen = lambda: texts.append(one.status.last_error)
+    step(one)
+    assert texts[0] is None
+    assert "90 s" in texts[1]
+    assert "slow" in texts[1]
+    assert one.status == OffloadStatus(40, 24, one.status.lag_s, None)
+
+
+def test_a_damaged_chunk_stays_where_it_is_and_is_named():
+    store = TieredStore()
+    world = fill(store)
+    file = names.locate(A, world.header(A).entries[1].file)  # type: ignore[union-attr]
+    store.fs.store[file].seek(0)
+    store.fs.store[file].write(b"x")
+    one = followed(world)
+    step(one)
+    assert file in str(one.status.last_error)
+    assert [tier for tier, _ in chunks_of(world)] == [""] * 3
+
+
+# -- crashes, faults, others ---------------------------------------------------------------------------------
+
+
+def calls_of_a_run(store: Store | None = None) -> list[str]:
+    world = fill(store or TieredStore())
+    world.backend.prepare()
+    settle(followed(world))
+    return [verb for verb, _ in world.backend.trace]
+
+
+CALLS_AT_LEAST = 20
+
+
+@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
+def test_after_a_crash_at_any_call_another_follower_goes_on_from_the_header_alone(crash):
+    calls = calls_of_a_run()
+    assert len(calls) >= CALLS_AT_LEAST
+    assert sum(verb in CHANGING for verb in calls) >= 8
+    for index in range(len(calls)):
+        store = TieredStore()
+        broken = fill(store)
+        broken.backend.prepare({index: crash})
+        with pytest.raises(Crashed):
+            settle(followed(broken))
+        assert client(store).content(A) == WHOLE
+        check_end(store, WHOLE)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.LOST, *slowly(Fault.BEFORE, Fault.AFTER, Fault.CONFLICT, Fault.BUSY, Fault.LATE, Fault.NAP, Fault.COMA)],
+)
+def test_after_any_fault_of_any_call_the_follower_itself_goes_on(fault):
+    for index in range(len(calls_of_a_run())):
+        store = TieredStore()
+        world = fill(store)
+        world.backend.prepare({index: fault})
+        one = followed(world)
+        settle(one)
+        assert one.status.cold_end == 64
+        check_end(store, WHOLE)
+
+
+def _offload(world: World) -> None:
+    drive(Offloader(world.client.committer).offload(A, "cold", Chosen(), lag_s=0))
+
+
+def _onload(world: World) -> None:
+    _offload(world)
+    drive(Offloader(world.client.committer).onload(A, lag_s=0))
+
+
+def _concat(world: World) -> None:
+    world.create("/stream/source", [b"s" * 20])
+    world.seal("/stream/source")
+    drive(world.client.concats.concat(A, ["/stream/source"]))
+
+
+def _take_over(world: World) -> None:
+    """Another owner takes the segment over, and appends behind what it finds."""
+    held = drive(world.client.segments.acquire(A, "the new owner"))
+    guard = Guard(epoch=held.epoch, expected_offset=64)
+    drive(world.client.segments.append(A, [b"mine" * 10], guard=guard))
+
+
+OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
+    "append": (lambda world: world.append(A, b"more" * 10), WHOLE + b"more" * 10),
+    "truncate in a chunk": (lambda world: world.truncate(A, 30), WHOLE[30:]),
+    "another follower": (lambda world: settle(followed(world)), WHOLE),
+    "append inline": (lambda world: world.append(A, b"more"), WHOLE + b"more"),
+    "truncate all": (lambda world: world.truncate(A, 64), b""),
+    "one step of another follower": (lambda world: step(followed(world)), WHOLE),
+    "roll": (lambda world: drive(Roller(world.client.committer).roll(A)), WHOLE),
+    "offload": (_offload, WHOLE),
+    "offload and onload": (_onload, WHOLE),
+    "concat": (_concat, WHOLE + b"s" * 20),
+    "consolidate": (lambda world: world.consolidate(A), WHOLE),
+    "overwrite": (lambda world: drive(world.client.segments.overwrite(A, [b"new" * 10])), b"new" * 10),
+    "an owner takes over": (_take_over, WHOLE + b"mine" * 10),
+    "collect": (lambda world: collect(world, grace_s=GRACE_S), WHOLE),
+    "seal": (lambda world: world.seal(A), WHOLE),
+}
+
+
+@pytest.mark.parametrize("other", [*list(OTHERS)[:3], *slowly(*list(OTHERS)[3:])])
+def test_another_client_between_any_two_calls_of_a_follower_loses_nothing(other):
+    act, expected = OTHERS[other]
+    for index in range(len(calls_of_a_run())):
+        store = TieredStore()
+        world = fill(store)
+        world.backend.prepare(between={index: lambda store=store: act(client(store))})
+        one = followed(world)
+        # what others bring back while it is followed is not moved again, so it may not settle
+        with contextlib.suppress(*[AssertionError] if other == "offload and onload" else []):
+            settle(one)
+        if not world.backend.between:
+            assert client(store).content(A) == expected
+            check_end(store, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_client_then_a_crash_at_any_call_of_a_follower_loses_nothing(other, crash):
+    act, expected = OTHERS[other]
+    count = len(calls_of_a_run())
+    for between in range(0, count, 2):
+        for index in range(between, count + 4, 2):
+            store = TieredStore()
+            world = fill(store)
+            world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})
+            with contextlib.suppress(Crashed, *[AssertionError] if other == "offload and onload" else []):
+                settle(followed(world))
+            if not world.backend.between:
+                assert client(store).content(A) == expected
+                check_end(store, expected)
+
+
+@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
+def test_a_writer_that_dies_at_any_call_of_its_append_between_calls_of_a_follower_loses_nothing(crash):
+    count, data = len(calls_of_a_run()), b"more" * 10
+    for index in range(0, count, 3):
+        for died in range(4):
+            store, acknowledged = TieredStore(), []
+            world, writer = fill(store), client(store)
+            writer.backend.prepare({died: crash})
+
+            def act(writer: World = writer, acknowledged: list[int] = acknowledged) -> None:
+                with contextlib.suppress(Crashed):
+                    acknowledged.append(writer.append(A, data))
+
+            world.backend.prepare(between={index: act})
+            settle(followed(world))
+            found = client(store).content(A)
+            assert found == WHOLE + data or (found == WHOLE and not acknowledged)
+            check_end(store, found)
+
+
+@pytest.mark.slow
+def test_a_segment_that_is_deleted_at_any_call_of_a_follower_stays_deleted_and_leaves_nothing():
+    for index in range(len(calls_of_a_run())):
+        store = TieredStore()
+        world = fill(store)
+        world.backend.prepare(between={index: lambda store=store: drive(client(store).client.segments.delete(A))})
+        one = followed(world)
+        for _ in range(12):
+            CLOCK.sleep(step(one).pause_s)
+        assert "No such segment" in str(one.status.last_error)
+        store.lapse(GRACE_S)
+        for _ in range(2):
+            with contextlib.suppress(FileNotFoundError):
+                collect(client(store))
+        assert store.files() == set()
+
+
+def test_of_two_followers_at_once_each_chunk_moves_once_and_the_copies_of_the_other_are_garbage():
+    for index in range(2, len(calls_of_a_run()), 5):
+        store = TieredStore()
+        world, other = fill(store), followed(client(store))
+        world.backend.prepare(between={index: lambda other=other: settle(other)})
+        settle(followed(world))
+        store.lapse(GRACE_S)
+        collect(client(store), grace_s=GRACE_S)
+        named = [names.locate(A, entry.file, entry.tier) for entry in world.header(A).entries]  # type: ignore[union-attr]
+        assert {file for file in store.files() if file.startswith(COLD)} == set(named)
+        assert world.content(A) == WHOLE
