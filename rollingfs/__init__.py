@@ -22,11 +22,13 @@ if TYPE_CHECKING:
         FencedError,
         FolderOccupiedError,
         LockedError,
+        MissingTierError,
         RollingError,
         SegmentNotSealedError,
         SegmentSealedError,
         SegmentTruncatedError,
         StagedExpiredError,
+        TierFailedError,
         UnknownTierError,
         UnsafeBackendError,
     )
@@ -34,13 +36,14 @@ if TYPE_CHECKING:
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
     from rollingfs.maintenance import Collected, Exported, Offloaded
-    from rollingfs.policy import RollingPolicy
+    from rollingfs.policy import OffloadPolicy, RollingPolicy
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
 
 __all__ = [
     "RollingFileSystem",
     "RollingPolicy",
+    "OffloadPolicy",
     "RetentionPolicy",
     "Segment",
     "Stream",
@@ -60,11 +63,13 @@ __all__ = [
     "FencedError",
     "FolderOccupiedError",
     "LockedError",
+    "MissingTierError",
     "RollingError",
     "SegmentNotSealedError",
     "SegmentSealedError",
     "SegmentTruncatedError",
     "StagedExpiredError",
+    "TierFailedError",
     "UnknownTierError",
     "UnsafeBackendError",
 ]
@@ -83,11 +88,13 @@ _MODULES = {
     "FencedError": "errors",
     "FolderOccupiedError": "errors",
     "LockedError": "errors",
+    "MissingTierError": "errors",
     "RollingError": "errors",
     "SegmentNotSealedError": "errors",
     "SegmentSealedError": "errors",
     "SegmentTruncatedError": "errors",
     "StagedExpiredError": "errors",
+    "TierFailedError": "errors",
     "UnknownTierError": "errors",
     "UnsafeBackendError": "errors",
     "RollingFileSystem": "fs.filesystem",
@@ -95,6 +102,7 @@ _MODULES = {
     "Collected": "maintenance",
     "Exported": "maintenance",
     "Offloaded": "maintenance",
+    "OffloadPolicy": "policy",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",
@@ -145,15 +153,15 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 # an installed package has entry points for fsspec; these lines serve a package that is only on the path
 for _scheme, _class in (
     ("rolling", "filesystem.RollingFileSystem"),
-    ("rolling+s3", "filesystem.RollingS3FileSystem"),
-    ("rolling+s3a", "filesystem.RollingS3FileSystem"),
+    ("rolling+s3", "schemes.RollingS3FileSystem"),
+    ("rolling+s3a", "schemes.RollingS3FileSystem"),
     ("rolling+az", "cloud_schemes.RollingAzureFileSystem"),
     ("rolling+abfs", "cloud_schemes.RollingAzureFileSystem"),
     ("rolling+abfss", "cloud_schemes.RollingAzureFileSystem"),
     ("rolling+gs", "cloud_schemes.RollingGoogleFileSystem"),
     ("rolling+gcs", "cloud_schemes.RollingGoogleFileSystem"),
-    ("rolling+file", "filesystem.RollingLocalFileSystem"),
-    ("rolling+local", "filesystem.RollingLocalFileSystem"),
-    ("rolling+memory", "filesystem.RollingMemoryFileSystem"),
+    ("rolling+file", "schemes.RollingLocalFileSystem"),
+    ("rolling+local", "schemes.RollingLocalFileSystem"),
+    ("rolling+memory", "schemes.RollingMemoryFileSystem"),
 ):
     register_implementation(_scheme, f"rollingfs.fs.{_class}", clobber=True)

@@ -16,6 +16,7 @@ from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import unknown_tier
 from rollingfs.format import names
 from rollingfs.format.header import Tier
+from rollingfs.policy import check_alias
 from rollingfs.runtime.bridge import Bridge
 
 T = TypeVar("T")
@@ -127,7 +128,7 @@ class TieredBackend(BackendWrapper):
 
     def __init__(self, hot: Backend, stores: Mapping[str, TierStore]) -> None:
         super().__init__(hot)
-        self._stores = {names.check_alias(alias): store for alias, store in stores.items()}
+        self._stores = {check_alias(alias): store for alias, store in stores.items()}
         self.tiers = {alias: store.backend is hot for alias, store in self._stores.items()}
 
     def _store(self, alias: str, path: str) -> TierStore:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 TEXT_BYTES_MAX = 64 * 1024
 TAIL_BYTES_MAX = 1024 * 1024
@@ -243,6 +243,7 @@ class Header:
     epoch: int = 0
     owner: str | None = None
     policy: RollingPolicy = field(default_factory=RollingPolicy)
+    offload: OffloadPolicy | None = None
     start: int = 0
     entries: tuple[Entry, ...] = ()
     tail: bytes = b""
@@ -408,6 +409,6 @@ class Header:
             ("commit lines", len(self.commits), COMMITS_MAX),
             ("merge marks", len(self.merges) + len(self.aborts), MARKS_MAX),
         )
-        for what, count, limit in limits:
-            if count > limit:
-                yield f"{count} {what}, but at most {limit} are allowed"
+        yield from (
+            f"{count} {what}, but at most {limit} are allowed" for what, count, limit in limits if count > limit
+        )

@@ -33,6 +33,7 @@ from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
 
+TIER_DEFAULT = "cold"
 DELETION_LAG_S = 4 * 3600.0
 """The old files stay this long."""
 BATCH_BYTES = 1024 * 1024 * 1024
