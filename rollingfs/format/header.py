@@ -409,6 +409,5 @@ class Header:
             ("commit lines", len(self.commits), COMMITS_MAX),
             ("merge marks", len(self.merges) + len(self.aborts), MARKS_MAX),
         )
-        yield from (
-            f"{count} {what}, but at most {limit} are allowed" for what, count, limit in limits if count > limit
-        )
+        over = (one for one in limits if one[1] > one[2])
+        yield from (f"{count} {what}, but at most {limit} are allowed" for what, count, limit in over)

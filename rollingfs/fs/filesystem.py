@@ -175,15 +175,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = self._parent_of
+        choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
         default = check_default(self._backend, offload_policy)
-        choices: dict[str, Any] = {
-            **seconds,
-            "offload_policy": default,
-            "probe_cache": cache,
-            "share_commits": share_commits,
-            "clock": clock,
-        }
-        self._client = Client(self._backend, rolling, **choices)
+        self._client = Client(self._backend, rolling, offload_policy=default, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
 
