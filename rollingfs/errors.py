@@ -71,7 +71,7 @@ class UnknownTierError(RollingError):
 
 
 class MissingTierError(RollingError):
-    """The root of a tier lacks the mark `$tier`: its store is not mounted, or not what it was. Nothing was deleted."""
+    """The root of a tier lacks the mark `$tier`: its store is not mounted, or not what it was. Nothing was changed."""
 
 
 class TierFailedError(RollingError):

@@ -68,7 +68,7 @@ async def check_root(backend: Backend, alias: str, path: str) -> None:
     except FileNotFoundError as error:
         raise MissingTierError(
             f"{path}: the root of the tier {alias!r} lacks the file {names.TIER_MARK!r}, so it is not the root that "
-            "offloads wrote to, for example because it is not mounted; nothing was deleted. If you emptied it on "
+            "offloads wrote to, for example because it is not mounted; nothing was changed. If you emptied it on "
             f"purpose, put an empty file {names.TIER_MARK!r} there"
         ) from error
 

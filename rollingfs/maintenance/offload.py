@@ -16,7 +16,7 @@ from functools import partial
 import google_crc32c
 
 from rollingfs.backend.contract import frozen
-from rollingfs.backend.tiers import can_copy, check_aliases, check_tier, mark_root
+from rollingfs.backend.tiers import can_copy, check_aliases, check_root, check_tier, mark_root
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored, TierStored
 from rollingfs.commit.committer import Committer
@@ -271,7 +271,7 @@ class Offloader:
         if line is not None and is_young(line):
             return line
         with failing(path, tier):
-            await mark_root(self.backend, tier)
+            await (mark_root(self.backend, tier) if line is None else check_root(self.backend, tier, path))
         new = Tier(tier, line.key if line is not None else names.new_tier_key(), now_ms)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
