@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rollingfs.cli import output
 from rollingfs.cli.command import Commands, PathOf
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
@@ -68,15 +69,13 @@ def policy(
     lines = [_rolling(found.rolling)] if found.rolling is not None else []
     lines.append(f"offload: {_words(found.offload)}")
     lines += [f"  {name}: {_words(level)}" for name, level in levels.items() if level is not None]
-    session.report(
-        {
-            "name": place.fs._strip(place.path),
-            "rolling": found.rolling,
-            "offload": found.offload,
-            **levels,
-        },
-        "\n".join(lines),
-    )
+    if session.json:
+        output.write_json(
+            {"name": place.fs._strip(place.path), "rolling": found.rolling, "offload": found.offload, **levels}
+        )
+        return
+    for line in lines:
+        output.say(line)
 
 
 def _rolling(policy: RollingPolicy) -> str:

@@ -34,8 +34,8 @@ def run(
 ) -> None:
     """Apply retention, offload policies and collection to all streams and segments below ROOT, until stopped.
 
-    One line for each stream, and for each segment outside of streams. What fails is named, and the others go on. SIGTERM
-    and Ctrl-C end it after the segments that have begun.
+    One line for each stream, and for each segment outside of streams. What fails is named, and the others go on. Rounds
+    do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one ends it at once.
 
     With --json: round, name, stream, dropped_bytes, deleted, chunks, moved_bytes, files, collected_bytes and failed of
     each, on a line of its own; then the sums, as name null with streams, segments and seconds.
@@ -47,12 +47,11 @@ def run(
     place = session.place(root)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     with stopping() as stop:
-        number, failures, began_s = 1, 0, time.monotonic()
+        number, began_s = 1, time.monotonic()
         while True:
             session.code = errors.DONE
             try:
-                results = _round(session, place, number, grace_s, stop)
-                failures += len(results.failed)
+                _round(session, place, number, grace_s, stop)
             except OSError as error:
                 if once or number == 1:
                     raise
@@ -61,7 +60,7 @@ def run(
             if once or stop():
                 break
             number += 1
-            stop.wait(_pause_s(session, time.monotonic() - began_s, every_s))
+            stop.wait(_pause_s(time.monotonic() - began_s, every_s))
             if stop():
                 break
             began_s = time.monotonic()
@@ -71,7 +70,7 @@ def run(
         session.code = errors.INTERRUPTED
 
 
-def _pause_s(session: Session, spent_s: float, every_s: float) -> float:
+def _pause_s(spent_s: float, every_s: float) -> float:
     """How long to wait for the next round, of which those are left out that should have begun meanwhile."""
     missed = int(spent_s // every_s)
     if missed:
@@ -82,7 +81,7 @@ def _pause_s(session: Session, spent_s: float, every_s: float) -> float:
     return every_s - spent_s % every_s
 
 
-def _round(session: Session, place: Place, number: int, grace_s: float | None, stop: Stop) -> Upkept:
+def _round(session: Session, place: Place, number: int, grace_s: float | None, stop: Stop) -> None:
     began_s = time.monotonic()
     results = []
     for one in _kept(session, place, STEPS, stop, grace_s):
@@ -95,10 +94,9 @@ def _round(session: Session, place: Place, number: int, grace_s: float | None, s
     failures = f", {count_text(len(whole.failed), 'failure')}" if whole.failed else ""
     session.report(
         {**_fields(whole, number), "name": None, "streams": streams, "segments": segments, "seconds": seconds},
-        f"round {number}: {count_text(streams, 'stream')} and {count_text(segments, 'other segment')} in {seconds:.1f} s: "
-        f"{_said(whole)}{failures}{'; it was stopped' if whole.is_cut_short or stop() else ''}",
+        f"round {number}: {count_text(streams, 'stream')} and {count_text(segments, 'other segment')} in {seconds:.1f} "
+        f"s: {_said(whole)}{failures}{'; it was stopped' if whole.is_cut_short or stop() else ''}",
     )
-    return whole
 
 
 def _kept(
@@ -143,8 +141,8 @@ def offload_by_policies(session: Session, text: str) -> None:
         output.complain(f"{text}: interrupted; chunks that were moved stay moved, run it again for the rest")
     elif not whole.has_policy and not whole.failed:
         raise ValueError(
-            f"{text}: no offload policy with a tier counts for a segment here, so nothing was moved: give --tier, or set "
-            "one by: rollingfs policy PATH --tier ALIAS"
+            f"{text}: no offload policy with a tier counts for a segment here, so nothing was moved: give --tier, or "
+            "set a policy by: rollingfs policy PATH --tier ALIAS"
         )
     elif not whole.offloaded.files and not whole.failed:
         session.report(_fields(whole, 1) | {"name": place.fs._strip(place.path)}, f"{text}: nothing to do")

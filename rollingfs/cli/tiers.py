@@ -37,7 +37,7 @@ def offload(
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Only chunks that are older.")] = None,
     lag: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Keep the old files so long for readers that opened it before (4h)."),
+        typer.Option(metavar="TIME", help="Keep the old files so long, for readers that opened it before (4h)."),
     ] = None,
 ) -> None:
     """Move chunks of segments to another store; readers see no difference, and writers may go on.
@@ -57,11 +57,13 @@ def offload(
         for text in path:
             offload_by_policies(session, text)
         return
-    alias, lag = TIER_DEFAULT if tier is None else tier, DELETION_LAG_S if lag is None else lag
+    alias, deletion_lag = TIER_DEFAULT if tier is None else tier, DELETION_LAG_S if lag is None else lag
     for text in path:
         place = session.place(text)
         with session.progress(f"offloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
-            did = place.fs.offload(place.path, alias, upto, after_bytes, after_age, deletion_lag=lag, progress=advance)
+            did = place.fs.offload(
+                place.path, alias, upto, after_bytes, after_age, deletion_lag=deletion_lag, progress=advance
+            )
         _report(session, text, place.fs._strip(place.path), did, f"moved to {alias!r}")
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rollingfs.format import names
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen
-from rollingfs.policy import NO_TIER, OffloadPolicy, RollingPolicy
+from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT, Chosen
+from rollingfs.policy import NO_TIER, OffloadPolicy, RollingPolicy, parse_seconds
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import BY_SIZE
 
@@ -20,6 +20,16 @@ class Asked:
     tier: str
     chosen: Chosen
     lag_s: float
+
+    @staticmethod
+    def of(
+        tier: str | None, after_bytes: int | str | None, after_age: float | str | None, deletion_lag: float | str | None
+    ) -> Asked | None:
+        """What arguments ask for; None if none is given, so that the policies decide."""
+        if tier is None and after_bytes is None and after_age is None and deletion_lag is None:
+            return None
+        lag_s = DELETION_LAG_S if deletion_lag is None else parse_seconds(deletion_lag)
+        return Asked(TIER_DEFAULT if tier is None else tier, Chosen.parse(None, after_bytes, after_age), lag_s)
 
     @staticmethod
     def by(policy: OffloadPolicy | None) -> Asked | None:

@@ -12,8 +12,7 @@ from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of, info_of_unreadable
 from rollingfs.format import names
-from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT, Chosen
-from rollingfs.policy import OffloadPolicy, parse_seconds
+from rollingfs.policy import OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
@@ -122,11 +121,16 @@ class StreamVerbs:
         cut, _ = await self.cutter.take(found.views, at, align)
         return cut.renamed(self.members.path_of)
 
-    async def trim(self, cut: StreamCut) -> Trimmed:
+    async def trim(self, cut: StreamCut, dry_run: bool = False) -> Trimmed:
         """Truncate every segment to its offset in a cut, and delete sealed ones that lie wholly before it.
 
         The trim is recorded first: the next `trim` or `retain` finishes an interrupted trim. Two kinds of segments
         stay as they are: those that the cut does not name, and those that took a name after the cut.
+
+        Parameters
+        ----------
+        dry_run
+            Change nothing, return what would be done.
 
         Raises
         ------
@@ -143,6 +147,8 @@ class StreamVerbs:
         unread = {name: error for name, error in found.unreadable.items() if name in meant}
         self.members.warn(unread)
         goals = self.trimmer.goals(found.views, meant)
+        if dry_run:
+            return replace(self.trimmer.expected(found.views, goals), failed=self.members.reasons(unread))
         ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, found.names, self.path))
         did = await self.trimmer.finish(ledger)
         return replace(did, failed={**self.members.reasons(unread), **did.failed})
@@ -290,11 +296,7 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
-        asked = None
-        if any(value is not None for value in (tier, after_bytes, after_age, deletion_lag)):
-            lag_s = DELETION_LAG_S if deletion_lag is None else parse_seconds(deletion_lag)
-            asked = Asked(TIER_DEFAULT if tier is None else tier, Chosen.parse(None, after_bytes, after_age), lag_s)
-        return await offload_stream(self.members, self.ledgers, asked)
+        return await offload_stream(self.members, self.ledgers, Asked.of(tier, after_bytes, after_age, deletion_lag))
 
 
 def _check_kind(path: str, value: Any, kind: type, name: str, example: str) -> None:
