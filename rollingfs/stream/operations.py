@@ -308,4 +308,7 @@ def _check_kind(path: str, value: Any, kind: type, name: str, example: str) -> N
         The argument is of another class.
     """
     if not isinstance(value, kind):
-        raise TypeError(f"{path}: {name} is {value!r}: it must be a {kind.__name__}, as {example}; nothing was written")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(
+            f"{path}: {name} is {value!r}: it must be {article} {kind.__name__}, as {example}; nothing was written"
+        )
