@@ -89,16 +89,16 @@ def test_a_process_that_runs_ends_by_a_signal_while_it_waits(fs, tmp_path, optio
     )
     killer = threading.Timer(120, process.kill)
     killer.start()
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("round 1"):
-                process.send_signal(number)
-        assert process.wait() == 0
-    finally:
-        killer.cancel()
-        process.kill()
-        process.wait()
+    with process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("round 1"):
+                    process.send_signal(number)
+            assert process.wait() == 0
+        finally:
+            killer.cancel()
+            process.kill()
 
 
 def test_offload_without_options_does_what_the_policies_say(fs, tmp_path, option):
