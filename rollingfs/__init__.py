@@ -22,11 +22,13 @@ if TYPE_CHECKING:
         FencedError,
         FolderOccupiedError,
         LockedError,
+        MissingTierError,
         RollingError,
         SegmentNotSealedError,
         SegmentSealedError,
         SegmentTruncatedError,
         StagedExpiredError,
+        TierFailedError,
         UnknownTierError,
         UnsafeBackendError,
     )
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.stream_handle import Stream
     from rollingfs.fs.telemetry import observe
     from rollingfs.maintenance import Collected, Exported, Offloaded, SegmentState
-    from rollingfs.policy import RollingPolicy
+    from rollingfs.policy import OffloadPolicy, RollingPolicy
     from rollingfs.stream.blocks import OffloadStatus
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RollingFileSystem",
     "RollingPolicy",
+    "OffloadPolicy",
     "RetentionPolicy",
     "Segment",
     "Stream",
@@ -69,11 +72,13 @@ __all__ = [
     "FencedError",
     "FolderOccupiedError",
     "LockedError",
+    "MissingTierError",
     "RollingError",
     "SegmentNotSealedError",
     "SegmentSealedError",
     "SegmentTruncatedError",
     "StagedExpiredError",
+    "TierFailedError",
     "UnknownTierError",
     "UnsafeBackendError",
 ]
@@ -92,11 +97,13 @@ _MODULES = {
     "FencedError": "errors",
     "FolderOccupiedError": "errors",
     "LockedError": "errors",
+    "MissingTierError": "errors",
     "RollingError": "errors",
     "SegmentNotSealedError": "errors",
     "SegmentSealedError": "errors",
     "SegmentTruncatedError": "errors",
     "StagedExpiredError": "errors",
+    "TierFailedError": "errors",
     "UnknownTierError": "errors",
     "UnsafeBackendError": "errors",
     "RollingFileSystem": "fs.filesystem",
@@ -109,6 +116,7 @@ _MODULES = {
     "observe": "fs.telemetry",
     "Follower": "fs.follower",
     "OffloadStatus": "stream.blocks",
+    "OffloadPolicy": "policy",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",
@@ -159,15 +167,15 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 # an installed package has entry points for fsspec; these lines serve a package that is only on the path
 for _scheme, _class in (
     ("rolling", "filesystem.RollingFileSystem"),
-    ("rolling+s3", "filesystem.RollingS3FileSystem"),
-    ("rolling+s3a", "filesystem.RollingS3FileSystem"),
+    ("rolling+s3", "schemes.RollingS3FileSystem"),
+    ("rolling+s3a", "schemes.RollingS3FileSystem"),
     ("rolling+az", "cloud_schemes.RollingAzureFileSystem"),
     ("rolling+abfs", "cloud_schemes.RollingAzureFileSystem"),
     ("rolling+abfss", "cloud_schemes.RollingAzureFileSystem"),
     ("rolling+gs", "cloud_schemes.RollingGoogleFileSystem"),
     ("rolling+gcs", "cloud_schemes.RollingGoogleFileSystem"),
-    ("rolling+file", "filesystem.RollingLocalFileSystem"),
-    ("rolling+local", "filesystem.RollingLocalFileSystem"),
-    ("rolling+memory", "filesystem.RollingMemoryFileSystem"),
+    ("rolling+file", "schemes.RollingLocalFileSystem"),
+    ("rolling+local", "schemes.RollingLocalFileSystem"),
+    ("rolling+memory", "schemes.RollingMemoryFileSystem"),
 ):
     register_implementation(_scheme, f"rollingfs.fs.{_class}", clobber=True)

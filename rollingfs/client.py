@@ -16,7 +16,7 @@ from rollingfs.commit.recovery import Merges
 from rollingfs.commit.store import Store
 from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.export import Exporter
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Lookup
@@ -37,6 +37,8 @@ class Client:
     ----------
     policy
         The policy of the segments that it creates.
+    offload_policy
+        Which chunks move to a tier, where neither a segment nor its folder says so.
     header_cache_s
         For this many seconds after it saw a header, the client believes it without asking the store.
     commit_timeout_s
@@ -54,6 +56,7 @@ class Client:
         backend: Backend,
         policy: RollingPolicy | None = None,
         *,
+        offload_policy: OffloadPolicy | None = None,
         header_cache_s: float = HEADER_CACHE_S,
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         probe_cache: str | None = None,
@@ -71,6 +74,7 @@ class Client:
         self.lookup = Lookup(backend, headers)
         self.fetcher = Fetcher(backend, runtime, self.lookup, self.pages, self.meters)
         self.contents = Contents(backend, runtime, headers, self.lookup)
+        self.offload_policy = offload_policy
         self.merges = Merges(CommitLoop(self.store, commit_timeout_s, share_commits=share_commits))
         self.committer = Committer(self.merges)
         self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())

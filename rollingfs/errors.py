@@ -70,6 +70,14 @@ class UnknownTierError(RollingError):
     """A header names a tier that this filesystem was not told of; the message says which. No file was looked for."""
 
 
+class MissingTierError(RollingError):
+    """The root of a tier lacks the mark `$tier`: its store is not mounted, or not what it was. Nothing was changed."""
+
+
+class TierFailedError(RollingError):
+    """The store of a tier failed. The message names the segment and the tier, and says what became of the bytes."""
+
+
 def unknown_tier(alias: str, path: str) -> UnknownTierError:
     """The error for a file or folder at `path` of a tier that is not configured."""
     return UnknownTierError(

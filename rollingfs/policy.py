@@ -1,9 +1,12 @@
-"""The rolling policy of a segment: when bytes leave the header, and when a chunk is full."""
+"""Policies: when the bytes of a segment leave the header, when a chunk is full, when chunks move to a tier."""
 
 from __future__ import annotations
 
+import enum
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 MAX_BYTES_DEFAULT = 64 * 1024 * 1024
 INLINE_BYTES_DEFAULT = 256 * 1024
@@ -11,6 +14,10 @@ INLINE_BYTES_MAX = 1024 * 1024
 CHUNK_BYTES_MAX = 2**63 - 1
 MAX_AGE_S_MIN = 0.001
 MAX_AGE_S_MAX = 100 * 366 * 86400.0
+TIER_ALIAS_CHARACTERS_MAX = 32
+NO_TIER = ""
+"""The tier of a policy by which nothing moves, whatever the levels above it say."""
+_ALIAS = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{TIER_ALIAS_CHARACTERS_MAX - 1}}}", re.ASCII)
 
 _BYTE_UNITS = {
     "": 1,
@@ -110,3 +117,109 @@ class RollingPolicy:
     def tail_bytes_max(self) -> int:
         """The longest inline tail: a tail that becomes a chunk must not exceed `max_bytes`."""
         return min(self.inline_bytes, self.max_bytes)
+
+
+class Keep(enum.Enum):
+    """The value of an argument that is not given, where None means something."""
+
+    KEEP = "as it is"
+
+
+KEEP = Keep.KEEP
+
+
+def check_alias(alias: str) -> str:
+    """Return the alias of a tier, unless it cannot stand in a header.
+
+    Raises
+    ------
+    ValueError
+        It has other characters, or is too long.
+    """
+    if not _ALIAS.fullmatch(alias):
+        raise ValueError(
+            f"{alias!r} is no alias of a tier: 1 to {TIER_ALIAS_CHARACTERS_MAX} of a-z, 0-9, '_' and '-', the first a "
+            "letter or a digit"
+        )
+    return alias
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class OffloadPolicy:
+    """Which chunks move to a tier, and when; each field may be left to the next level.
+
+    There are three levels: a segment (`fs.set_policy`), the folder that it lies in (`fs.set_policy` too, or
+    ``stream.offload_policy``), and the filesystem (its argument `offload_policy`). As in Pulsar, the nearest level that
+    has a field wins, field by field. Without a tier at any level nothing moves.
+
+    Parameters
+    ----------
+    tier
+        The alias of one of the filesystem's `tiers`; ``""`` to move nothing, whatever the other levels say.
+    after_bytes, after_age
+        Chunks move that lie before the newest so many bytes (or text like ``"64MiB"``), or that are older than so many
+        seconds (or text like ``"7d"``). Of both, one is enough; without both, all chunks move.
+    deletion_lag
+        Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before; by
+        default 4 hours.
+
+    Raises
+    ------
+    ValueError
+        A value is outside its range.
+    """
+
+    tier: str | None
+    after_bytes: int | None
+    after_age: float | None
+    deletion_lag: float | None
+
+    def __init__(
+        self,
+        tier: str | None = None,
+        after_bytes: int | str | None = None,
+        after_age: float | str | None = None,
+        deletion_lag: float | str | None = None,
+    ) -> None:
+        if tier:
+            check_alias(tier)
+        size = None if after_bytes is None else parse_bytes(after_bytes)
+        if size is not None and not 0 <= size <= CHUNK_BYTES_MAX:
+            raise ValueError(f"after_bytes is {size}: it must be 0 to {CHUNK_BYTES_MAX}")
+        object.__setattr__(self, "tier", tier)
+        object.__setattr__(self, "after_bytes", size)
+        object.__setattr__(self, "after_age", _age("after_age", after_age))
+        object.__setattr__(self, "deletion_lag", _age("deletion_lag", deletion_lag))
+
+    @staticmethod
+    def of(given: Any, name: str = "the offload policy") -> OffloadPolicy:
+        """The policy itself, or that of a mapping of its fields.
+
+        Raises
+        ------
+        TypeError, ValueError
+            It is neither, or a value is outside its range.
+        """
+        if isinstance(given, OffloadPolicy):
+            return given
+        known = [field.name for field in fields(OffloadPolicy)]
+        if not isinstance(given, Mapping) or not given.keys() <= set(known):
+            raise TypeError(f"{name} is {given!r}: it must be an OffloadPolicy, or map some of {', '.join(known)}")
+        return OffloadPolicy(**given)
+
+    def over(self, other: OffloadPolicy | None) -> OffloadPolicy:
+        """The policy, with the fields of another where it has none itself."""
+        return self if other is None else OffloadPolicy(**{**other.as_fields(), **self.as_fields()})
+
+    def as_fields(self) -> dict[str, Any]:
+        """The fields that are set, by name."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _age(name: str, value: float | str | None) -> float | None:
+    """A time in seconds, in whole milliseconds."""
+    seconds = None if value is None else parse_seconds(value)
+    if seconds is not None and not 0 <= seconds <= MAX_AGE_S_MAX:
+        raise ValueError(f"{name} is {seconds}: it must be 0 to {MAX_AGE_S_MAX:.0f} seconds")
+    return None if seconds is None else round(seconds * 1000) / 1000

@@ -59,6 +59,7 @@ ELSEWHERE = {
     "format/header": "format/test_codec",
     "format/index_codec": "format/test_bad_input",
     "format/line_codec": "format/test_codec",
+    "format/policies": "fs/test_policy_verbs",
     "format/merging": "format/test_transitions",
     "format/pin_codec": "format/test_header_fixtures",
     "format/plain_file": "format/test_codec",
@@ -81,6 +82,7 @@ ELSEWHERE = {
     "fs/readable": "cli/test_commands",
     "fs/segment_map": "cli/test_commands",
     "fs/store_options": "fs/test_target",
+    "fs/schemes": "fs/test_target",
     "fs/tier_verbs": "fs/test_tiers",
     "fs/stream_handle": "stream/test_operations",
     "maintenance/collected": "maintenance/test_collect",
@@ -90,6 +92,7 @@ ELSEWHERE = {
     "maintenance/steps": "maintenance/test_consolidate",
     "maintenance/survey": "maintenance/test_references",
     "maintenance/swaps": "maintenance/test_consolidate",
+    "maintenance/tier_failures": "stream/test_upkeep",
     "maintenance/tier_survey": "maintenance/test_offload",
     "read/ranges": "read/test_piece_checks",
     "read/read_job": "read/test_piece_checks",
@@ -105,6 +108,7 @@ ELSEWHERE = {
     "stream/retention_run": "stream/test_operations",
     "stream/trim": "stream/test_incarnations",
     "write/ingest": "write/test_chunk_writer",
+    "write/policies": "fs/test_policy_verbs",
 }
 """The test module that tests a core module which has none of its name."""
 

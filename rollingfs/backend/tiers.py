@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.errors import unknown_tier
+from rollingfs.errors import MissingTierError, unknown_tier
 from rollingfs.format import names
 from rollingfs.format.header import Tier
+from rollingfs.policy import check_alias
 from rollingfs.runtime.bridge import Bridge
 
 T = TypeVar("T")
@@ -52,6 +53,34 @@ def check_aliases(backend: Backend, tiers: Iterable[Tier], path: str) -> None:
     """Refuse the tiers of a header that a backend does not have; otherwise as `check_tier`."""
     for tier in tiers:
         check_tier(backend, tier.alias, path)
+
+
+async def check_root(backend: Backend, alias: str, path: str) -> None:
+    """Refuse to believe that a tier is empty, unless its root has the mark that the first offload puts there.
+
+    Raises
+    ------
+    MissingTierError
+        It has none: a disk that is not mounted, and a bucket that is gone, look empty too.
+    """
+    try:
+        await backend.stat(names.in_tier(alias, names.TIER_MARK))
+    except FileNotFoundError as error:
+        raise MissingTierError(
+            f"{path}: the root of the tier {alias!r} lacks the file {names.TIER_MARK!r}, so it is not the root that "
+            "offloads wrote to, for example because it is not mounted; nothing was changed. If you emptied it on "
+            f"purpose, put an empty file {names.TIER_MARK!r} there"
+        ) from error
+
+
+async def mark_root(backend: Backend, alias: str) -> None:
+    """Put the mark at the root of a tier, unless it is there."""
+    mark = names.in_tier(alias, names.TIER_MARK)
+    try:
+        await backend.stat(mark)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):  # another client has just done it
+            await backend.write(mark, [b""])
 
 
 def can_copy(backend: Backend, source: str, target: str) -> bool:
@@ -127,7 +156,7 @@ class TieredBackend(BackendWrapper):
 
     def __init__(self, hot: Backend, stores: Mapping[str, TierStore]) -> None:
         super().__init__(hot)
-        self._stores = {names.check_alias(alias): store for alias, store in stores.items()}
+        self._stores = {check_alias(alias): store for alias, store in stores.items()}
         self.tiers = {alias: store.backend is hot for alias, store in self._stores.items()}
 
     def _store(self, alias: str, path: str) -> TierStore:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import change, doctor, jars, read, show, streams, tiers, top, upkeep
+from rollingfs.cli import change, doctor, jars, policy, read, show, streams, tiers, top, upkeep
+from rollingfs.cli import run as run_command
 from rollingfs.cli.command import Commands
 
 EPILOG = (
@@ -42,7 +43,7 @@ def _common(
     """Accept the options before the command."""
 
 
-for _module in (show, read, change, streams, upkeep, tiers, top, doctor, jars):
+for _module in (show, read, change, streams, upkeep, tiers, policy, run_command, top, doctor, jars):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 

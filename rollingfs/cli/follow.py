@@ -17,7 +17,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def follow_all(
-    session: Session, texts: Sequence[str], tier: str, block_bytes: int | str, max_delay: float | str, lag: str
+    session: Session, texts: Sequence[str], tier: str, block_bytes: int | str, max_delay: float | str, lag: float | str
 ) -> None:
     """Follow segments of one store, and say how far each is whenever that changes."""
     fs, paths = session.places(texts)

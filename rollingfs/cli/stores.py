@@ -27,6 +27,7 @@ OWN = frozenset(
         "max_bytes",
         "max_concurrency",
         "max_memory",
+        "offload_policy",
         "prefetch",
         "probe_cache",
         "share_commits",

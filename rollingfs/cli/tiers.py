@@ -11,9 +11,11 @@ import typer
 from rollingfs.cli.command import Commands, Paths
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.follow import follow_all
+from rollingfs.cli.run import offload_by_policies
 from rollingfs.cli.session import Session
 from rollingfs.fs.readable import count_text
 from rollingfs.maintenance import Offloaded
+from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S
 
@@ -27,13 +29,18 @@ Upto = Annotated[int | None, typer.Option(metavar="OFFSET", help="Only chunks th
 def offload(
     session: Session,
     path: Paths,
-    tier: Annotated[str, typer.Option(metavar="ALIAS", help="A tier of --option tiers.ALIAS.root=URL.")] = "cold",
+    tier: Annotated[
+        str | None, typer.Option(metavar="ALIAS", help="A tier of --option tiers.ALIAS.root=URL; by default cold.")
+    ] = None,
     upto: Upto = None,
     after_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Only chunks before the newest so many bytes.")
     ] = None,
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Only chunks that are older.")] = None,
-    lag: Lag = "4h",
+    lag: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Keep the old files so long, for readers that opened it before (4h)."),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as the segments grow, until stopped.")] = False,
     block: Annotated[
         str | None, typer.Option(metavar="SIZE", help="With --follow: move so many bytes at once.")
@@ -44,6 +51,7 @@ def offload(
 ) -> None:
     """Move chunks of segments to another store; readers see no difference, and writers may go on.
 
+    Without options, PATH may be a folder too: the policies of its streams and segments decide (see: policy).
     With --follow, the inline bytes move too. It ends when all segments are sealed and moved, or by Ctrl-C or SIGTERM.
 
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own; with --follow: name,
@@ -57,17 +65,24 @@ def offload(
         ("--max-delay", max_delay, parse_seconds),
     ):
         _check(name, value, parse)
+    alias, deletion_lag = TIER_DEFAULT if tier is None else tier, DELETION_LAG_S if lag is None else lag
     if follow:
         _check_absent("--follow moves all", {"--upto": upto, "--after-bytes": after_bytes, "--after-age": after_age})
-        follow_all(session, path, tier, block or BLOCK_BYTES, max_delay or MAX_DELAY_S, lag)
+        follow_all(session, path, alias, block or BLOCK_BYTES, max_delay or MAX_DELAY_S, deletion_lag)
         return
     _check_absent("only --follow takes it", {"--block": block, "--max-delay": max_delay})
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
+    if all(value is None for value in (tier, upto, after_bytes, after_age, lag)):
+        for text in path:
+            offload_by_policies(session, text)
+        return
     for text in path:
         place = session.place(text)
         with session.progress(f"offloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
-            did = place.fs.offload(place.path, tier, upto, after_bytes, after_age, deletion_lag=lag, progress=advance)
-        _report(session, text, place.fs._strip(place.path), did, f"moved to {tier!r}")
+            did = place.fs.offload(
+                place.path, alias, upto, after_bytes, after_age, deletion_lag=deletion_lag, progress=advance
+            )
+        _report(session, text, place.fs._strip(place.path), did, f"moved to {alias!r}")
 
 
 @commands("onload")

@@ -102,6 +102,8 @@ def _lines(header: Header) -> Iterable[str]:
         yield f"asks {header.asks.base} {header.asks.version}"
     for one in header.placed:
         yield f"placed {tokens.quote(one.writer)} {one.number} {one.offset}"
+    if header.offload is not None:
+        yield line_codec.format_offload(header.offload)
     yield from header.unknown
 
 
@@ -245,6 +247,9 @@ class _Parser:
         if any((one.writer, one.number) == (found.writer, found.number) for one in self.placed):
             raise tokens.Malformed("comes twice")
         self.placed.append(found)
+
+    def _on_offload(self, parts: Sequence[str]) -> None:
+        self._once(offload=line_codec.parse_offload(parts))
 
     def _on_Merged(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         txn, source = tokens.exactly(parts, 2)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rollingfs.format.plain_file import Adopted, Origin
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 TEXT_BYTES_MAX = 64 * 1024
 TAIL_BYTES_MAX = 1024 * 1024
@@ -215,6 +215,7 @@ class Header:
     epoch: int = 0
     owner: str | None = None
     policy: RollingPolicy = field(default_factory=RollingPolicy)
+    offload: OffloadPolicy | None = None
     start: int = 0
     entries: tuple[Entry, ...] = ()
     tail: bytes = b""
@@ -380,6 +381,5 @@ class Header:
             ("commit lines", len(self.commits), COMMITS_MAX),
             ("merge marks", len(self.merges) + len(self.aborts), MARKS_MAX),
         )
-        for what, count, limit in limits:
-            if count > limit:
-                yield f"{count} {what}, but at most {limit} are allowed"
+        over = (one for one in limits if one[1] > one[2])
+        yield from (f"{count} {what}, but at most {limit} are allowed" for what, count, limit in over)

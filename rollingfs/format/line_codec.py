@@ -9,7 +9,7 @@ from typing import Any
 
 from rollingfs.format import tokens
 from rollingfs.format.header import Chunk, Drop, Header, Merge, Page, Phase, Tier
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 
 @lru_cache(maxsize=4096)  # every commit writes the same lines again
@@ -201,3 +201,26 @@ def parse_policy(parts: Sequence[str]) -> RollingPolicy:
     tokens.need(fields, "max_bytes", "inline_bytes")
     age = fields["max_age_ms"] / 1000 if "max_age_ms" in fields else None
     return RollingPolicy(fields["max_bytes"], age, fields["inline_bytes"])
+
+
+def format_offload(policy: OffloadPolicy) -> str:
+    fields: dict[str, str | int | None] = {
+        "tier": policy.tier,
+        "after_bytes": policy.after_bytes,
+        "after_age_ms": _milliseconds(policy.after_age),
+        "deletion_lag_ms": _milliseconds(policy.deletion_lag),
+    }
+    return " ".join(["offload", *(f"{name}={value}" for name, value in fields.items() if value is not None)])
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def parse_offload(parts: Sequence[str]) -> OffloadPolicy:
+    if not parts:
+        raise tokens.Malformed("has no field")
+    numbers = dict.fromkeys(("after_bytes", "after_age_ms", "deletion_lag_ms"), tokens.number)
+    found = tokens.fields(parts, {**numbers, "tier": lambda word: tokens.alias(word) if word else word})
+    ages = (found[name] / 1000 if name in found else None for name in ("after_age_ms", "deletion_lag_ms"))
+    return OffloadPolicy(found.get("tier"), found.get("after_bytes"), *ages)

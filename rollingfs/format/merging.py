@@ -84,6 +84,7 @@ def renamed(
     fresh = with_tiers(fresh, source.tiers)
     return replace(
         fresh,
+        offload=source.offload,
         phase=source.merge.prior,
         epoch=max(source.epoch, base.epoch if base else 0) + 1,
         start=source.start,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 import uuid
 
 HEADER_SUFFIX = "$header"
@@ -17,7 +16,8 @@ SHARED = "shared"
 """In a tier, the part of a name that stands for `STAGED_PREFIX`."""
 TIER_SCHEME = "tier:"
 """Begins the path of a file in a tier, as the core writes it: ``tier:cold/bucket/events$chunks/...``."""
-TIER_ALIAS_CHARACTERS_MAX = 32
+TIER_MARK = "$tier"
+"""The empty file at the root of a tier that says: the root is there."""
 PROBE_PREFIX = "probe-"
 TEMPORARY_PREFIX = "tmp-"
 ASK_PREFIX = f"{TEMPORARY_PREFIX}ask-"
@@ -27,8 +27,6 @@ REMOVED_NAME = "$removed"
 LEDGER_NAME = "$stream"
 """The segment in which the stream of a folder keeps its memory; listings hide it."""
 OFFSET_DIGITS = 20
-
-_ALIAS = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{TIER_ALIAS_CHARACTERS_MAX - 1}}}", re.ASCII)
 
 
 def header_path(segment: str) -> str:
@@ -239,22 +237,6 @@ def locate(segment: str, reference: str, tier: str = "") -> str:
     """The path of a file that the header of `segment` refers to, perhaps in a tier."""
     path = resolve(segment, reference)
     return in_tier(tier, path) if tier else path
-
-
-def check_alias(alias: str) -> str:
-    """Return the alias of a tier, unless it cannot stand in a header.
-
-    Raises
-    ------
-    ValueError
-        It has other characters, or is too long.
-    """
-    if not _ALIAS.fullmatch(alias):
-        raise ValueError(
-            f"{alias!r} is no alias of a tier: 1 to {TIER_ALIAS_CHARACTERS_MAX} of a-z, 0-9, '_' and '-', the first a "
-            "letter or a digit"
-        )
-    return alias
 
 
 def in_tier(alias: str, path: str) -> str:

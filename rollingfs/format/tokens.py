@@ -12,7 +12,8 @@ import google_crc32c
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.header import OFFSET_MAX, Phase
-from rollingfs.format.names import CHUNKS_SUFFIX, check_alias, check_reference
+from rollingfs.format.names import CHUNKS_SUFFIX, check_reference
+from rollingfs.policy import check_alias
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")

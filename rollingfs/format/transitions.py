@@ -298,8 +298,8 @@ def create(
     if base.must_settle:
         raise MarksFullError("a concat or rename that it takes part in is not finished")
     adopted = adopted or base.adopted
-    drops = drop_all(base, now_ms)
-    return replace(fresh, version=base.version, epoch=base.epoch + 1, adopted=adopted, drops=drops)
+    drops, offload = drop_all(base, now_ms), None if base.deleted else base.offload
+    return replace(fresh, version=base.version, epoch=base.epoch + 1, adopted=adopted, drops=drops, offload=offload)
 
 
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:

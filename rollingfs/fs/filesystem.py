@@ -27,6 +27,7 @@ from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.opening import Opener
 from rollingfs.fs.operations import Operations
 from rollingfs.fs.patterns import Paths, Patterns
+from rollingfs.fs.policy_verbs import PolicyVerbs
 from rollingfs.fs.queries import Queries
 from rollingfs.fs.reading import Reads
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
@@ -34,9 +35,9 @@ from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
 from rollingfs.fs.target import make_policy, open_target, take_store_options
 from rollingfs.fs.text_file import CompressedFile, TextFile
 from rollingfs.fs.tier_verbs import TierVerbs
-from rollingfs.fs.tiers import with_tiers
+from rollingfs.fs.tiers import check_default, with_tiers
 from rollingfs.fs.transfers import Transfers
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.clock import Clock
@@ -72,6 +73,9 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     tiers
         Stores for chunks that are seldom read, by alias: the URL of a folder of their own, or a mapping with `root`,
         `protocol` and `options`. Readers see no difference; `offload` moves chunks there.
+    offload_policy
+        Which chunks move to a tier by ``stream.offload()`` and ``rollingfs run``, where neither a segment nor its
+        folder says so; an `OffloadPolicy`, or a mapping of its fields.
     sync
         On a local disk: committed bytes survive a loss of power, not only the death of the process.
     single_writer
@@ -125,6 +129,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         header_cache_s: float = HEADER_CACHE_S,
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         tiers: Mapping[str, Any] | None = None,
+        offload_policy: OffloadPolicy | Mapping[str, Any] | None = None,
         sync: bool = True,
         single_writer: bool = False,
         probe_cache: str | os.PathLike[str] | None = None,
@@ -171,7 +176,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = lambda path: self._folders.folders.above(self._strip(path))  # type: ignore[has-type]
         choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
-        self._client = Client(self._backend, rolling, **choices)
+        default = check_default(self._backend, offload_policy)
+        self._client = Client(self._backend, rolling, offload_policy=default, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
 
@@ -186,6 +192,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._operations = Operations(self._queries, self._folders)
         self._exports = ExportVerb(self._queries)
         self._tiers = TierVerbs(self._client, self._operations.to_write)
+        self._policies = PolicyVerbs(self._client, self._operations.to_write)
         self._transfers = Transfers(self._operations, self._patterns, batch_size)
         self._opener = Opener(self, self._bridge, self._operations, tuning)
 
@@ -221,6 +228,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     roll, _roll = both(TierVerbs.roll, of="_tiers", commits=True)
     offload, _offload = both(TierVerbs.offload, of="_tiers", commits=True)
     onload, _onload = both(TierVerbs.onload, of="_tiers", commits=True)
+    set_policy, _set_policy = both(PolicyVerbs.set_policy, of="_policies", commits=True)
+    get_policy, _get_policy = both(PolicyVerbs.get_policy, of="_policies")
     export, _export = both(ExportVerb.export, of="_exports")
     cp_file, _cp_file = both(Operations.cp_file, of="_operations")
     _pipe_file_now, _pipe_file = both(
@@ -415,22 +424,7 @@ RollingFileSystem.__signature__ = _signature.replace(
 )
 
 
-class RollingS3FileSystem(RollingFileSystem):
-    """`RollingFileSystem` by the scheme ``rolling+s3://bucket/x``, for tools that know no chained URLs."""
+def __getattr__(name: str) -> Any:
+    from rollingfs.fs import schemes  # pickles and entry points of older releases look for its classes here
 
-    protocol = ("rolling+s3", "rolling+s3a")
-    target_default = "s3"
-
-
-class RollingLocalFileSystem(RollingFileSystem):
-    """`RollingFileSystem` by the scheme ``rolling+file:///data/x``, for tools that know no chained URLs."""
-
-    protocol = ("rolling+file", "rolling+local")
-    target_default = "file"
-
-
-class RollingMemoryFileSystem(RollingFileSystem):
-    """`RollingFileSystem` by the scheme ``rolling+memory://x``, for tools that know no chained URLs."""
-
-    protocol = "rolling+memory"
-    target_default = "memory"
+    return getattr(schemes, name)

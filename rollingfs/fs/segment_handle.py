@@ -7,6 +7,7 @@ from datetime import datetime
 
 from rollingfs.client import Client
 from rollingfs.fs.chunk_list import ChunkList
+from rollingfs.fs.policy_verbs import HandlePolicyVerbs
 from rollingfs.fs.segment_verbs import SegmentVerbs
 from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
@@ -42,6 +43,7 @@ class Segment:
 
         self._verbs = SegmentVerbs(client, snapshot, strip, handle, held)
         self._tiers = HandleTierVerbs(client, self._verbs)
+        self._policies = HandlePolicyVerbs(client, self._verbs)
 
     @classmethod
     async def open(
@@ -165,6 +167,7 @@ class Segment:
     roll, _roll = both(HandleTierVerbs.roll, of="_tiers", commits=True)
     offload, _offload = both(HandleTierVerbs.offload, of="_tiers", commits=True)
     onload, _onload = both(HandleTierVerbs.onload, of="_tiers", commits=True)
+    set_policy, _set_policy = both(HandlePolicyVerbs.set_policy, of="_policies", commits=True)
     verify, _verify = both(SegmentVerbs.verify)
     acquire, _acquire = both(SegmentVerbs.acquire, commits=True)
     release, _release = both(SegmentVerbs.release, commits=True)

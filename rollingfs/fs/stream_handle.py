@@ -5,6 +5,7 @@ from __future__ import annotations
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.fs.sync_async import both
+from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.stream.operations import StreamVerbs
 from rollingfs.stream.retention import RetentionPolicy
@@ -61,6 +62,8 @@ class Stream:
     offload, _offload = both(StreamVerbs.offload)
     _get_retention = both(StreamVerbs.get_retention)[1]
     _set_retention = both(StreamVerbs.set_retention)[1]
+    _get_offload_policy = both(StreamVerbs.get_offload_policy)[1]
+    _set_offload_policy = both(StreamVerbs.set_offload_policy)[1]
 
     @property
     def retention(self) -> RetentionPolicy | None:
@@ -70,3 +73,12 @@ class Stream:
     @retention.setter
     def retention(self, policy: RetentionPolicy | None) -> None:
         self._bridge.run(self._verbs.set_retention(policy))
+
+    @property
+    def offload_policy(self) -> OffloadPolicy | None:
+        """Which chunks `offload` moves; None if the folder has no policy of its own. It is stored with the stream."""
+        return self._bridge.run(self._verbs.get_offload_policy())
+
+    @offload_policy.setter
+    def offload_policy(self, policy: OffloadPolicy | None) -> None:
+        self._bridge.run(self._verbs.set_offload_policy(policy))

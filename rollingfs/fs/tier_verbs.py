@@ -10,12 +10,12 @@ from rollingfs.client import Client
 from rollingfs.format import names, transitions
 from rollingfs.fs.progress import begin
 from rollingfs.fs.segment_verbs import SegmentVerbs
-from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen, Offloaded, Offloader
+from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT, Chosen, Offloaded, Offloader
 from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.steps import Progress
 from rollingfs.policy import parse_seconds
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload import check_retention
+from rollingfs.stream.offload_policy import Asked, check_retention
 
 
 class TierVerbs:
@@ -40,7 +40,7 @@ class TierVerbs:
     async def offload(
         self,
         path: str,
-        tier: str = "cold",
+        tier: str = TIER_DEFAULT,
         upto: int | None = None,
         after_bytes: int | str | None = None,
         after_age: float | str | None = None,
@@ -84,7 +84,7 @@ class TierVerbs:
         """
         path, chosen = self.to_write(path), Chosen.parse(upto, after_bytes, after_age)
         lag_s = parse_seconds(deletion_lag)
-        await _check_retention(self.client, path, chosen, lag_s)
+        await _check_retention(self.client, path, Asked(tier, chosen, lag_s))
         tell = await self._begin(path, callback, progress)
         return await self.offloader.offload(path, tier, chosen, lag_s=lag_s, progress=tell)
 
@@ -152,7 +152,7 @@ class HandleTierVerbs:
 
     async def offload(
         self,
-        tier: str = "cold",
+        tier: str = TIER_DEFAULT,
         upto: int | None = None,
         after_bytes: int | str | None = None,
         after_age: float | str | None = None,
@@ -162,7 +162,7 @@ class HandleTierVerbs:
         callback: Callback = DEFAULT_CALLBACK,
     ) -> Offloaded:
         chosen, lag_s = Chosen.parse(upto, after_bytes, after_age), parse_seconds(deletion_lag)
-        await _check_retention(self.client, self.verbs.path, chosen, lag_s)
+        await _check_retention(self.client, self.verbs.path, Asked(tier, chosen, lag_s))
         header = await self.verbs.bound()
         tell = begin(callback, header.size, progress)
         try:
@@ -215,7 +215,7 @@ async def rolled(client: Client, roller: Roller, path: str, segment: str | None)
         return view.length
 
 
-async def _check_retention(client: Client, path: str, chosen: Chosen, lag_s: float) -> None:
+async def _check_retention(client: Client, path: str, asked: Asked) -> None:
     """Refuse an offload that does not go with the retention of the stream in whose folder a segment lies."""
     if not names.is_ledger(path):
-        check_retention(path, chosen, lag_s, await Ledgers(client).load(names.parent(path)))
+        check_retention(path, asked, await Ledgers(client).load(names.parent(path)))

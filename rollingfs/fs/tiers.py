@@ -7,9 +7,9 @@ from typing import Any
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.tiers import TieredBackend, TierStore
-from rollingfs.format import names
 from rollingfs.fs.store_options import accepted_by, listed, meant
 from rollingfs.fs.target import open_target, require_client
+from rollingfs.policy import OffloadPolicy, check_alias
 
 SETTINGS = frozenset({"backend", "fs", "options", "protocol", "root"})
 
@@ -39,12 +39,32 @@ def with_tiers(
         return hot
     stores = {}
     for alias, given in tiers.items():
-        names.check_alias(str(alias))
+        check_alias(str(alias))
         try:
             stores[alias] = _store(hot, protocol, _settings(alias, given), sync=sync, asynchronous=asynchronous)
         except ValueError as error:
             raise ValueError(f"tier {alias!r}: {error}") from error
     return TieredBackend(hot, stores)
+
+
+def check_default(backend: Backend, policy: OffloadPolicy | Mapping[str, Any] | None) -> OffloadPolicy | None:
+    """The offload policy of a filesystem, which names one of its tiers, if any.
+
+    Raises
+    ------
+    ValueError
+        It names another, or a value is outside its range.
+    TypeError
+        It is no policy.
+    """
+    if policy is None:
+        return None
+    found = OffloadPolicy.of(policy, "offload_policy")
+    if found.tier and found.tier not in backend.tiers:
+        raise ValueError(
+            f"offload_policy moves chunks to the tier {found.tier!r}, which is none of `tiers`: give its root"
+        )
+    return found
 
 
 def _settings(alias: str, given: Any) -> dict[str, Any]:

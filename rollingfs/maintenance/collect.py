@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.pending_upload import PendingUpload
-from rollingfs.backend.tiers import check_aliases, list_folder
+from rollingfs.backend.tiers import check_aliases, check_root, list_folder
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops
@@ -73,8 +73,9 @@ class Collector:
         ------
         FileNotFoundError
             There is neither a segment, nor a plain file, nor anything left of one.
-        CorruptHeaderError, UnknownTierError
-            Something that may refer to the folder cannot be read, or a tier is not configured; nothing was deleted.
+        CorruptHeaderError, UnknownTierError, MissingTierError
+            Something that may refer to the folder cannot be read, a tier is not configured, or its root is not what it
+            was; nothing was deleted.
         """
         grace_s = GRACE_S if grace_s is None else grace_s
         if grace_s < 0:
@@ -309,6 +310,8 @@ class Collector:
         can = self.backend.can_delete_if if would_go is not None else (await self.store.abilities(path)).delete_if
         check_aliases(self.backend, found.tiers, path)
         tiers = [tier.alias for tier in found.tiers]
+        for alias in tiers:
+            await check_root(self.backend, alias, path)
         if not can or not await self._is_empty(folder, tiers, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)

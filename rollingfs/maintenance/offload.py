@@ -16,7 +16,7 @@ from functools import partial
 import google_crc32c
 
 from rollingfs.backend.contract import frozen
-from rollingfs.backend.tiers import can_copy, check_aliases, check_tier
+from rollingfs.backend.tiers import can_copy, check_aliases, check_root, check_tier, mark_root
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored, TierStored
 from rollingfs.commit.committer import Committer
@@ -28,11 +28,13 @@ from rollingfs.format import names, transitions
 from rollingfs.format.header import AGE_S_MAX, Chunk, Header, Phase, Tier
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.swaps import Swap, Swapper, is_there, live, window
+from rollingfs.maintenance.tier_failures import failing
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
 
+TIER_DEFAULT = "cold"
 DELETION_LAG_S = 4 * 3600.0
 """The old files stay this long."""
 BATCH_BYTES = 1024 * 1024 * 1024
@@ -161,9 +163,9 @@ class Offloader:
             There is no such segment.
         BadOffsetError, ValueError
             A number cannot be meant. Nothing was moved.
-        CorruptChunkError
-            A chunk is missing or damaged, or its copy is. What was committed before stays moved; this chunk is where
-            it was.
+        CorruptChunkError, TierFailedError
+            A chunk is missing or damaged, or its copy is; or a store failed. What was committed before stays moved;
+            this chunk is where it was.
         """
         check_tier(self.backend, tier, path)
         return await self._move(path, segment, tier, lambda chunk: not chunk.tier, chosen or Chosen(), lag_s, progress)
@@ -272,6 +274,8 @@ class Offloader:
         line = header.tier(tier)
         if line is not None and is_young(line):
             return line
+        with failing(path, tier):
+            await (mark_root(self.backend, tier) if line is None else check_root(self.backend, tier, path))
         new = Tier(tier, line.key if line is not None else names.new_tier_key(), now_ms)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
@@ -306,8 +310,9 @@ class Offloader:
         source = _file(path, chunks[0])
         uploads.add([stored])
         try:
-            await self.store.chunks.copy(source, stored.file)
-            crc = await self._verified(path, chunks[0], source, stored)
+            with failing(path, chunks[0].tier if line is None else line.alias, source):
+                await self.store.chunks.copy(source, stored.file)
+                crc = await self._verified(path, chunks[0], source, stored)
         except FileNotFoundError as error:
             if await is_there(self.store, path, header.segment, chunks):
                 if not await self._exists(source):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
 from rollingfs.backend.pending_upload import PendingUpload
-from rollingfs.backend.tiers import check_aliases
+from rollingfs.backend.tiers import check_aliases, check_root
 from rollingfs.format import names
 from rollingfs.format.header import Tier
 
@@ -41,8 +41,8 @@ class TierSurveyor:
 
         Raises
         ------
-        UnknownTierError
-            A tier is not configured.
+        UnknownTierError, MissingTierError
+            A tier is not configured, or its root is not what it was.
         """
         check_aliases(self.backend, tiers, folder)
         files: list[FileInfo] = []
@@ -52,6 +52,8 @@ class TierSurveyor:
             listing = await self._list(place)
             found = [info for info in listing.entries if _is_ours(info, tier)]
             pending = [one for one in await self._uploads(place) if _is_of(one.path, tier)]
+            if not listing.entries:
+                await check_root(self.backend, tier.alias, folder)
             if not found and not pending:
                 continue
             now = await self.backend.now(folder) if now is None else now

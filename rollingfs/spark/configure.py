@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rollingfs.format.names import check_alias
+from rollingfs.policy import check_alias
 from rollingfs.spark import jar
 
 Builder = TypeVar("Builder")

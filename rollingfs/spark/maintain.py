@@ -19,9 +19,35 @@ from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.spark import job
-from rollingfs.spark.operations import OPERATIONS, ROW_SCHEMA, Keep, Place, Row, Settings, maintain_one
+from rollingfs.spark.operations import (
+    EXPORT,
+    OFFLOAD,
+    OPERATIONS,
+    ROW_SCHEMA,
+    Keep,
+    Place,
+    Row,
+    Settings,
+    maintain_one,
+)
 from rollingfs.spark.source import places
 from rollingfs.spark.source.options import Options, parse_url
+from rollingfs.spark.stream_operations import (
+    RESULTS_SCHEMA,
+    RETAIN,
+    STREAM_OPERATIONS,
+    TRIM,
+    Result,
+    StreamSettings,
+    check_cut,
+    keep_stream,
+    merged,
+    parse_results,
+    result_of,
+    streams_of,
+)
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.offload_policy import Asked
 
 THREADS_DEFAULT = 8
 PROGRESS_S_MIN = 0.5
@@ -40,6 +66,11 @@ def maintain(
     overwrite: bool = False,
     grace: float | str | None = None,
     readers_grace: float | str = READERS_GRACE_S,
+    cut: StreamCut | str | None = None,
+    tier: str | None = None,
+    after_bytes: int | str | None = None,
+    after_age: float | str | None = None,
+    deletion_lag: float | str | None = None,
     dry_run: bool = False,
     threads: int = THREADS_DEFAULT,
     progress: bool | TextIO = False,
@@ -54,7 +85,9 @@ def maintain(
     urls
         One or several, on one backend: segments, folders (all segments below them), patterns.
     operations
-        Of ``info``, ``verify``, ``truncate``, ``seal``, ``consolidate``, ``export``, ``collect``; done in this order.
+        Of ``retain``, ``trim``, ``info``, ``verify``, ``truncate``, ``seal``, ``consolidate``, ``offload``, ``export``,
+        ``collect``; done in this order. The first two are of whole streams, whose folders must be among the URLs:
+        ``retain`` applies the retention of those that have one.
     storage_options
         Those of the backend, flat or nested under its name.
     keep, align
@@ -66,8 +99,12 @@ def maintain(
     grace, readers_grace
         Seconds (or text like ``"1h"``) for which ``"collect"`` leaves unreferenced files alone (by default 24 hours;
         less is your promise that nobody writes), and ``"consolidate"`` leaves old files to readers.
+    cut
+        For ``"trim"``: a cut of streams, or its text.
+    tier, after_bytes, after_age, deletion_lag
+        For ``"offload"``: as of `Stream.offload`. Without all of them, the offload policies decide.
     dry_run
-        Change nothing; ``"truncate"``, ``"seal"`` and ``"collect"`` tell what they would do.
+        Change nothing; ``"retain"``, ``"trim"``, ``"truncate"``, ``"seal"`` and ``"collect"`` tell what they would do.
     threads, progress
         The number of segments at a time, without Spark; whether to show progress on the terminal, or in this file.
 
@@ -81,13 +118,16 @@ def maintain(
     ValueError, FileNotFoundError
         An argument is unknown or missing; two segments would become one file; nothing is at a URL that is no pattern.
     """
-    settings = _settings(operations, keep, align, target, grace, readers_grace, dry_run)
+    asked = Asked.of(tier, after_bytes, after_age, deletion_lag)
+    settings, of_streams = _settings(operations, keep, align, target, grace, readers_grace, dry_run, cut, asked)
     options = _options(urls, storage_options)
     paths = _paths(options)
     if target is not None:
         settings = replace(settings, target=_place(options, paths, target, target_options, overwrite))
+    shown = _Progress(len(paths), progress)
+    results = _keep_streams(spark, threads, options, paths, of_streams, shown)
     run = partial(_by_threads, threads) if spark is None else partial(_by_spark, spark)
-    return run(options, paths, settings, _Progress(len(paths), progress))
+    return run(options, paths, settings, shown, results)
 
 
 def _settings(
@@ -98,22 +138,35 @@ def _settings(
     grace: float | str | None,
     readers_grace: float | str,
     dry_run: bool,
-) -> Settings:
+    cut: StreamCut | str | None,
+    asked: Asked | None,
+) -> tuple[Settings, StreamSettings]:
     wanted = {operations} if isinstance(operations, str) else set(operations)
-    if not wanted or wanted - set(OPERATIONS):
-        unknown = ", ".join(sorted(wanted - set(OPERATIONS))) or "none"
-        raise ValueError(f"operations: {unknown}; they must be of {', '.join(OPERATIONS)}")
-    if ("truncate" in wanted) != (keep is not None):
-        raise ValueError("'truncate' needs keep= (how many bytes to keep), and no other operation takes it")
-    if ("export" in wanted) != (target is not None):
-        raise ValueError("'export' needs target= (the folder to write to), and no other operation takes it")
-    return Settings(
+    known = (*STREAM_OPERATIONS, *OPERATIONS)
+    if not wanted or wanted - set(known):
+        unknown = ", ".join(sorted(wanted - set(known))) or "none"
+        raise ValueError(f"operations: {unknown}; they must be of {', '.join(known)}")
+    needs = (
+        ("truncate", keep is not None, "keep= (how many bytes to keep)"),
+        (EXPORT, target is not None, "target= (the folder to write to)"),
+        (TRIM, cut is not None, "cut= (where to trim to)"),
+    )
+    for operation, is_given, what in needs:
+        if (operation in wanted) != is_given:
+            raise ValueError(f"{operation!r} needs {what}, and no other operation takes it")
+    if asked is not None and OFFLOAD not in wanted:
+        raise ValueError("tier=, after_bytes=, after_age= and deletion_lag= are of 'offload', and no other operation")
+    meant = StreamCut.parse(cut) if isinstance(cut, str) else cut
+    settings = Settings(
         tuple(operation for operation in OPERATIONS if operation in wanted),
         None if keep is None else Keep(parse_bytes(keep), align),
         grace=None if grace is None else parse_seconds(grace),
         readers_grace=parse_seconds(readers_grace),
         dry_run=dry_run,
+        asked=asked,
     )
+    of_streams = tuple(operation for operation in STREAM_OPERATIONS if operation in wanted)
+    return settings, StreamSettings(of_streams, meant, dry_run)
 
 
 def _place(
@@ -163,20 +216,73 @@ def _paths(options: Options) -> list[str]:
     return sorted(found)
 
 
+def _keep_streams(
+    spark: Any, threads: int, options: Options, paths: Sequence[str], settings: StreamSettings, shown: _Progress
+) -> Mapping[str, Result]:
+    """Do the operations on whole streams, each stream by one task or thread; the results are by segment.
+
+    Raises
+    ------
+    ValueError
+        There is no stream, or the cut is of others.
+    """
+    if not settings.operations:
+        return {}
+    folders = set(check_cut(settings.cut, paths)) if settings.cut is not None else set()
+    if RETAIN in settings.operations:
+        folders |= set(streams_of(paths))
+    if not folders:
+        raise ValueError("no stream is at the URLs: give the folder of one that has a retention; nothing was done")
+    work = partial(keep_stream, options, settings)
+    if spark is None:
+        with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
+            return parse_results(pool.map(work, sorted(folders)))
+    name = f"rollingfs: {', '.join(settings.operations)} of {len(folders)} streams"
+    return parse_results(job.run(spark, job.Job(name, sorted(folders), work, RESULTS_SCHEMA), shown.tasks))
+
+
+def _left(paths: Sequence[str], results: Mapping[str, Result]) -> list[str]:
+    """The segments whose stream has not failed: the other operations are done to them."""
+    return [path for path in paths if (found := result_of(results, path)) is None or found.error is None]
+
+
+def _merged(paths: Sequence[str], results: Mapping[str, Result], rows: Mapping[str, Row]) -> list[Row | None]:
+    """The rows of all segments; None where nothing of a segment is left, and nothing was done."""
+    return [merged(path, result_of(results, path), rows.get(path)) for path in paths]
+
+
 def _by_threads(
-    threads: int, options: Options, paths: Sequence[str], settings: Settings, shown: _Progress
+    threads: int,
+    options: Options,
+    paths: Sequence[str],
+    settings: Settings,
+    shown: _Progress,
+    results: Mapping[str, Result],
 ) -> list[Row]:
     with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
-        return list(shown.counting(pool.map(lambda path: maintain_one(options, path, settings), paths)))
+        found = pool.map(lambda path: maintain_one(options, path, settings), _left(paths, results))
+        if not results:
+            return list(shown.counting(found))
+        rows = {row.path: row for row in found if row is not None}
+    return list(shown.counting(_merged(paths, results, rows)))
 
 
-def _by_spark(spark: Any, options: Options, paths: Sequence[str], settings: Settings, shown: _Progress) -> Any:
+def _by_spark(
+    spark: Any,
+    options: Options,
+    paths: Sequence[str],
+    settings: Settings,
+    shown: _Progress,
+    results: Mapping[str, Result],
+) -> Any:
     """A DataFrame of the rows of one job; looking at it starts no job again."""
-    name = f"rollingfs: {', '.join(settings.operations)} of {len(paths)} segments"
+    left = _left(paths, results)
+    name = f"rollingfs: {', '.join(settings.operations) or 'info'} of {len(left)} segments"
     work = partial(_work, options, settings)
-    rows = job.run(spark, job.Job(name, paths, work, ROW_SCHEMA), shown.tasks)
-    found = [None if row.get("path") is None else Row(**row) for row in rows]
-    return spark.createDataFrame([tuple(asdict(row).values()) for row in shown.counting(found)], ROW_SCHEMA)
+    rows = job.run(spark, job.Job(name, left, work, ROW_SCHEMA), shown.tasks) if left else []
+    found = {row["path"]: Row(**row) for row in rows if row.get("path") is not None}
+    merged_rows = shown.counting(_merged(paths, results, found))
+    return spark.createDataFrame([tuple(asdict(row).values()) for row in merged_rows], ROW_SCHEMA)
 
 
 def _work(options: Options, settings: Settings, path: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rollingfs.format import names
 from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
@@ -16,11 +17,15 @@ from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.verify import damaged
 from rollingfs.spark.source import lines, places
 from rollingfs.spark.source.options import Options
+from rollingfs.stream.offload_policy import Asked
 
 COLLECT = "collect"
 EXPORT = "export"
-OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", EXPORT, COLLECT)
+OFFLOAD = "offload"
+OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", OFFLOAD, EXPORT, COLLECT)
 """In the order in which they are done to a segment."""
+NOT_OF_LEDGERS = frozenset({"truncate", "seal", OFFLOAD})
+"""What is not done to the memory of a stream: no retention could go on with it."""
 ROW_SCHEMA = (
     "path string, operation string, done boolean, bytes bigint, details string, error string, seconds double, "
     "start bigint, length bigint, chunks bigint, sealed boolean, version bigint"
@@ -86,6 +91,8 @@ class Settings:
     grace: float | None = None
     readers_grace: float = READERS_GRACE_S
     dry_run: bool = False
+    asked: Asked | None = None
+    """How to offload; None for what the policies say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +105,8 @@ class Row:
     done: bool
     """Whether all operations succeeded, and verification found no damage."""
     bytes: int
-    """Sum of the bytes that truncation and collection freed, consolidation joined or copied, export wrote,
-    verification read."""
+    """Sum of the bytes that truncation, trim, retention and collection freed, consolidation joined or copied, offload
+    moved, export wrote, verification read."""
     details: str
     """JSON: the result of each operation, by its name."""
     error: str | None
@@ -142,7 +149,7 @@ class Work:
         self.error: str | None = None
         self._path = path
         self._settings = settings
-        self._operation = settings.operations[0]
+        self._operation = settings.operations[0] if settings.operations else "info"
         self._bytes = 0
         self._details: dict[str, Any] = {}
         self._began = time.monotonic()
@@ -151,9 +158,13 @@ class Work:
         """Do the operations in order, up to the first that finds damage: a damaged segment is not changed."""
         assert self.segment is not None
         for operation in self._settings.operations:
+            if operation in NOT_OF_LEDGERS and names.is_ledger(self._path):
+                continue
             self._operation = operation
             if operation == EXPORT:
                 self._note(_export(fs, self.segment, self._settings))
+            elif operation == OFFLOAD:
+                self._note(_offload(fs, self.segment, self._settings))
             else:
                 self._note(_DOES[operation](self.segment, self._settings))
             if self.error is not None:
@@ -261,6 +272,16 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
         return Outcome(0, {"target": url, "size": 0})
     done = fs._bridge.run(fs._client.exporter.export(view, target, name, overwrite=place.overwrite))
     return Outcome(done.size, {"target": url, "size": done.size})
+
+
+def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+    """Offload as the caller asks, or as the policies say; nothing if no policy counts for the segment."""
+    asked = settings.asked or Asked.by(fs.get_policy(segment.path).offload)
+    if asked is None or settings.dry_run:
+        return Outcome(0, {})
+    chosen = asked.chosen
+    did = segment.offload(asked.tier, None, chosen.after_bytes, chosen.after_age_s, deletion_lag=asked.lag_s)
+    return Outcome(did.bytes, asdict(did))
 
 
 def _collect(segment: Segment, settings: Settings) -> Outcome:

@@ -20,7 +20,7 @@ from rollingfs.maintenance.swaps import window_of
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload import check_retention
+from rollingfs.stream.offload_policy import Asked, check_retention
 
 logger = logging.getLogger("rollingfs")
 
@@ -146,7 +146,7 @@ class Followed:
         assert hot is not None
         if not names.is_ledger(path):
             ledger = await Ledgers(self._client).load(names.parent(path))
-            check_retention(path, Chosen(), self._lag_s, ledger)
+            check_retention(path, Asked(self._tier, Chosen(), self._lag_s), ledger)
         upto = block.upto
         if upto is None:
             upto = await self._roller.roll(path, hot.segment)

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rollingfs.errors import BadOffsetError, CorruptHeaderError
+from rollingfs.policy import OffloadPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
 
 LEDGER_FORMAT = "rollingfs-stream"
 LEDGER_VERSION = 2
+OFFLOAD_VERSION = 3
+"""The version of a ledger with an offload policy, which older releases would drop."""
 GONE = -1
 """Stands for an offset: the cut does not name this segment."""
 
@@ -60,6 +63,8 @@ class Ledger:
     """Oldest first."""
     subscribers: Mapping[str, Published] = field(default_factory=dict)
     trim: Trim = Trim()
+    offload: OffloadPolicy | None = None
+    """The offload policy of the folder."""
 
     def trimmed(self, goals: Mapping[str, Goal], extant: Iterable[str], name: str) -> Ledger:
         """The ledger with a new trim begun, which includes what the last one has not finished.
@@ -102,8 +107,9 @@ def format_ledger(ledger: Ledger) -> bytes:
     """
     columns = sorted({column for cut in ledger.cuts for column in _columns(cut)}, key=_column_key)
     fields = {
-        LEDGER_FORMAT: LEDGER_VERSION,
+        LEDGER_FORMAT: LEDGER_VERSION if ledger.offload is None else OFFLOAD_VERSION,
         "retention": ledger.retention.as_fields() if ledger.retention else None,
+        **({} if ledger.offload is None else {"offload": ledger.offload.as_fields()}),
         "trim": {
             "done": ledger.trim.done,
             "goals": {name: [goal.offset, goal.segment] for name, goal in ledger.trim.goals.items()},
@@ -163,11 +169,11 @@ def _dense_cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]])
         yield _cut({(name, incarnation): offset for (name, incarnation), offset in pairs if offset != GONE}, at, size)
 
 
-_CUTS_OF = {1: _dense_cuts, LEDGER_VERSION: _cuts}
+_CUTS_OF = {1: _dense_cuts, LEDGER_VERSION: _cuts, OFFLOAD_VERSION: _cuts}
 
 
 def parse_ledger(data: bytes, name: str) -> Ledger:
-    """The inverse of `format_ledger`; also reads version 1.
+    """The inverse of `format_ledger`; also reads versions 1 and 2.
 
     Raises
     ------
@@ -184,6 +190,7 @@ def parse_ledger(data: bytes, name: str) -> Ledger:
             cuts=tuple(_CUTS_OF[version](found["cuts"], found["segments"])),
             subscribers={who: Published(StreamCut.parse(text), at) for who, (at, text) in found["subscribers"].items()},
             trim=Trim({path: Goal(*goal) for path, goal in found["trim"]["goals"].items()}, found["trim"]["done"]),
+            offload=OffloadPolicy(**found["offload"]) if version == OFFLOAD_VERSION else None,
         )
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise CorruptHeaderError(f"{name}: the ledger of the stream cannot be read: {error!r}") from error

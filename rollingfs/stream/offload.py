@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.client import Client
+from rollingfs.errors import MissingTierError, TierFailedError, UnknownTierError
+from rollingfs.format.header import Header
+from rollingfs.maintenance.offload import Offloaded, Offloader
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.members import Members
-from rollingfs.stream.retention import BY_SIZE
+from rollingfs.stream.offload_policy import Asked, check_policy, check_retention, policies_of
 
 logger = logging.getLogger("rollingfs")
 
 SEGMENTS_AT_ONCE_MAX = 4
+OF_ONE_POLICY = (ValueError, UnknownTierError, TierFailedError, MissingTierError)
+"""Errors of a policy or of its tier: the policies of other segments may still be carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,75 +33,88 @@ class StreamOffloaded:
     """By path, why segments were left as they are."""
 
 
-def check_retention(path: str, chosen: Chosen, lag_s: float, ledger: Ledger) -> None:
-    """Refuse an offload that the retention of a stream makes pointless, or that would undo it. Pure.
+async def offload_by_policy(client: Client, path: str, header: Header, ledger: Ledger) -> Offloaded | None:
+    """Offload a segment as its policy says; None if no level of it has a tier.
+
+    Parameters
+    ----------
+    ledger
+        That of the folder in which the segment lies.
 
     Raises
     ------
     ValueError
-        The old files would outlive what retention keeps, or retention trims before anything is offloaded. The message
-        has both numbers.
+        The policy does not go with the retention of the folder; nothing was moved.
     """
-    retention = ledger.retention
-    if retention is None:
-        return
-    unread = math.inf if ledger.subscribers else retention.min
-    kept = retention.max if retention.max is not None else unread
-    if retention.by == BY_SIZE:
-        if chosen.after_bytes is not None and chosen.after_bytes >= kept:
-            raise ValueError(
-                f"{path}: offload begins {chosen.after_bytes} bytes before the end, but the retention of the stream "
-                f"keeps only {kept:.0f} bytes, so nothing would ever be offloaded; nothing was moved"
-            )
-        return
-    if lag_s > kept:
-        raise ValueError(
-            f"{path}: deletion_lag is {lag_s:.0f} s, but the retention of the stream keeps bytes for {kept:.0f} s: the "
-            "old files would outlive them; nothing was moved, give a shorter deletion_lag"
-        )
-    if chosen.after_age_s is not None and chosen.after_age_s >= kept:
-        raise ValueError(
-            f"{path}: offload begins after {chosen.after_age_s:.0f} s, but the retention of the stream keeps bytes for "
-            f"{kept:.0f} s, so nothing would ever be offloaded; nothing was moved"
-        )
+    policies = policies_of(path, header, ledger, client.offload_policy)
+    asked = Asked.by(policies.offload)
+    if asked is None:
+        return None
+    check_policy(path, policies, ledger, "nothing was moved")
+    return await offload_as_asked(client, path, header, asked)
 
 
-async def offload_stream(
-    members: Members, ledgers: Ledgers, tier: str, chosen: Chosen, lag_s: float
-) -> StreamOffloaded:
+async def offload_as_asked(client: Client, path: str, header: Header, asked: Asked) -> Offloaded:
+    """Offload a segment of this incarnation."""
+    offloader = Offloader(client.committer)
+    return await offloader.offload(path, asked.tier, asked.chosen, segment=header.segment, lag_s=asked.lag_s)
+
+
+async def offload_stream(members: Members, ledgers: Ledgers, asked: Asked | None) -> StreamOffloaded:
     """Offload every segment of a stream; plain files stay as they are.
 
+    Parameters
+    ----------
+    asked
+        None for what the policy of each segment says. The failure of a policy or of its tier is then reported as that
+        of a segment.
+
     Raises
     ------
     ValueError
-        The retention of the stream forbids it.
+        The retention of the stream forbids it; or the policy is to decide, and there is none.
     UnknownTierError
         The filesystem has no such tier.
     FileNotFoundError, NotADirectoryError
         There is no such folder.
     """
-    check_retention(members.path, chosen, lag_s, await ledgers.load(members.path))
+    client, ledger = members.client, await ledgers.load(members.path)
+    check_retention(members.path, asked, ledger)
     found = await members.find()
     members.warn(found.unreadable)
-    offloader = Offloader(members.client.committer)
+    headers = {view.path: view.header for view in found.views.values() if view.header is not None}
+    if asked is None:
+        _check_any_policy(members, ledger, headers)
     moved: dict[str, Offloaded] = {}
     failed = members.reasons(found.unreadable)
 
-    async def one(view: Snapshot) -> None:
-        assert view.header is not None
+    async def one(path: str, header: Header) -> None:
         try:
-            did = await offloader.offload(view.path, tier, chosen, segment=view.header.segment, lag_s=lag_s)
+            if asked is None:
+                did = await offload_by_policy(client, path, header, ledger)
+            else:
+                did = await offload_as_asked(client, path, header, asked)
         except FileNotFoundError:
             return  # it was deleted or replaced meanwhile
-        except OSError as error:
-            if not members.is_reported(error):
+        except (OSError, ValueError) as error:
+            is_reported = isinstance(error, OSError) and members.is_reported(error)
+            if not is_reported and (asked is not None or not isinstance(error, OF_ONE_POLICY)):
                 raise
-            logger.warning("%s is not offloaded: %s", view.path, error)
-            failed[view.path] = str(error)
+            logger.warning("%s is not offloaded: %s", path, error)
+            failed[path] = str(error)
             return
-        if did.files:
-            moved[view.path] = did
+        if did is not None and did.files:
+            moved[path] = did
 
-    views = [view for view in found.views.values() if view.header is not None]
-    await members.client.runtime.gather([partial(one, view) for view in views], SEGMENTS_AT_ONCE_MAX)
+    calls = [partial(one, path, header) for path, header in headers.items()]
+    await client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
     return StreamOffloaded(dict(sorted(moved.items())), dict(sorted(failed.items())))
+
+
+def _check_any_policy(members: Members, ledger: Ledger, headers: Mapping[str, Header]) -> None:
+    default = members.client.offload_policy
+    if ledger.offload is None and default is None and not any(header.offload for header in headers.values()):
+        raise ValueError(
+            f"{members.path}: neither the segments, nor the folder, nor the filesystem has an offload policy; nothing "
+            "was moved: set one by set_policy, or name a tier"
+        )

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of, info_of_unreadable
 from rollingfs.format import names
-from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen
-from rollingfs.policy import parse_seconds
+from rollingfs.policy import OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
@@ -21,6 +21,7 @@ from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger, Published
 from rollingfs.stream.members import Members
 from rollingfs.stream.offload import StreamOffloaded, offload_stream
+from rollingfs.stream.offload_policy import Asked, check_policy, policies_of
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.trim import Trimmed, Trimmer
@@ -120,11 +121,16 @@ class StreamVerbs:
         cut, _ = await self.cutter.take(found.views, at, align)
         return cut.renamed(self.members.path_of)
 
-    async def trim(self, cut: StreamCut) -> Trimmed:
+    async def trim(self, cut: StreamCut, dry_run: bool = False) -> Trimmed:
         """Truncate every segment to its offset in a cut, and delete sealed ones that lie wholly before it.
 
         The trim is recorded first: the next `trim` or `retain` finishes an interrupted trim. Two kinds of segments
         stay as they are: those that the cut does not name, and those that took a name after the cut.
+
+        Parameters
+        ----------
+        dry_run
+            Change nothing, return what would be done.
 
         Raises
         ------
@@ -141,6 +147,8 @@ class StreamVerbs:
         unread = {name: error for name, error in found.unreadable.items() if name in meant}
         self.members.warn(unread)
         goals = self.trimmer.goals(found.views, meant)
+        if dry_run:
+            return replace(self.trimmer.expected(found.views, goals), failed=self.members.reasons(unread))
         ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, found.names, self.path))
         did = await self.trimmer.finish(ledger)
         return replace(did, failed={**self.members.reasons(unread), **did.failed})
@@ -166,11 +174,42 @@ class StreamVerbs:
         ------
         FileNotFoundError, NotADirectoryError
             There is no such folder.
+        ValueError
+            The offload policy of the folder does not go with it; nothing was written.
         """
         if policy is not None:
             example = "RetentionPolicy.by_size('1GiB')"
             _check_kind(self.path, policy, RetentionPolicy, "the retention", example)
-        await self.ledgers.update(self.path, lambda found: replace(found, retention=policy))
+        await self.ledgers.update(self.path, lambda found: self._checked(replace(found, retention=policy)))
+
+    async def get_offload_policy(self) -> OffloadPolicy | None:
+        """The folder's own offload policy; None if it has none."""
+        return (await self.ledgers.load(self.path)).offload
+
+    async def set_offload_policy(self, policy: OffloadPolicy | None) -> None:
+        """Store an offload policy with the stream, or remove it.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
+        UnknownTierError
+            The filesystem has no such tier; nothing was written.
+        ValueError
+            The retention of the stream does not go with it; nothing was written.
+        """
+        if policy is not None:
+            _check_kind(self.path, policy, OffloadPolicy, "the offload policy", "OffloadPolicy('cold')")
+            if policy.tier:
+                check_tier(self.client.backend, policy.tier, self.path)
+        stored = policy if policy is not None and policy.as_fields() else None
+        await self.ledgers.update(self.path, lambda found: self._checked(replace(found, offload=stored)))
+
+    def _checked(self, ledger: Ledger) -> Ledger:
+        """The ledger, if its retention and the offload policy of its folder go together."""
+        policies = policies_of(self.path, None, ledger, self.client.offload_policy)
+        check_policy(self.path, policies, ledger, "nothing was written")
+        return ledger
 
     async def publish(self, subscriber: str, cut: StreamCut) -> None:
         """Record that a subscriber has read all that lies before a cut.
@@ -227,34 +266,37 @@ class StreamVerbs:
 
     async def offload(
         self,
-        tier: str = "cold",
+        tier: str | None = None,
         after_bytes: int | str | None = None,
         after_age: float | str | None = None,
-        deletion_lag: float | str = DELETION_LAG_S,
+        deletion_lag: float | str | None = None,
     ) -> StreamOffloaded:
         """Move chunks of every segment to a tier, as `fs.offload` does; plain files stay as they are.
+
+        Without arguments the policy of each segment decides (`OffloadPolicy`), and a policy that cannot be carried out
+        is reported for its segment. With one or more, the policies do not count.
 
         Parameters
         ----------
         tier
-            The alias of one of the filesystem's `tiers`.
+            The alias of one of the filesystem's `tiers`; ``"cold"`` if other arguments are given.
         after_bytes, after_age
             Of each segment, move only chunks before the newest so many bytes (or text like ``"64MiB"``), or that are
             older than so many seconds (or text like ``"7d"``). Of both, one is enough.
         deletion_lag
-            Seconds (or text like ``"4h"``) for which the old files stay.
+            Seconds (or text like ``"4h"``, the default) for which the old files stay.
 
         Raises
         ------
         ValueError
-            The lag outlives the retention, or retention trims before anything is offloaded; nothing was moved.
+            The lag outlives the retention, or retention trims before anything is offloaded; or the policies are to
+            decide, and there is none. Nothing was moved.
         UnknownTierError
             The filesystem has no such tier.
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
-        chosen, lag_s = Chosen.parse(None, after_bytes, after_age), parse_seconds(deletion_lag)
-        return await offload_stream(self.members, self.ledgers, tier, chosen, lag_s)
+        return await offload_stream(self.members, self.ledgers, Asked.of(tier, after_bytes, after_age, deletion_lag))
 
 
 def _check_kind(path: str, value: Any, kind: type, name: str, example: str) -> None:
@@ -266,4 +308,7 @@ def _check_kind(path: str, value: Any, kind: type, name: str, example: str) -> N
         The argument is of another class.
     """
     if not isinstance(value, kind):
-        raise TypeError(f"{path}: {name} is {value!r}: it must be a {kind.__name__}, as {example}; nothing was written")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(
+            f"{path}: {name} is {value!r}: it must be {article} {kind.__name__}, as {example}; nothing was written"
+        )

@@ -32,6 +32,8 @@ class Retained:
     dry_run: bool
     failed: Mapping[str, str] = field(default_factory=dict)
     """Segments that it left as they are because it could not read or change them, by path, with the reason."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that it dropped of each segment, by path."""
 
 
 async def retain(members: Members, cutter: Cutter, trimmer: Trimmer, dry_run: bool) -> Retained:
@@ -125,6 +127,7 @@ class _Plan:
             size,
             dry_run,
             total.failed,
+            total.dropped,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +31,8 @@ class Trimmed:
     """Bytes that wait for the collection of the folders they lie in."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Segments that were left as they are because they cannot be read or changed, by path, with the reason."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that were dropped of each segment, by path."""
 
     @staticmethod
     def of(several: Sequence[Trimmed]) -> Trimmed:
@@ -39,6 +42,7 @@ class Trimmed:
             tuple(path for one in several for path in one.deleted),
             sum(one.waiting for one in several),
             {path: error for one in several for path, error in one.failed.items()},
+            dict(sum((Counter(one.dropped) for one in several), Counter())),
         )
 
 
@@ -95,10 +99,9 @@ class Trimmer:
     def expected(views: Mapping[str, Snapshot], goals: Mapping[str, Goal]) -> Trimmed:
         """What a trim would drop."""
         found = [(views[name], goal.offset) for name, goal in goals.items() if name in views]
-        return Trimmed(
-            sum(max(0, offset - view.start) for view, offset in found),
-            tuple(view.path for view, offset in found if view.header and is_over(view.header, offset)),
-        )
+        dropped = {view.path: offset - view.start for view, offset in found if offset > view.start}
+        deleted = tuple(view.path for view, offset in found if view.header and is_over(view.header, offset))
+        return Trimmed(sum(dropped.values()), deleted, dropped=dropped)
 
     async def finish(self, ledger: Ledger) -> Trimmed:
         """Do the recorded trim, unless it is done.
@@ -147,11 +150,11 @@ class Trimmer:
         try:
             if view.header is not None and is_over(view.header, offset):
                 await self.client.segments.delete(path, guard)
-                return Trimmed(dropped, (path,))
+                return Trimmed(dropped, (path,), dropped={path: dropped})
             waiting = await self.client.segments.truncate(path, offset, guard) if dropped else 0
         except FileNotFoundError:
             return Trimmed()  # deleted or moved away meanwhile
-        return Trimmed(dropped, (), waiting)
+        return Trimmed(dropped, (), waiting, dropped={path: dropped} if dropped else {})
 
     async def _view(self, path: str) -> Snapshot | None:
         try:

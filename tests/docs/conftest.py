@@ -4,7 +4,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem
-from rollingfs.fs.filesystem import RollingMemoryFileSystem
+from rollingfs.fs.schemes import RollingMemoryFileSystem
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ require_module("s3fs")
 import s3fs
 
 from rollingfs import RollingFileSystem
-from rollingfs.fs.filesystem import RollingS3FileSystem
+from rollingfs.fs.schemes import RollingS3FileSystem
 
 MARK = "; tests/docs/test_whole_pages.py runs it"
 BUCKET = "my-bucket"

@@ -31,7 +31,7 @@ from rollingfs.format.header import (
 )
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.plain_file import Adopted
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "headers" / "v1"
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -187,6 +187,18 @@ HEADERS: dict[str, Header] = {
             Drop("tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e16", AT_MS, tier="cold"),
             Drop("stage-0f1e2d3c4b5a69788796a5b4c3d2e1f0", AT_MS, after_ms=AT_MS + 1),
         ),
+    ),
+    "offload-policy": Header(
+        SEGMENT,
+        3,
+        offload=OffloadPolicy("cold", 2**30, "7d", "90min"),
+        tail=b"tail",
+        tail_at_ms=AT_MS,
+        created_ms=AT_MS,
+        modified_ms=AT_MS,
+    ),
+    "offload-policy-to-move-nothing": Header(
+        SEGMENT, 3, offload=OffloadPolicy(""), created_ms=AT_MS, modified_ms=AT_MS
     ),
     "tombstone-with-a-tier": Header(SEGMENT, 9, phase=Phase.DELETED, tiers=(Tier("cold", "5f3a9c21e0b4", AT_MS),)),
     "newer-lines": Header(SEGMENT, 2, unknown=("colour blue", "hint  two blanks %zz", "mirror-of somewhere=1")),

@@ -25,6 +25,9 @@ def main(address: str, folder: str) -> dict[str, Any]:
     found["truncated"] = [row.bytes for row in frame.collect()]
     exported = maintain(spark, f"{folder}/sound", "export", target=f"file://{folder}/out")
     found["exported"] = [row.error for row in exported.collect()]
+    tiers = {"rolling": {"tiers": {"cold": f"{folder}/cold"}}}
+    kept = maintain(spark, f"{folder}/stream", ["retain", "offload"], storage_options=tiers)
+    found["kept"] = {row.path: [row.error, json.loads(row.details)] for row in kept.collect()}
     found["gone"] = maintain(spark, f"{folder}/deleted", "seal").collect()
     lines = spark.read.format("rolling").load(f"{folder}/sound")
     found["lines"] = lines.count()

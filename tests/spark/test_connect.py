@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem
+from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem
 from rollingfs.spark import jar
 from rollingfs.spark.maintain import maintain
 from tests.support import spark as world
@@ -74,6 +74,12 @@ def test_a_client_of_spark_connect_maintains_reads_and_writes_segments(server: s
         fs.pipe_file(f"{tmp_path}/sound/{name}", b"a line\n" * 10)
     fs.pipe_file(f"{tmp_path}/deleted/x", b"gone")
     fs.rm(f"{tmp_path}/deleted/x")
+    cold = RollingFileSystem("file", sync=False, max_bytes=100, inline_bytes=0, tiers={"cold": f"{tmp_path}/cold"})
+    for _ in range(4):
+        with cold.open(f"{tmp_path}/stream/x", "ab") as file:
+            file.write(b"x" * 100)
+    cold.stream(f"{tmp_path}/stream").retention = RetentionPolicy.by_size(400, every=0)
+    cold.set_policy(f"{tmp_path}/stream/x", OffloadPolicy("cold", after_bytes=200))
     done = subprocess.run(
         [sys.executable, str(JOB), server, str(tmp_path)],
         env=world.environment(),
@@ -93,4 +99,7 @@ def test_a_client_of_spark_connect_maintains_reads_and_writes_segments(server: s
     assert (found["truncated"], found["exported"], found["lines"]) == ([28, 28], [None, None], 12)
     assert Path(f"{tmp_path}/out/a").read_bytes() == b"a line\n" * 6
     assert fs.cat_file(f"{tmp_path}/copy") == b"a line\n" * 12
+    error, did = found["kept"][f"{tmp_path}/stream/x"]
+    assert (error, did["offload"]["bytes"]) == (None, 200)
+    assert cold.cat_file(f"{tmp_path}/stream/x") == b"x" * 400
     assert "Spark Connect session" in found["doctor"][0]

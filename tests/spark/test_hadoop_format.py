@@ -81,7 +81,15 @@ def test_java_understands_whatever_header_python_writes(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["turn 5b2e9d0c1f4a4b6e8d7c3a2b1f0e9d8c 41", "asks 3 41", "placed w 7 99", "plain x", "origin", "later %zz  words"],
+    [
+        "turn 5b2e9d0c1f4a4b6e8d7c3a2b1f0e9d8c 41",
+        "asks 3 41",
+        "placed w 7 99",
+        "plain x",
+        "origin",
+        "later %zz  words",
+        "offload tier=cold after_age_ms=5",
+    ],
 )
 def test_java_skips_lower_case_lines_that_it_does_not_know(tmp_path, line):
     data = (FOLDER / "tail.header").read_bytes()

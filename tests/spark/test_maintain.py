@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.spark import job
 from rollingfs.spark.maintain import maintain
 from rollingfs.spark.operations import Row
@@ -169,12 +169,14 @@ def test_patterns_and_segments_are_exported_by_their_names_and_never_two_to_one_
 @pytest.mark.parametrize(
     ("operations", "options", "message"),
     [
-        ("polish", {}, "polish; they must be of info"),
-        ([], {}, "none; they must be of info"),
+        ("polish", {}, "polish; they must be of retain"),
+        ([], {}, "none; they must be of retain"),
         ("truncate", {}, "needs keep="),
         ("info", {"keep": 1}, "needs keep="),
         ("export", {}, "needs target="),
         ("info", {"target": "/out"}, "needs target="),
+        ("trim", {}, "needs cut="),
+        ("info", {"after_age": "7d"}, "of 'offload'"),
         ("truncate", {"keep": -1}, "cannot keep -1"),
         ("truncate", {"keep": 1, "align": ""}, "aligned by ''"),
     ],
@@ -260,3 +262,107 @@ def test_a_spark_job_gives_the_same_rows_as_threads(fs, tmp_path, source: Any):
     assert not found
     assert frame.filter("not done").count() == 1
     assert "20 of 20 segments, 1 failed" in shown.getvalue()
+
+
+# -- streams and tiers ---------------------------------------------------------------------------------------------
+
+
+def tiered(folder: Path) -> tuple[RollingFileSystem, dict[str, Any]]:
+    options = {"sync": False, "tiers": {"cold": f"{folder}/cold"}}
+    return RollingFileSystem("file", **options, skip_instance_cache=True), {"rolling": options}
+
+
+def test_retention_gives_each_segment_of_a_stream_its_row_and_the_memory_of_the_stream_stays_whole(fs, tmp_path):
+    paths = fill(fs, tmp_path, 3)
+    fs.seal(paths[2])
+    stream = fs.stream(f"{tmp_path}/in")
+    stream.retention = RetentionPolicy.by_size(0, every=0)
+    fs.create(f"{tmp_path}/alone")
+    dry = by_path(maintain(None, str(tmp_path), "retain", dry_run=True))
+    assert [(dry[path].bytes, dry[path].start) for path in paths] == [(200, 0)] * 3
+    rows = by_path(maintain(None, str(tmp_path), ["retain", "truncate", "seal"], keep=10))
+    assert [(rows[path].done, rows[path].operation, rows[path].bytes) for path in paths] == [
+        (True, "seal", 200),
+        (True, "seal", 200),
+        (True, "retain", 200),
+    ]
+    assert [rows[path].start for path in paths] == [200, 200, None]
+    assert json.loads(rows[paths[2]].details) == {"retain": {"bytes": 200, "deleted": True}}
+    assert rows[f"{tmp_path}/alone"].sealed is True
+    assert stream.retention is not None, "truncate and seal leave the memory of the stream alone"
+    assert fs.segment(f"{tmp_path}/in/$stream").sealed is False
+
+
+def test_the_failure_of_a_stream_is_the_row_of_each_of_its_segments_and_other_streams_go_on(fs, tmp_path):
+    paths = fill(fs, tmp_path, 2)
+    other = f"{tmp_path}/other/x"
+    fs.create(other, SMALL)
+    fs.append(other, b"x" * 100)
+    for folder in ("in", "other"):
+        fs.stream(f"{tmp_path}/{folder}").retention = RetentionPolicy.by_size(0, every=0)
+    Path(f"{tmp_path}/in/$stream$header").write_text("rubbish")
+    rows = by_path(maintain(None, str(tmp_path), ["retain", "seal"]))
+    for path in paths:
+        assert (rows[path].done, rows[path].operation) == (False, "retain")
+        assert "CorruptHeaderError" in str(rows[path].error)
+        assert fs.segment(path).sealed is False
+    assert (rows[other].done, rows[other].bytes, rows[other].sealed) == (True, 100, True)
+    with pytest.raises(ValueError, match="no stream"):
+        maintain(None, paths[0], "retain")
+
+
+def test_a_trim_to_a_cut_gives_each_segment_its_row_and_cuts_of_elsewhere_are_refused(fs, tmp_path):
+    paths = fill(fs, tmp_path, 2)
+    cut = fs.stream(f"{tmp_path}/in").cut()
+    for path in paths:
+        fs.append(path, b"more\n")
+    expected = maintain(None, str(tmp_path), "trim", cut=cut, dry_run=True)
+    assert [(row.bytes, row.start) for row in expected if row.path in paths] == [(200, 0)] * 2
+    rows = by_path(maintain(None, str(tmp_path), "trim", cut=str(cut)))
+    assert [(rows[path].done, rows[path].bytes, rows[path].start) for path in paths] == [(True, 200, 200)] * 2
+    with pytest.raises(ValueError, match="not at the URLs; nothing was trimmed"):
+        maintain(None, paths[0], "trim", cut=cut)
+
+
+def test_segments_are_offloaded_by_their_policies_or_as_asked_and_failures_are_rows(tmp_path):
+    fs, options = tiered(tmp_path)
+    paths = fill(fs, tmp_path, 3)
+    fs.set_policy(f"{tmp_path}/in", OffloadPolicy("cold", after_bytes=100))
+    fs.set_policy(paths[1], OffloadPolicy(""))
+    fs.set_policy(paths[2], OffloadPolicy(after_bytes=0))
+    next(Path(f"{paths[2]}$chunks").glob("0*")).write_bytes(b"damaged")
+    urls = f"{tmp_path}/in"
+    assert [row.bytes for row in maintain(None, urls, "offload", storage_options=options, dry_run=True)] == [0] * 4
+    rows = by_path(maintain(None, urls, "offload", storage_options=options))
+    assert [(rows[path].done, rows[path].bytes) for path in paths] == [(True, 100), (True, 0), (False, 0)]
+    assert "damaged" in str(rows[paths[2]].error)
+    assert json.loads(rows[paths[0]].details)["offload"]["bytes"] == 100
+    rows = by_path(maintain(None, paths[1], "offload", storage_options=options, tier="cold", after_bytes=0))
+    assert rows[paths[1]].bytes > 0
+    rows = by_path(maintain(None, paths[1], "offload", storage_options=options, tier="warm"))
+    assert "UnknownTierError" in str(rows[paths[1]].error)
+    assert fs.cat_file(paths[0]) == b"".join(b"line %04d\n" % nth for nth in range(20))
+    with pytest.raises(ValueError, match="of 'offload'"):
+        maintain(None, urls, "info", storage_options=options, tier="cold")
+
+
+@pytest.mark.slow
+def test_a_spark_job_retains_and_offloads_as_threads_do(tmp_path, source: Any):
+    fs, options = tiered(tmp_path)
+    for run in ("threads", "job"):
+        fill(fs, tmp_path / run, 4)
+        fs.set_policy(f"{tmp_path}/{run}/in", OffloadPolicy("cold", after_bytes=50))
+        fs.stream(f"{tmp_path}/{run}/in").retention = RetentionPolicy.by_size(100, every=0)
+    Path(f"{tmp_path}/job/in/s1$header").write_text("rubbish")
+    Path(f"{tmp_path}/threads/in/s1$header").write_text("rubbish")
+
+    def found(spark: Any, run: str) -> list[Any]:
+        frame = maintain(spark, f"{tmp_path}/{run}", ["retain", "offload"], storage_options=options)
+        rows = frame if spark is None else [Row(**row.asDict()) for row in frame.collect()]
+        told = [(row.path, row.operation, row.done, row.bytes, row.details, row.start, row.error) for row in rows]
+        return json.loads(json.dumps(told).replace(f"{tmp_path}/{run}/", ""))
+
+    by_threads = found(None, "threads")
+    assert found(source, "job") == by_threads
+    assert sum(row[3] for row in by_threads) > 0
+    assert [row[0] for row in by_threads if not row[2]] == ["in/s1"]

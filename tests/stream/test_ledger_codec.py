@@ -8,15 +8,27 @@ from collections.abc import Iterator
 
 import pytest
 
+from rollingfs import OffloadPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
 from rollingfs.stream.retention import RetentionPolicy
 
 
 def test_an_older_release_does_not_take_a_new_ledger_for_its_own() -> None:
-    assert json.loads(format_ledger(Ledger()))["rollingfs-stream"] == 2
     with pytest.raises(OSError, match="too new"):
-        parse_ledger(b'{"rollingfs-stream": 3}', "x")
+        parse_ledger(b'{"rollingfs-stream": 4}', "x")
+
+
+def test_only_a_ledger_with_an_offload_policy_stops_older_releases_which_would_drop_it() -> None:
+    assert json.loads(format_ledger(Ledger()))["rollingfs-stream"] == 2
+    ledger = Ledger(offload=OffloadPolicy("cold", "1MiB", deletion_lag="90s"))
+    fields = json.loads(format_ledger(ledger))
+    assert fields["rollingfs-stream"] == 3
+    assert fields["offload"] == {"tier": "cold", "after_bytes": 2**20, "deletion_lag": 90.0}
+    assert parse_ledger(format_ledger(ledger), "x") == ledger
+    unknown = {**fields, "offload": {"tier": "cold", "later": 1}}
+    with pytest.raises(OSError, match="later"):
+        parse_ledger(json.dumps(unknown).encode(), "x")
 
 
 def ledgers(seed: int) -> Iterator[Ledger]:

@@ -42,7 +42,7 @@ def test_a_segment_that_cannot_be_moved_is_reported_and_the_others_go_on(fs, fol
     memory = fsspec.filesystem("memory")
     chunk = next(path for path in memory.find(names.chunks_folder(f"{folder}/a")) if "$chunks/0" in path)
     memory.pipe_file(chunk, b"damaged")
-    did = fs.stream(folder).offload()
+    did = fs.stream(folder).offload("cold")
     assert list(did.moved) == [f"{folder}/b"]
     assert "damaged" in did.failed[f"{folder}/a"]
 
@@ -50,7 +50,7 @@ def test_a_segment_that_cannot_be_moved_is_reported_and_the_others_go_on(fs, fol
 @pytest.mark.parametrize(
     ("retention", "arguments", "said"),
     [
-        (RetentionPolicy.by_time("1h"), {}, r"deletion_lag is 14400 s.*keeps bytes for 3600 s"),
+        (RetentionPolicy.by_time("1h"), {"tier": "cold"}, r"deletion_lag is 14400 s.*keeps bytes for 3600 s"),
         (RetentionPolicy.by_time("1h", "3h"), {"deletion_lag": "4h"}, r"deletion_lag is 14400 s.*10800 s"),
         (RetentionPolicy.by_time("5h"), {"after_age": "6h"}, r"after 21600 s.*18000 s"),
         (RetentionPolicy.by_size(1000), {"after_bytes": 1000}, r"1000 bytes before the end.*keeps only 1000 bytes"),

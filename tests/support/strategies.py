@@ -26,7 +26,7 @@ from rollingfs.format.header import (
     Tier,
 )
 from rollingfs.format.plain_file import Adopted
-from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
+from rollingfs.policy import INLINE_BYTES_MAX, OffloadPolicy, RollingPolicy
 
 TIMES_MS = st.integers(-(10**12), 10**14)
 CRCS = st.integers(0, 2**32 - 1)
@@ -65,6 +65,19 @@ def policies(draw: st.DrawFn) -> RollingPolicy:
         None if age_ms is None else age_ms / 1000,
         draw(st.integers(0, INLINE_BYTES_MAX)),
     )
+
+
+@st.composite
+def offload_policies(draw: st.DrawFn) -> OffloadPolicy:
+    """A policy with one field or more."""
+    fields = {
+        "tier": st.sampled_from(["", "cold", "a-1_b"]),
+        "after_bytes": st.integers(0, OFFSET_MAX),
+        "after_age": st.integers(0, 10**12).map(lambda age_ms: age_ms / 1000),
+        "deletion_lag": st.integers(0, 10**12).map(lambda lag_ms: lag_ms / 1000),
+    }
+    names = draw(st.sets(st.sampled_from(sorted(fields)), min_size=1))
+    return OffloadPolicy(**{name: draw(fields[name]) for name in names})
 
 
 @st.composite
@@ -194,6 +207,7 @@ def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         merge=draw(merges()) if phase is Phase.MERGING else None,
         epoch=draw(st.integers(0, 2**40)),
         policy=draw(policies()),
+        offload=draw(st.none() | offload_policies()),
         commits=lines,
         evicted=draw(st.just(0) | st.integers(0, version)),
         turn=draw(st.none() | WORDS),

@@ -1,0 +1,193 @@
+"""The command ``run``, which carries out all policies below a folder, and what ``offload`` does by policies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from typing import Annotated
+
+import typer
+
+from rollingfs.cli import errors, output
+from rollingfs.cli.command import Commands, PathOf
+from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.session import Place, Session
+from rollingfs.cli.stopping import Stop, stopping
+from rollingfs.fs.readable import count_text
+from rollingfs.policy import parse_seconds
+from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total
+
+commands = Commands()
+
+
+@commands("run")
+def run(
+    session: Session,
+    root: PathOf,
+    every: Annotated[
+        str, typer.Option(metavar="TIME", help="Begin a round so often; rounds do not overlap.")
+    ] = "30min",
+    once: Annotated[bool, typer.Option("--once", help="One round; exit code 1 if anything failed.")] = False,
+    grace: Annotated[
+        str | None, typer.Option(metavar="TIME", help="As of collect: leave younger files alone (24h).")
+    ] = None,
+) -> None:
+    """Apply retention, offload policies and collection to all streams and segments below ROOT, until stopped.
+
+    One line for each stream, and for each segment outside of streams. What fails is named, and the others go on. Rounds
+    do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one ends it at once.
+
+    With --json: round, name, stream, dropped_bytes, deleted, chunks, moved_bytes, files, collected_bytes and failed of
+    each, on a line of its own; then the sums, as name null with streams, segments and seconds.
+    """
+    every_s = _seconds("--every", every)
+    if every_s <= 0:
+        raise WrongUsage(f"--every {every}: it must be more than 0")
+    grace_s = None if grace is None else _seconds("--grace", grace)
+    place = session.place(root)
+    session.interrupted = "interrupted at once; what was half done, the next round finishes"
+    with stopping() as stop:
+        number, began_s = 1, time.monotonic()
+        while True:
+            session.code = errors.DONE
+            try:
+                _round(session, place, number, grace_s, stop)
+            except OSError as error:
+                if once or number == 1:
+                    raise
+                output.complain(f"round {number}: {errors.in_one_line(error)}")
+            output.flush()
+            if once or stop():
+                break
+            number += 1
+            stop.wait(_pause_s(time.monotonic() - began_s, every_s))
+            if stop():
+                break
+            began_s = time.monotonic()
+    if not once:
+        session.code = errors.DONE  # it was stopped, as it was meant to be
+    elif stop():
+        session.code = errors.INTERRUPTED
+
+
+def _pause_s(spent_s: float, every_s: float) -> float:
+    """How long to wait for the next round, of which those are left out that should have begun meanwhile."""
+    missed = int(spent_s // every_s)
+    if missed:
+        output.complain(
+            f"{count_text(missed, 'round')} left out, because this one took {spent_s:.0f} s: raise --every, or run one "
+            "process for each part of the tree"
+        )
+    return every_s - spent_s % every_s
+
+
+def _round(session: Session, place: Place, number: int, grace_s: float | None, stop: Stop) -> None:
+    began_s = time.monotonic()
+    results = []
+    for one in _kept(session, place, STEPS, stop, grace_s):
+        results.append(one)
+        _report(session, one, number)
+    whole = total(results)
+    streams = sum(one.is_stream for one in results)
+    segments = len(results) - streams
+    seconds = time.monotonic() - began_s
+    failures = f", {count_text(len(whole.failed), 'failure')}" if whole.failed else ""
+    session.report(
+        {**_fields(whole, number), "name": None, "streams": streams, "segments": segments, "seconds": seconds},
+        f"round {number}: {count_text(streams, 'stream')} and {count_text(segments, 'other segment')} in {seconds:.1f} "
+        f"s: {_said(whole)}{failures}{'; it was stopped' if whole.is_cut_short or stop() else ''}",
+    )
+
+
+def _kept(
+    session: Session, place: Place, steps: Collection[str], stop: Stop, grace_s: float | None = None
+) -> Iterator[Upkept]:
+    """Keep all folders below a place; the errors of those that cannot be listed are named."""
+    fs = place.fs
+    upkeep = Upkeep(fs._client, steps, grace_s=grace_s, is_stopped=stop)
+    unlisted: dict[str, OSError] = {}
+    folders = fs._bridge.run(upkeep.folders(fs._strip(place.path), unlisted))
+    for path, error in unlisted.items():
+        failed = Upkept(path, is_stream=False, failed={f"list {path}": str(error)})
+        _complain(session, failed)
+        yield failed
+    for folder in folders:
+        if stop():
+            return
+        with session.progress(f"keeping {folder.path}"):
+            results = fs._bridge.run(upkeep.keep(folder))
+        for one in results:
+            _complain(session, one)
+            yield one
+
+
+def offload_by_policies(session: Session, text: str) -> None:
+    """Offload what the policies say of a segment, or of everything below a folder.
+
+    Raises
+    ------
+    ValueError
+        No policy counts for any segment there.
+    """
+    place = session.place(text)
+    with stopping() as stop:
+        results = list(_kept(session, place, (OFFLOAD,), stop))
+    for one in results:
+        if one.offloaded.files:
+            _report(session, one, 1)
+    whole = total(results)
+    if stop():
+        session.code = errors.INTERRUPTED
+        output.complain(f"{text}: interrupted; chunks that were moved stay moved, run it again for the rest")
+    elif not whole.has_policy and not whole.failed:
+        raise ValueError(
+            f"{text}: no offload policy with a tier counts for a segment here, so nothing was moved: give --tier, or "
+            "set a policy by: rollingfs policy PATH --tier ALIAS"
+        )
+    elif not whole.offloaded.files and not whole.failed:
+        session.report(_fields(whole, 1) | {"name": place.fs._strip(place.path)}, f"{text}: nothing to do")
+
+
+def _report(session: Session, one: Upkept, number: int) -> None:
+    session.report(_fields(one, number), f"{one.path}: {_said(one)}")
+
+
+def _complain(session: Session, one: Upkept) -> None:
+    for what, reason in one.failed.items():
+        session.code = errors.FAILED
+        output.complain(f"cannot {what}: {' '.join(reason.split())}")
+
+
+def _fields(one: Upkept, number: int) -> dict[str, object]:
+    return {
+        "round": number,
+        "name": one.path,
+        "stream": one.is_stream,
+        "dropped_bytes": one.dropped_bytes,
+        "deleted": one.deleted,
+        "chunks": one.offloaded.chunks,
+        "moved_bytes": one.offloaded.bytes,
+        "files": one.files,
+        "collected_bytes": one.collected_bytes,
+        "failed": dict(one.failed),
+    }
+
+
+def _said(one: Upkept) -> str:
+    """What was done, in words."""
+    parts = []
+    if one.dropped_bytes or one.deleted:
+        gone = f" with {count_text(len(one.deleted), 'segment')}" if one.deleted else ""
+        parts.append(f"retention dropped {one.dropped_bytes:,} bytes{gone}")
+    if one.offloaded.chunks:
+        parts.append(f"{count_text(one.offloaded.chunks, 'chunk')} of {one.offloaded.bytes:,} bytes moved")
+    if one.files:
+        parts.append(f"{count_text(one.files, 'file')} of {one.collected_bytes:,} bytes deleted")
+    return "; ".join(parts) or ("not all could be done" if one.failed else "nothing to do")
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise WrongUsage(f"{option}: {error}") from error

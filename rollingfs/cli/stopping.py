@@ -1,0 +1,45 @@
+"""SIGTERM and Ctrl-C for commands that run until they are stopped: what has begun is finished first."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+LOOK_S = 0.2
+"""Time between two looks while nothing is done."""
+
+
+class Stop:
+    """Whether the command is to end. A second signal ends it at once, as Ctrl-C ends any command."""
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+
+    def __call__(self) -> bool:
+        return self.is_wanted
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but not longer than the command is to go on."""
+        deadline_s = time.monotonic() + seconds
+        while not self.is_wanted and (left_s := deadline_s - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, left_s))
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.is_wanted:
+            raise KeyboardInterrupt
+        self.is_wanted = True
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[Stop]:
+    """Turn the first SIGTERM or Ctrl-C into a wish to end. Only the main thread can."""
+    stop = Stop()
+    before = {number: signal.signal(number, stop._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,119 @@
+"""Offload policies: which of three levels counts, and whether a policy goes with a retention. Pure: no I/O."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rollingfs.format import names
+from rollingfs.format.header import Header
+from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT, Chosen
+from rollingfs.policy import NO_TIER, OffloadPolicy, RollingPolicy, parse_seconds
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.retention import BY_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An offload as an argument list, or a policy, asks for it."""
+
+    tier: str
+    chosen: Chosen
+    lag_s: float
+
+    @staticmethod
+    def of(
+        tier: str | None, after_bytes: int | str | None, after_age: float | str | None, deletion_lag: float | str | None
+    ) -> Asked | None:
+        """What arguments ask for; None if none is given, so that the policies decide."""
+        if tier is None and after_bytes is None and after_age is None and deletion_lag is None:
+            return None
+        lag_s = DELETION_LAG_S if deletion_lag is None else parse_seconds(deletion_lag)
+        return Asked(TIER_DEFAULT if tier is None else tier, Chosen.parse(None, after_bytes, after_age), lag_s)
+
+    @staticmethod
+    def by(policy: OffloadPolicy | None) -> Asked | None:
+        """What a policy asks for; None if nothing is to be moved."""
+        if policy is None or policy.tier in (None, NO_TIER):
+            return None
+        assert policy.tier is not None
+        lag_s = DELETION_LAG_S if policy.deletion_lag is None else policy.deletion_lag
+        return Asked(policy.tier, Chosen(None, policy.after_bytes, policy.after_age), lag_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies of a segment or of a folder, and where the offload policy comes from."""
+
+    rolling: RollingPolicy | None
+    """When the segment rolls to a new chunk; None for a folder."""
+    segment: OffloadPolicy | None
+    """The offload policy of the segment itself; None for a folder."""
+    folder: OffloadPolicy | None
+    """That of the folder, or of the folder in which the segment lies."""
+    filesystem: OffloadPolicy | None
+    """That of this client."""
+
+    @property
+    def offload(self) -> OffloadPolicy | None:
+        """What counts: each field of the nearest level that has it. None if no level has a policy."""
+        found = None
+        for level in (self.segment, self.folder, self.filesystem):
+            if level is not None:
+                found = level if found is None else found.over(level)
+        return found
+
+
+def policies_of(path: str, header: Header | None, ledger: Ledger, default: OffloadPolicy | None) -> Policies:
+    """The policies of a segment, or of a folder without a header. The memory of a stream never moves."""
+    rolling, own = (None, None) if header is None else (header.policy, header.offload)
+    if names.is_ledger(path):
+        return Policies(rolling, None, None, None)
+    return Policies(rolling, own, ledger.offload, default)
+
+
+def check_retention(
+    path: str, asked: Asked | None, ledger: Ledger, outcome: str = "nothing was moved", *, is_policy: bool = False
+) -> None:
+    """Refuse an offload that the retention of a stream makes pointless, or that would undo it.
+
+    Parameters
+    ----------
+    outcome
+        What is true then, for the message.
+
+    Raises
+    ------
+    ValueError
+        The old files would outlive what retention keeps, or retention trims before anything is offloaded. The message
+        has both numbers.
+    """
+    retention = ledger.retention
+    if retention is None or asked is None:
+        return
+    chosen, lag_s = asked.chosen, asked.lag_s
+    unread = math.inf if ledger.subscribers else retention.min
+    kept = retention.max if retention.max is not None else unread
+    by = " by its policy" if is_policy else ""
+    if retention.by == BY_SIZE:
+        if chosen.after_bytes is not None and chosen.after_bytes >= kept:
+            raise ValueError(
+                f"{path}: offload{by} begins {chosen.after_bytes} bytes before the end, but the retention of the "
+                f"stream keeps only {kept:.0f} bytes, so nothing would ever be offloaded; {outcome}"
+            )
+        return
+    if lag_s > kept:
+        raise ValueError(
+            f"{path}: deletion_lag{by} is {lag_s:.0f} s, but the retention of the stream keeps bytes for {kept:.0f} s: "
+            f"the old files would outlive them; {outcome}, give a shorter deletion_lag"
+        )
+    if chosen.after_age_s is not None and chosen.after_age_s >= kept:
+        raise ValueError(
+            f"{path}: offload{by} begins after {chosen.after_age_s:.0f} s, but the retention of the stream keeps bytes "
+            f"for {kept:.0f} s, so nothing would ever be offloaded; {outcome}"
+        )
+
+
+def check_policy(path: str, policies: Policies, ledger: Ledger, outcome: str) -> None:
+    """Refuse a policy that does not go with the retention of a stream; otherwise as `check_retention`."""
+    check_retention(path, Asked.by(policies.offload), ledger, outcome, is_policy=True)

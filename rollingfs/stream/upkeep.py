@@ -1,0 +1,207 @@
+"""Upkeep of everything below a folder: retention, offload by policy, collection. What fails does not stop the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from rollingfs.client import Client
+from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
+from rollingfs.folders.listing import Listings
+from rollingfs.format import names
+from rollingfs.maintenance import Collected, Offloaded
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.offload import offload_by_policy
+from rollingfs.stream.operations import StreamVerbs
+from rollingfs.stream.retention_run import Retained
+
+logger = logging.getLogger("rollingfs")
+
+RETAIN = "retain"
+OFFLOAD = "offload"
+COLLECT = "collect"
+STEPS = (RETAIN, OFFLOAD, COLLECT)
+"""In the order in which they are done to a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder, and what lies directly in it."""
+
+    path: str
+    segments: tuple[str, ...]
+    """Also those of which only leftovers are there, and not the memory of a stream."""
+    is_stream: bool
+    """Whether it has, or had, the memory of a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkept:
+    """What was done to a stream, or to one segment outside of streams."""
+
+    path: str
+    is_stream: bool
+    dropped_bytes: int = 0
+    """By retention."""
+    deleted: tuple[str, ...] = ()
+    """Sealed segments that retention deleted."""
+    offloaded: Offloaded = Offloaded()  # noqa: RUF009 - it is frozen
+    has_policy: bool = False
+    """Whether an offload policy with a tier counts for a segment here."""
+    files: int = 0
+    """By collection."""
+    collected_bytes: int = 0
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Why, by what failed: the operation and the path."""
+    is_cut_short: bool = False
+    """Whether the caller stopped it before all was done."""
+
+    def plus(self, other: Upkept) -> Upkept:
+        """Both together, under the path of this one."""
+        return replace(
+            self,
+            dropped_bytes=self.dropped_bytes + other.dropped_bytes,
+            deleted=self.deleted + other.deleted,
+            offloaded=self.offloaded.plus(other.offloaded),
+            has_policy=self.has_policy or other.has_policy,
+            files=self.files + other.files,
+            collected_bytes=self.collected_bytes + other.collected_bytes,
+            failed={**self.failed, **other.failed},
+            is_cut_short=self.is_cut_short or other.is_cut_short,
+        )
+
+
+class Upkeep:
+    """Keeps the streams and segments below a folder as their policies say, once.
+
+    Parameters
+    ----------
+    steps
+        Of `STEPS`.
+    grace_s
+        As of a collection.
+    is_stopped
+        Asked before each step of each segment; what has begun is finished.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        steps: Collection[str] = STEPS,
+        *,
+        grace_s: float | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.client = client
+        self.listings = Listings(client)
+        self.steps = steps
+        self.grace_s = grace_s
+        self.is_stopped = is_stopped
+        self._seen: dict[str, int] = {}
+
+    async def folders(self, root: str, unlisted: dict[str, OSError]) -> list[Folder]:
+        """The folders at or below a path that have segments, sorted; or one with the segment of this path alone.
+
+        Parameters
+        ----------
+        unlisted
+            Takes the folders that may not be listed, with the error.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        """
+        found: dict[str, list[str]] = defaultdict(list)
+        streams = set()
+        for path in await TreeCollector(self.client).segments(root, unlisted):
+            folder = names.parent(path)
+            if names.is_ledger(path):
+                streams.add(folder)
+            else:
+                found[folder].append(path)
+        if root in found.get(names.parent(root), ()):  # a segment: the policy of its folder counts, nothing else there
+            return [Folder(names.parent(root), (root,), is_stream=False)]
+        return [Folder(path, tuple(found[path]), path in streams) for path in sorted({*found, *streams})]
+
+    async def keep(self, folder: Folder) -> list[Upkept]:
+        """Do the steps to a folder: one result for a stream, else one for each segment in it."""
+        whole = Upkept(folder.path, is_stream=True)
+        ledger: Ledger | None = None
+        try:
+            ledger = await Ledgers(self.client).load(folder.path)
+        except OSError as error:  # what the folder's policies are is not known: nothing is trimmed or moved
+            whole = whole.plus(_failure(folder.path, "read the memory of", folder.path, error))
+        if RETAIN in self.steps and folder.is_stream and ledger is not None and ledger.retention is not None:
+            whole = whole.plus(await self._retain(folder.path))
+        calls = [partial(self._segment, path, ledger) for path in folder.segments]
+        if COLLECT in self.steps and folder.is_stream:
+            calls.append(partial(self._collect, names.ledger_path(folder.path)))
+        each = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
+        if not folder.is_stream:
+            return [whole, *each] if whole.failed else list(each)
+        for one in each:
+            whole = whole.plus(one)
+        return [whole]
+
+    async def _retain(self, path: str) -> Upkept:
+        if self.is_stopped():
+            return Upkept(path, is_stream=True, is_cut_short=True)
+        try:
+            did = await StreamVerbs(self.client, self.listings, path).retain()
+        except (OSError, ValueError) as error:
+            return _failure(path, RETAIN, path, error)
+        return _retained(path, did)
+
+    async def _segment(self, path: str, ledger: Ledger | None) -> Upkept:
+        result = Upkept(path, is_stream=False)
+        if OFFLOAD in self.steps and ledger is not None:
+            result = result.plus(await self._offload(path, ledger))
+        return result.plus(await self._collect(path)) if COLLECT in self.steps else result
+
+    async def _offload(self, path: str, ledger: Ledger) -> Upkept:
+        if self.is_stopped():
+            return Upkept(path, is_stream=False, is_cut_short=True)
+        try:
+            loaded = await self.client.headers.load(path)
+            did = None
+            if loaded.live and loaded.header is not None:
+                did = await offload_by_policy(self.client, path, loaded.header, ledger)
+        except FileNotFoundError:
+            return Upkept(path, is_stream=False)  # deleted or replaced meanwhile
+        except (OSError, ValueError) as error:
+            return replace(_failure(path, OFFLOAD, path, error), has_policy=True)
+        return Upkept(path, is_stream=False, offloaded=did or Offloaded(), has_policy=did is not None)
+
+    async def _collect(self, path: str) -> Upkept:
+        if self.is_stopped():
+            return Upkept(path, is_stream=False, is_cut_short=True)
+        try:
+            did = await self.client.collector.collect(path, grace_s=self.grace_s, seen=self._seen)
+        except FileNotFoundError:
+            did = Collected()  # somebody else deleted its leftovers meanwhile
+        except (OSError, ValueError) as error:
+            return _failure(path, COLLECT, path, error)
+        return Upkept(path, is_stream=False, files=len(did.files), collected_bytes=did.bytes)
+
+
+def _retained(path: str, did: Retained) -> Upkept:
+    failed = {f"{RETAIN} {segment}": reason for segment, reason in did.failed.items()}
+    return Upkept(path, is_stream=True, dropped_bytes=did.bytes, deleted=did.deleted, failed=failed)
+
+
+def _failure(path: str, verb: str, what: str, error: Exception) -> Upkept:
+    logger.warning("%s: cannot %s it: %s", what, verb, error)
+    return Upkept(path, is_stream=False, failed={f"{verb} {what}": str(error)})
+
+
+def total(results: Sequence[Upkept]) -> Upkept:
+    """All results together."""
+    whole = Upkept("", is_stream=False)
+    for one in results:
+        whole = whole.plus(one)
+    return whole

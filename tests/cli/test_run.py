@@ -1,0 +1,130 @@
+"""`rollingfs run`, `offload` by policies, and `policy`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem
+from rollingfs.cli import stopping
+from tests.support.cli import COMMAND, Run, done, environment, failed
+
+
+@pytest.fixture
+def fs(tmp_path: Path) -> RollingFileSystem:
+    tiers = {"cold": str(tmp_path / "cold")}
+    fs = RollingFileSystem("file", tiers=tiers, max_bytes=100, inline_bytes=0, sync=False, skip_instance_cache=True)
+    for name in ("logs/a", "logs/b", "lone/c"):
+        fs.create(f"{tmp_path}/data/{name}")
+        for _ in range(4):
+            fs.append(f"{tmp_path}/data/{name}", b"x" * 100)
+    fs.stream(f"{tmp_path}/data/logs").retention = RetentionPolicy.by_size(400, every=0)
+    fs.set_policy(f"{tmp_path}/data/logs", OffloadPolicy("cold", after_bytes=200))
+    return fs
+
+
+@pytest.fixture
+def option(tmp_path: Path) -> list[str]:
+    return ["--option", f"tiers.cold.root={tmp_path}/cold", "--option", "sync=false"]
+
+
+def test_a_round_has_a_line_for_each_stream_and_each_other_segment_and_a_summary(fs, tmp_path, option):
+    data = f"{tmp_path}/data"
+    lines = done("run", data, "--once", *option).text.splitlines()
+    assert lines[0] == f"{data}/logs: 4 chunks of 400 bytes moved"
+    assert lines[1] == f"{data}/lone/c: nothing to do"
+    assert lines[2].startswith("round 1: 1 stream and 1 other segment in ")
+    assert lines[2].endswith("4 chunks of 400 bytes moved")
+    for name in "ab":
+        fs.append(f"{data}/logs/{name}", b"y" * 300)
+    stream, lone, whole = done("run", data, "--once", "--json", *option).lines
+    assert (stream["name"], stream["stream"], stream["dropped_bytes"]) == (f"{data}/logs", True, 800)
+    assert (lone["name"], lone["stream"], lone["failed"]) == (f"{data}/lone/c", False, {})
+    assert (whole["name"], whole["streams"], whole["segments"], whole["dropped_bytes"]) == (None, 1, 1, 800)
+
+
+def test_what_fails_is_named_the_others_go_on_and_once_says_so_by_its_exit_code(fs, tmp_path, option):
+    data = f"{tmp_path}/data"
+    Path(f"{data}/logs/a$header").write_text("rubbish")
+    found = Run("run", data, "--once", *option)
+    assert found.code == 1
+    assert f"cannot offload {data}/logs/a: " in found.err
+    assert f"{data}/logs: 2 chunks of 200 bytes moved" in found.text
+    assert "failures" in found.text
+    assert "No such segment or file" in failed("run", f"{tmp_path}/none", "--once")
+    assert "--every" in failed("run", data, "--every", "0", code=2)
+
+
+def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_path, option, monkeypatch):
+    waits: list[float] = []
+
+    def wait(stop: stopping.Stop, seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(stopping.Stop, "wait", wait)
+    before = signal.getsignal(signal.SIGTERM)
+    text = done("run", f"{tmp_path}/data", "--every", "1h", *option).text
+    assert [line.split(":")[0] for line in text.splitlines() if line.startswith("round")] == [
+        "round 1",
+        "round 2",
+        "round 3",
+    ]
+    assert all(3000 < seconds <= 3600 for seconds in waits)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_runs_ends_by_a_signal_while_it_waits(fs, tmp_path, option, number):
+    process = subprocess.Popen(
+        [*COMMAND, "run", f"{tmp_path}/data", *option], env=environment(), stdout=subprocess.PIPE, text=True
+    )
+    killer = threading.Timer(120, process.kill)
+    killer.start()
+    with process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("round 1"):
+                    process.send_signal(number)
+            assert process.wait() == 0
+        finally:
+            killer.cancel()
+            process.kill()
+
+
+def test_offload_without_options_does_what_the_policies_say(fs, tmp_path, option):
+    data = f"{tmp_path}/data"
+    assert done("offload", data, *option).text == f"{data}/logs: 4 chunks of 400 bytes moved\n"
+    assert done("offload", f"{data}/logs", *option).text == f"{data}/logs: nothing to do\n"
+    assert "no offload policy with a tier counts" in failed("offload", f"{data}/lone", *option)
+    fs.set_policy(f"{data}/lone/c", OffloadPolicy("cold"))
+    assert done("offload", f"{data}/lone/c", *option, "--json").json["chunks"] == 4
+    assert "'' is not configured" in failed("offload", f"{data}/lone/c", "--tier", "", *option)
+
+
+def test_the_command_policy_shows_and_changes_each_level(fs, tmp_path, option):
+    folder, path = f"{tmp_path}/data/logs", f"{tmp_path}/data/logs/a"
+    done("policy", path, "--after-age", "7d", "--lag", "1h", "--max-bytes", "1KiB", "--max-age", "1h", *option)
+    text = done("policy", path, *option, "--option", "offload_policy.after_age=1d").text
+    assert text.splitlines() == [
+        "rolling: max_bytes=1,024 max_age=3600s inline_bytes=0",
+        "offload: tier=cold after_bytes=200 after_age=604800s deletion_lag=3600s",
+        "  segment: after_age=604800s deletion_lag=3600s",
+        "  folder: tier=cold after_bytes=200",
+        "  filesystem: after_age=86400s",
+    ]
+    done("policy", path, "--no-offload", "--max-age", "never", *option)
+    found = json.loads(done("policy", path, "--json", *option).text)
+    assert (found["segment"], found["rolling"]["max_age"]) == (None, None)
+    assert done("policy", folder, "--tier", "", *option).text.startswith("offload: tier=(none: nothing moves)")
+    assert "give no --tier" in failed("policy", path, "--tier", "cold", "--no-offload", code=2)
+    assert "'warm' is not configured" in failed("policy", path, "--tier", "warm", *option)

@@ -1,0 +1,165 @@
+"""Offload policies: the nearest level wins field by field, and what does not go with a retention is refused."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+
+import fsspec
+import pytest
+
+from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, UnknownTierError
+from rollingfs.format.header import Header
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.offload import StreamOffloaded
+from rollingfs.stream.offload_policy import Asked, policies_of
+
+FIELDS = ("tier", "after_bytes", "after_age", "deletion_lag")
+VALUES = {
+    "tier": ("a", "b", "c"),
+    "after_bytes": (1, 2, 3),
+    "after_age": (1.0, 2.0, 3.0),
+    "deletion_lag": (4.0, 5.0, 6.0),
+}
+
+
+@pytest.fixture
+def folder() -> str:
+    return f"/{uuid.uuid4().hex}/stream"
+
+
+def filesystem(folder: str, **options: object) -> RollingFileSystem:
+    tiers = {"cold": f"/archive{folder}", "far": f"/far{folder}"}
+    return RollingFileSystem("memory", max_bytes=100, inline_bytes=0, tiers=tiers, skip_instance_cache=True, **options)
+
+
+@pytest.fixture
+def fs(folder: str) -> RollingFileSystem:
+    fs = filesystem(folder)
+    for name in "ab":
+        fs.create(f"{folder}/{name}")
+        for _ in range(5):
+            fs.append(f"{folder}/{name}", b"x" * 100)
+    return fs
+
+
+def moved(did: StreamOffloaded) -> dict[str, int]:
+    assert did.failed == {}
+    return {path.rpartition("/")[2]: one.files for path, one in did.moved.items()}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_each_field_comes_from_the_nearest_level_that_has_it(field):
+    for present in itertools.product([True, False], repeat=3):
+        levels = [
+            OffloadPolicy(**{field: value}) if has else None for has, value in zip(present, VALUES[field], strict=True)
+        ]
+        header = Header("", 1, offload=levels[0])
+        found = policies_of("/f/s", header, Ledger(offload=levels[1]), levels[2]).offload
+        expected = next((value for has, value in zip(present, VALUES[field], strict=True) if has), None)
+        assert (getattr(found, field) if found is not None else None) == expected
+
+
+def test_levels_are_merged_field_by_field_and_an_empty_tier_stops_those_above():
+    near, far = OffloadPolicy(after_bytes=5), OffloadPolicy("cold", 7, "1h")
+    assert near.over(far) == OffloadPolicy("cold", 5, "1h")
+    assert Asked.by(OffloadPolicy("").over(far)) is None
+    assert Asked.by(near) is None
+    asked = Asked.by(far)
+    assert asked is not None
+    assert (asked.tier, asked.chosen.after_bytes, asked.chosen.after_age_s, asked.lag_s) == ("cold", 7, 3600, 14400)
+
+
+def test_a_folder_without_a_header_and_the_memory_of_a_stream_have_no_policy_of_their_own():
+    ledger = Ledger(offload=OffloadPolicy("cold"))
+    assert policies_of("/f", None, ledger, None).offload == OffloadPolicy("cold")
+    assert policies_of("/f/$stream", Header("", 1), ledger, OffloadPolicy("cold")).offload is None
+
+
+def test_a_stream_offloads_each_segment_by_its_own_policy_then_the_folders_then_the_filesystems(fs, folder):
+    with pytest.raises(ValueError, match="nothing was moved"):
+        fs.stream(folder).offload()
+    fs.set_policy(folder, OffloadPolicy("cold", after_bytes=300))
+    fs.set_policy(f"{folder}/a", OffloadPolicy(after_bytes=100))
+    assert moved(fs.stream(folder).offload()) == {"a": 4, "b": 2}
+    fs.set_policy(folder, OffloadPolicy(""))
+    fs.set_policy(f"{folder}/b", OffloadPolicy("far", after_bytes=0))
+    assert moved(fs.stream(folder).offload()) == {"b": 3}
+    fs.set_policy(folder, None)
+    fs.set_policy(f"{folder}/a", None)
+    default = filesystem(folder, offload_policy={"tier": "cold"})
+    assert moved(default.stream(folder).offload()) == {"a": 1}
+
+
+def test_a_policy_that_cannot_be_carried_out_is_reported_for_its_segment_alone(fs, folder):
+    fs.set_policy(folder, OffloadPolicy("cold"))
+    fs.set_policy(f"{folder}/a", OffloadPolicy("far"))
+    other = RollingFileSystem("memory", tiers={"cold": f"/archive{folder}"}, skip_instance_cache=True)
+    did = other.stream(folder).offload()
+    assert list(did.moved) == [f"{folder}/b"]
+    assert "'far' is not configured" in did.failed[f"{folder}/a"]
+
+
+CONFLICTS = [
+    (RetentionPolicy.by_time("1h"), OffloadPolicy("cold"), r"deletion_lag by its policy is 14400 s.* 3600 s"),
+    (RetentionPolicy.by_time("5h"), OffloadPolicy("cold", after_age="6h"), r"after 21600 s.* 18000 s"),
+    (RetentionPolicy.by_size(1000), OffloadPolicy("cold", 1000), r"1000 bytes before the end.*only 1000 bytes"),
+]
+
+
+@pytest.mark.parametrize(("retention", "policy", "said"), CONFLICTS)
+def test_a_policy_and_a_retention_that_do_not_go_together_are_refused_whichever_comes_last(
+    fs, folder, retention, policy, said
+):
+    stream = fs.stream(folder)
+    stream.retention = retention
+    for path in (folder, f"{folder}/a"):
+        with pytest.raises(ValueError, match=f"{said}.*nothing was written"):
+            fs.set_policy(path, policy)
+    with pytest.raises(ValueError, match=said):
+        stream.offload_policy = policy
+    with pytest.raises(ValueError, match=said):
+        fs.segment(f"{folder}/a").set_policy(policy)
+    assert (stream.offload_policy, fs.get_policy(f"{folder}/a").offload) == (None, None)
+    stream.retention = None
+    stream.offload_policy = policy
+    with pytest.raises(ValueError, match=f"{said}.*nothing was written"):
+        stream.retention = retention
+    assert stream.retention is None
+
+
+@pytest.mark.parametrize(("retention", "policy", "said"), CONFLICTS)
+def test_what_came_together_behind_our_back_is_refused_when_it_is_carried_out(fs, folder, retention, policy, said):
+    """The policy of a client is not known to others, and a segment's is not looked at when a retention is set."""
+    fs.set_policy(f"{folder}/a", policy)
+    fs.stream(folder).retention = retention
+    did = fs.stream(folder).offload()
+    assert did.moved == {}
+    assert list(did.failed) == [f"{folder}/a"]
+    default = filesystem(folder, offload_policy=policy)
+    assert set(default.stream(folder).offload().failed) == {f"{folder}/a", f"{folder}/b"}
+    assert not any("/tier-" in path for path in fsspec.filesystem("memory").find(f"/archive{folder}"))
+
+
+def test_tiers_that_the_filesystem_does_not_have_are_refused_when_a_policy_is_set(fs, folder):
+    for path in (folder, f"{folder}/a"):
+        with pytest.raises(UnknownTierError, match="'warm'"):
+            fs.set_policy(path, OffloadPolicy("warm"))
+    with pytest.raises(ValueError, match="'warm'"):
+        filesystem(folder, offload_policy=OffloadPolicy("warm"))
+    with pytest.raises(TypeError, match="offload_policy"):
+        filesystem(folder, offload_policy={"teir": "cold"})
+
+
+def test_the_policy_of_a_folder_stays_with_its_stream_beside_the_rest_of_its_memory(fs, folder):
+    stream = fs.stream(folder)
+    stream.retention = RetentionPolicy.by_size(10_000)
+    stream.offload_policy = OffloadPolicy("cold", after_bytes=300)
+    stream.publish("billing", stream.cut())
+    stream.retain()
+    assert fs.streams(folder) == [folder]
+    assert fs.stream(folder).offload_policy == OffloadPolicy("cold", after_bytes=300)
+    stream.offload_policy = OffloadPolicy()
+    assert stream.offload_policy is None
+    with pytest.raises(TypeError, match="must be an OffloadPolicy"):
+        stream.offload_policy = {"tier": "cold"}

@@ -1,0 +1,305 @@
+"""Upkeep: retention, offload and collection below a folder, beside failures, crashes and other clients."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from rollingfs import OffloadPolicy, RetentionPolicy, RollingPolicy
+from rollingfs.backend.tiers import TieredBackend, TierStore
+from rollingfs.folders.listing import Listings
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S
+from rollingfs.format.policies import PolicyChange
+from rollingfs.maintenance.offload import Chosen, Offloader
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.operations import StreamVerbs
+from rollingfs.stream.upkeep import COLLECT, OFFLOAD, RETAIN, Upkeep, Upkept, total
+from rollingfs.write.policies import set_policies
+from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.life import World, pieces_of
+
+SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+A, B, LONE = "/root/stream/a", "/root/stream/b", "/root/lone/c"
+DATA = bytes(range(200))
+KEPT_BYTES = 150
+"""What retention keeps of the 400 bytes of the stream, at least."""
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def client(store: Store) -> World:
+    return World(Faulty(store), SMALL, CLOCK.time)
+
+
+def verbs(world: World, folder: str = "/root/stream") -> StreamVerbs:
+    return StreamVerbs(world.client, Listings(world.client), folder)
+
+
+def fill(store: Store) -> World:
+    """A stream of two segments with a retention and an offload policy, and a segment with a policy of its own."""
+    world = client(store)
+    for path in (A, B, LONE):
+        world.create(path, pieces_of(DATA, [20] * 10))
+    drive(verbs(world).set_retention(RetentionPolicy.by_size(KEPT_BYTES, every=0)))
+    drive(verbs(world).set_offload_policy(OffloadPolicy("cold", after_bytes=40, deletion_lag=0)))
+    change = PolicyChange(OffloadPolicy("cold", after_bytes=100, deletion_lag=0))
+    drive(set_policies(world.client.segments, LONE, change))
+    drive(verbs(world).retain())  # it takes a cut at the end; the next drops up to it what is more than is kept
+    for path in (A, B):
+        for piece in pieces_of(DATA, [20] * 10):
+            world.append(path, piece)
+    return world
+
+
+def keep(
+    world: World, root: str = "/root", is_stopped: Callable[[], bool] = lambda: False, **how: object
+) -> list[Upkept]:
+    upkeep = Upkeep(world.client, grace_s=0, is_stopped=is_stopped, **how)  # type: ignore[arg-type]
+    found = []
+    for folder in drive(upkeep.folders(root, {})):
+        found += drive(upkeep.keep(folder))
+    return found
+
+
+def check_end(store: Store) -> None:
+    """A later round finishes what was begun, loses nothing that is kept, and leaves nothing else."""
+    store.lapse(GRACE_S)
+    world = client(store)
+    keep(world)
+    assert not total(keep(world)).failed
+    for path in (A, B, LONE):
+        header = world.header(path)
+        written = DATA if path == LONE else DATA + DATA
+        assert world.content(path)[: len(written) - header.start] == written[header.start :]
+        assert all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
+        chunks = drive(world.client.pages.unfold(path, header.entries))
+        named = {names.locate(path, chunk.file, chunk.tier) for chunk in chunks if chunk.end > header.start}
+        parts = (names.chunks_folder(path) + "/", names.in_tier("cold", names.chunks_folder(path)) + "/")
+        there = {file for file in store.files() if file.startswith(parts) and "/index-" not in file}
+        assert there == named
+    assert sum(world.header(path).size for path in (A, B)) >= KEPT_BYTES
+
+
+def test_a_round_retains_offloads_and_collects_and_the_next_finds_nothing_to_do():
+    world = fill(TieredStore())
+    stream, lone = sorted(keep(world), key=lambda one: one.path, reverse=True)
+    assert (stream.path, stream.is_stream, stream.dropped_bytes) == ("/root/stream", True, 400)
+    assert (stream.offloaded.chunks, lone.offloaded.chunks) == (16, 5)
+    assert (lone.path, lone.is_stream, lone.has_policy, lone.failed) == (LONE, False, True, {})
+    again = total(keep(world))
+    assert (again.dropped_bytes, again.offloaded.files, again.files, again.failed) == (0, 0, 0, {})
+
+
+def test_only_the_steps_that_are_asked_for_are_done():
+    world = fill(TieredStore())
+    before = world.header(A).start
+    assert total(keep(world, steps=(OFFLOAD,))).offloaded.chunks > 0
+    assert world.header(A).start == before
+    assert total(keep(world, steps=(RETAIN,))).dropped_bytes == 400
+    assert total(keep(world, steps=(COLLECT,))).dropped_bytes == 0
+
+
+def test_one_segment_is_kept_by_the_policy_of_its_folder_and_nothing_else_is_touched():
+    world = fill(TieredStore())
+    [did] = keep(world, A)
+    assert (did.path, did.offloaded.chunks, did.dropped_bytes) == (A, 18, 0)
+    assert {chunk.tier for chunk in drive(world.client.pages.unfold(B, world.header(B).entries))} == {""}
+    with pytest.raises(FileNotFoundError):
+        keep(world, "/root/none")
+
+
+def test_a_failing_stream_or_segment_is_named_and_does_not_stop_the_others():
+    store = TieredStore()
+    fill(store)
+    for path in (A, "/root/stream/$stream"):
+        store.fs.pipe_file(names.header_path(path), b"rubbish")
+    world = client(store)
+    [stream] = [one for one in keep(world) if one.is_stream]
+    assert set(stream.failed) == {"read the memory of /root/stream", f"collect {A}", "collect /root/stream/$stream"}
+    assert stream.offloaded.files == stream.dropped_bytes == 0, "what the policies are is not known"
+    assert total(keep(world)).offloaded.files == 0
+    assert {chunk.tier for chunk in drive(world.client.pages.unfold(LONE, world.header(LONE).entries))} == {"", "cold"}
+
+
+def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short():
+    world = fill(TieredStore())
+    asked: list[None] = []
+
+    def after(count: int) -> Callable[[], bool]:
+        asked.clear()
+
+        def is_stopped() -> bool:
+            asked.append(None)
+            return len(asked) > count
+
+        return is_stopped
+
+    assert total(keep(world, is_stopped=after(0))) == total(keep(world, is_stopped=after(0)))
+    did = total(keep(world, is_stopped=after(2)))
+    assert did.is_cut_short
+    assert did.offloaded.files + did.files + did.dropped_bytes > 0
+    assert not total(keep(world)).failed
+
+
+def changing(run: Callable[[World], object]) -> list[int]:
+    store = TieredStore()
+    fill(store)
+    world = client(store)
+    run(world)
+    trace = world.backend.trace  # type: ignore[attr-defined]
+    return [index for index, (verb, _) in enumerate(trace) if verb in CHANGING]
+
+
+def _retain(world: World) -> None:
+    drive(verbs(world).retain())
+
+
+def _offload(world: World) -> None:
+    drive(Offloader(world.client.committer).offload(LONE, "cold", Chosen(after_bytes=60), lag_s=0))
+
+
+OTHERS: dict[str, Callable[[World], object]] = {
+    "appends": lambda world: world.append(LONE, b"more" * 5),
+    "retains": _retain,
+    "offloads": _offload,
+    "keeps": keep,
+    "removes the policy": lambda world: drive(verbs(world).set_offload_policy(None)),
+}
+
+
+@pytest.mark.parametrize(
+    ("crash", "step"),
+    [(Fault.CRASH_AFTER, 8), *(pytest.param(crash, 1, marks=pytest.mark.slow) for crash in CRASHES)],
+)
+def test_what_a_crash_breaks_off_the_next_round_finishes(crash, step):
+    calls = changing(keep)
+    assert len(calls) > 20
+    for at in calls[::step]:
+        store = TieredStore()
+        fill(store)
+        world = client(store)
+        world.backend.prepare({at: crash})  # type: ignore[attr-defined]
+        with contextlib.suppress(Crashed):
+            keep(world)
+        check_end(store)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_client_between_any_two_calls_of_a_round_and_a_crash_lose_nothing(other, crash):
+    for at in changing(keep):
+        for then in (None, at):
+            store = TieredStore()
+            fill(store)
+            beside, world = client(store), client(store)
+            plan = {} if then is None else {then: crash}
+            act = OTHERS[other]
+            world.backend.prepare(plan, {at: lambda act=act, beside=beside: act(beside)})  # type: ignore[attr-defined,misc]
+            with contextlib.suppress(Crashed):
+                keep(world)
+            check_end(store)
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_a_policy_is_set_as_a_whole_or_not_at_all_whatever_call_a_crash_comes_at(crash):
+    new = OffloadPolicy("cold", after_age=7, deletion_lag=0)
+    setters: dict[str, Callable[[World], object]] = {
+        "segment": lambda world: drive(set_policies(world.client.segments, A, PolicyChange(new, max_bytes=7))),
+        "folder": lambda world: drive(verbs(world).set_offload_policy(new)),
+    }
+    for name, act in setters.items():
+        calls = changing(act)
+        assert calls
+        for at in calls:
+            store = TieredStore()
+            fill(store)
+            world = client(store)
+            world.backend.prepare({at: crash})  # type: ignore[attr-defined]
+            with pytest.raises(Crashed):
+                act(world)
+            found, header = drive(verbs(client(store)).get_offload_policy()), client(store).header(A)
+            if name == "folder":
+                assert found in (new, OffloadPolicy("cold", after_bytes=40, deletion_lag=0))
+            else:
+                assert (header.offload, header.policy.max_bytes) in ((new, 7), (None, 200))
+            act(client(store))
+            check_end(store)
+
+
+# -- the root of a tier, and a tier that fails -----------------------------------------------------------------
+
+
+def two_stores() -> tuple[Store, Store, World]:
+    hot, cold = Store(), Store()
+    world = World(TieredBackend(Faulty(hot), {"cold": TierStore(Faulty(cold), "/archive")}), SMALL, CLOCK.time)
+    world.create(LONE, pieces_of(DATA, [20] * 10))
+    return hot, cold, world
+
+
+def again(hot: Store, cold: Store) -> World:
+    return World(TieredBackend(hot, {"cold": TierStore(cold, "/archive")}), SMALL, CLOCK.time)
+
+
+def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_there_stays():
+    hot, cold, world = two_stores()
+    drive(Offloader(world.client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+    assert "/archive/$tier" in cold.files()
+    drive(world.client.segments.delete(LONE))
+    crowd = {path: bytes(file) for path, file in cold.snapshot().items()}
+    cold.fs.store.clear()  # not mounted
+    hot.lapse(2 * GRACE_S)
+    for _ in range(2):
+        done = again(hot, cold)
+        [did] = keep(done, "/root", steps=(COLLECT,))
+        assert "lacks the file '$tier'" in did.failed[f"collect {LONE}"]
+        assert "nothing was changed" in did.failed[f"collect {LONE}"]
+    assert names.header_path(LONE) in hot.files()
+    for path, data in crowd.items():
+        cold.fs.pipe_file(path, data)  # mounted again
+    keep(again(hot, cold), "/root", steps=(COLLECT,))
+    hot.lapse(2 * GRACE_S)
+    with contextlib.suppress(FileNotFoundError):
+        keep(again(hot, cold), "/root", steps=(COLLECT,))
+    assert hot.files() == set()
+    assert cold.files() == {"/archive/$tier"}
+
+
+def test_an_offload_to_a_tier_whose_root_is_not_what_it_was_moves_nothing():
+    hot, cold, world = two_stores()
+    offloader = Offloader(world.client.committer)
+    drive(offloader.offload(LONE, "cold", Chosen(upto=100), lag_s=0))
+    kept = cold.snapshot()
+    cold.fs.store.clear()
+    hot.lapse(GRACE_S)
+    with pytest.raises(OSError, match=r"'cold' lacks the file '\$tier'.*nothing was changed"):
+        drive(Offloader(again(hot, cold).client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+    assert cold.files() == set()
+    for path, data in kept.items():
+        cold.fs.pipe_file(path, data)
+    drive(Offloader(again(hot, cold).client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+    assert again(hot, cold).content(LONE) == DATA
+
+
+@pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.REFUSED, Fault.LOST])
+def test_a_failing_tier_is_named_with_the_segment_and_nothing_is_lost(fault):
+    hot, cold, _ = two_stores()
+    slow = Faulty(cold)
+    slow.prepare(always=fault)
+    failing = World(TieredBackend(hot, {"cold": TierStore(slow, "/archive")}), SMALL, CLOCK.time)
+    with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed.*nothing is lost.*injected"):
+        drive(Offloader(failing.client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+    assert again(hot, cold).content(LONE) == DATA
+    drive(Offloader(again(hot, cold).client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+    assert again(hot, cold).content(LONE) == DATA
+    slow.prepare(always=fault)
+    with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed"):
+        drive(Offloader(failing.client.committer).onload(LONE, lag_s=0))
+    assert again(hot, cold).content(LONE) == DATA
