@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.types as pt
 
+from rollingfs.spark.source import json_maps
 from rollingfs.spark.source.text_columns import raw_type
 
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from string to (number|boolean)")
@@ -31,16 +32,20 @@ class Adaptation:
         self._quoted: set[str] = set()
         self._pattern: re.Pattern[bytes] | None = None
         self._is_wide = False
+        maps = json_maps.map_names(schema)
         unread = [field.name for field in schema if raw_type(field.type, wide=True) is None]
-        self.is_possible = len(schema) > 0 and not unread
-        """Whether Arrow's reader has all types of the columns."""
-        self.reason = f"a column with a map ({', '.join(unread)})" if unread else ""
-        """Why it has not."""
+        self.is_possible = len(schema) > 0 and not unread and maps is not None
+        """Whether Arrow's reader can read all columns."""
+        self.reason = "" if self.is_possible else "a map in a list, or of lists, objects or maps, or of an ambiguous name"
+        """Why it cannot."""
+        self.maps = maps or ()
+        """The names of the fields that are maps. Of their lines, Arrow must read only those that are surely sound."""
         if self.is_possible:
             self.options = self._options()
 
-    def quoted(self, data: bytes) -> bytes:
-        """The data with bare values in quotes, in the columns of which that is known."""
+    def adapted(self, data: bytes) -> bytes:
+        """The data with lists in the place of maps, and bare values in quotes, in the columns of which that is known."""
+        data = json_maps.rewritten(data, self.maps)
         return data if self._pattern is None else self._pattern.sub(rb'"\1":"\2"', data)
 
     def adapts(self, reason: str) -> bool:

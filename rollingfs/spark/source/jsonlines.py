@@ -13,6 +13,7 @@ import pyarrow.json as pj
 
 from rollingfs.spark.source import modes, text_columns
 from rollingfs.spark.source.json_adapt import Adaptation
+from rollingfs.spark.source.json_sieve import Sieve
 from rollingfs.spark.source.json_values import LineParser, Row
 from rollingfs.spark.source.lines import FEED, Lines
 from rollingfs.spark.source.modes import CORRUPT_COLUMN, DROPMALFORMED, FAILFAST, PERMISSIVE
@@ -22,6 +23,9 @@ PART_LINES_MIN = 64
 """A part of fewer lines that Arrow's reader refuses, without a word on which, is read line by line."""
 RUN_LINES_MIN = 16
 """If Arrow refuses a line within as few lines, the next `PART_LINES_MIN` lines are read one by one."""
+
+DOUBTFUL_SHARE_MAX = 1 / 8
+"""If more lines may be bad, for all that their pattern tells, Arrow tries them, except lines with maps."""
 
 _ODD = re.compile(rb"(?<=[:\[, \t])(?:-?(?:NaN|Inf)|-0(?=[,}\] \t\n]))")
 """Arrow reads these otherwise than Spark: NaN and Inf with a sign, the integer -0."""
@@ -47,19 +51,21 @@ class _RefusedError(Exception):
 
 
 class _Numbered:
-    """Lines by their numbers."""
+    """Lines by their numbers, without a copy."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, count: int) -> None:
         self._data = data
+        self._count = count
         self._starts: list[int] = []
         """Where each line begins, and where the last ends; empty until it is asked for."""
 
-    def lines(self, first: int, last: int) -> bytes:
+    def lines(self, first: int, last: int) -> memoryview:
         """The lines from a number to another, with their ends."""
-        if not first and not self._starts and self._data.count(FEED) == last:
-            return self._data
+        view = memoryview(self._data)
+        if (first, last) == (0, self._count):
+            return view
         self._starts = self._starts or [0, *(one.end() for one in re.finditer(FEED, self._data))]
-        return self._data[self._starts[first] : self._starts[last]]
+        return view[self._starts[first] : self._starts[last]]
 
 
 class Reader:
@@ -94,6 +100,9 @@ class Reader:
         self._data = pa.schema([field for nth, field in enumerate(schema) if nth != self._corrupt])
         self._parser = LineParser(self._data, zone)
         self._adaptation = Adaptation(self._data)
+        self._sieve = Sieve(self._data) if self._adaptation.is_possible else None
+        self._is_sifting = False
+        """Arrow refused lines of the last block, so lines of the next are looked at first."""
         self._slow_lines = SlowLines("JSON")
 
     def read(self, block: Lines) -> list[pa.RecordBatch]:
@@ -119,32 +128,65 @@ class Reader:
         if not self._adaptation.is_possible:
             yield self._slowly(data.split(FEED)[:-1])
             return
+        odd = self._unreadable(data, count)
+        must_sift = not self._is_sifting
+        self._is_sifting = False
         todo: list[Part] = [(0, count, True)] if count else []
-        if nulls := _null_lines(data):
-            todo = _around(nulls, count)[::-1]
-        plain, quoted = _Numbered(data), _Numbered(self._adaptation.quoted(data))
+        plain, adapted = _Numbered(data, count), self._adapted(data, count, odd)
         while todo:
             first, last, may_be_fast = todo.pop()
-            part = plain.lines(first, last)
             if not may_be_fast:
-                yield self._slowly(part.split(FEED)[:-1])
+                yield self._slowly(bytes(plain.lines(first, last)).split(FEED)[:-1])
                 continue
             try:
-                yield self._fast(part, quoted.lines(first, last), last - first)
+                within = {nth - first for nth in odd if first <= nth < last}
+                yield self._fast(plain.lines(first, last), adapted.lines(first, last), last - first, within)
             except _RefusedError as error:
                 if self._adaptation.adapts(str(error)):
-                    quoted = _Numbered(self._adaptation.quoted(data))
+                    adapted = self._adapted(data, count, odd)
+                    todo.append((first, last, True))
+                    continue
+                self._is_sifting = True
+                if must_sift:
+                    must_sift = False
+                    odd |= self._doubtful(data, count)
+                    adapted = self._adapted(data, count, odd)
                     todo.append((first, last, True))
                     continue
                 todo += reversed(_cut(first, last, error.line))
 
-    def _fast(self, data: bytes, raw: bytes, count: int) -> pa.RecordBatch:
+    def _unreadable(self, data: bytes, count: int) -> set[int]:
+        """The lines that Arrow must not read."""
+        odd = set(_null_lines(data))
+        if self._adaptation.maps:
+            assert self._sieve is not None
+            doubtful = self._sieve.doubtful(data)
+            return set(range(count)) if doubtful is None else odd | set(doubtful)
+        return odd | self._doubtful(data, count) if self._is_sifting else odd
+
+    def _doubtful(self, data: bytes, count: int) -> set[int]:
+        """The lines that Arrow may refuse, if they are few."""
+        found = self._sieve.doubtful(data) if self._sieve is not None else None
+        return set() if found is None or len(found) > count * DOUBTFUL_SHARE_MAX else set(found)
+
+    def _adapted(self, data: bytes, count: int, odd: set[int]) -> _Numbered:
+        """The lines as Arrow is to read them; the odd ones are empty objects."""
+        if odd:
+            lines = data.split(FEED)
+            for nth in odd:
+                lines[nth] = b"{}"
+            data = FEED.join(lines)
+        return _Numbered(self._adaptation.adapted(data), count)
+
+    def _fast(self, data: memoryview, raw: memoryview, count: int, odd: set[int]) -> pa.RecordBatch:
         """The rows as Arrow reads them, except those of lines that it reads otherwise than Spark.
 
         Parameters
         ----------
         raw
             The data as Arrow is to read it.
+        odd
+            Lines of which Arrow reads nothing.
 
         Raises
         ------
@@ -153,7 +195,7 @@ class Reader:
         """
         options = pj.ReadOptions(use_threads=False, block_size=len(raw))
         try:
-            table = pj.read_json(pa.BufferReader(raw), options, self._adaptation.options)
+            table = pj.read_json(pa.BufferReader(pa.py_buffer(raw)), options, self._adaptation.options)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             row = _ROW.search(str(error))
             line = int(row[1]) if row and int(row[1]) < count else None
@@ -173,13 +215,14 @@ class Reader:
             columns.append(column)
             if mark is not None:
                 marks.append(mark)
-        odd = _odd_lines(data)
+        whole = bytes(data)
+        odd = odd | _odd_lines(whole)
         if (mark := text_columns.either(marks)) is not None:
             odd |= set(pc.indices_nonzero(mark).to_pylist())
         if self._corrupt >= 0:
             columns.insert(self._corrupt, pa.nulls(count, self.schema.field(self._corrupt).type))
         batch = pa.record_batch(columns, schema=self.schema)
-        return self._replaced(batch, data, sorted(odd)) if odd else batch
+        return self._replaced(batch, whole, sorted(odd)) if odd else batch
 
     def _replaced(self, batch: pa.RecordBatch, data: bytes, odd: list[int]) -> pa.RecordBatch:
         """The batch with the rows of some lines read one by one."""
@@ -235,16 +278,6 @@ def _null_lines(data: bytes) -> list[int]:
     if not data.startswith((b"n", b" ", b"\t", b"\xef")) and not any(sign in data for sign in _NULL_LINE_SIGNS):
         return []
     return [data.count(FEED, 0, one.start()) for one in _NULL_LINE.finditer(data)]
-
-
-def _around(lines: list[int], count: int) -> list[Part]:
-    """The parts between some lines, and these lines, which Arrow must not read."""
-    found: list[Part] = []
-    done = 0
-    for line in lines:
-        found += [(done, line, True), (line, line + 1, False)]
-        done = line + 1
-    return [part for part in (*found, (done, count, True)) if part[0] < part[1]]
 
 
 def _cut(first: int, last: int, refused: int | None) -> list[Part]:
