@@ -36,7 +36,7 @@ class Adaptation:
         unread = [field.name for field in schema if raw_type(field.type, wide=True) is None]
         self.is_possible = len(schema) > 0 and not unread and maps is not None
         """Whether Arrow's reader can read all columns."""
-        self.reason = "" if self.is_possible else "a map in a list, or of lists, objects or maps, or of an ambiguous name"
+        self.reason = "" if self.is_possible else "a map of nested values, in a list, or with an ambiguous name"
         """Why it cannot."""
         self.maps = maps or ()
         """The names of the fields that are maps. Of their lines, Arrow must read only those that are surely sound."""
@@ -44,7 +44,7 @@ class Adaptation:
             self.options = self._options()
 
     def adapted(self, data: bytes) -> bytes:
-        """The data with lists in the place of maps, and bare values in quotes, in the columns of which that is known."""
+        """The data with lists in the place of maps, and bare values in quotes where a column is known to need them."""
         data = json_maps.rewritten(data, self.maps)
         return data if self._pattern is None else self._pattern.sub(rb'"\1":"\2"', data)
 

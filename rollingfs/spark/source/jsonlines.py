@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from rollingfs.spark.source import modes, text_columns
+from rollingfs.spark.source import modes, odd_lines, text_columns
 from rollingfs.spark.source.json_adapt import Adaptation
 from rollingfs.spark.source.json_sieve import Sieve
 from rollingfs.spark.source.json_values import LineParser, Row
@@ -27,13 +27,6 @@ RUN_LINES_MIN = 16
 DOUBTFUL_SHARE_MAX = 1 / 8
 """If more lines may be bad, for all that their pattern tells, Arrow tries them, except lines with maps."""
 
-_ODD = re.compile(rb"(?<=[:\[, \t])(?:-?(?:NaN|Inf)|-0(?=[,}\] \t\n]))")
-"""Arrow reads these otherwise than Spark: NaN and Inf with a sign, the integer -0."""
-_ODD_SIGNS = (b"NaN", b"Inf", b":-0", b" -0", b"[-0", b",-0", b"\t-0")
-_NULL_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*n", re.MULTILINE)
-"""Arrow 26 crashes the process at a line that is null."""
-_NULL_LINE_SIGNS = (b"\nn", b"\n ", b"\n\t", b"\n\xef")
-_BLANK_LINES = re.compile(rb"(?:^[ \t]*\n)+", re.MULTILINE)
 _ROW = re.compile(r" in row (\d+)$")
 
 
@@ -114,10 +107,7 @@ class Reader:
             A record is malformed, and the mode is FAILFAST.
         """
         data = bytes(block) if block.start or block.end < len(block.data) else block.data
-        if not block.ends:
-            data += FEED
-        if data.startswith((FEED, b" ", b"\t")) or b"\n\n" in data or b"\n " in data or b"\n\t" in data:
-            data = _BLANK_LINES.sub(b"", data)
+        data = odd_lines.without_blank(data if block.ends else data + FEED)
         return [batch for batch in self._parts(data) if batch.num_rows]
 
     # -- many lines at once ----------------------------------------------------------------------------------
@@ -129,9 +119,12 @@ class Reader:
             yield self._slowly(data.split(FEED)[:-1])
             return
         odd = self._unreadable(data, count)
+        if len(odd) == count:
+            yield self._slowly(data.split(FEED)[:-1])
+            return
         must_sift = not self._is_sifting
-        self._is_sifting = False
-        todo: list[Part] = [(0, count, True)] if count else []
+        self._is_sifting = self._is_sifting and bool(odd)
+        todo: list[Part] = [(0, count, True)]
         plain, adapted = _Numbered(data, count), self._adapted(data, count, odd)
         while todo:
             first, last, may_be_fast = todo.pop()
@@ -157,7 +150,7 @@ class Reader:
 
     def _unreadable(self, data: bytes, count: int) -> set[int]:
         """The lines that Arrow must not read."""
-        odd = set(_null_lines(data))
+        odd = odd_lines.nulls(data)
         if self._adaptation.maps:
             assert self._sieve is not None
             doubtful = self._sieve.doubtful(data)
@@ -216,7 +209,7 @@ class Reader:
             if mark is not None:
                 marks.append(mark)
         whole = bytes(data)
-        odd = odd | _odd_lines(whole)
+        odd = odd | odd_lines.misread(whole)
         if (mark := text_columns.either(marks)) is not None:
             odd |= set(pc.indices_nonzero(mark).to_pylist())
         if self._corrupt >= 0:
@@ -270,14 +263,8 @@ class Reader:
         return pa.record_batch(columns, schema=self.schema)
 
     def _count(self, lines: int) -> None:
-        other = "they are malformed, or their values have other forms than their columns"
+        other = "they are malformed, or their values have other forms than their columns, or their maps have escapes"
         self._slow_lines.add(lines, self._adaptation.reason or other)
-
-
-def _null_lines(data: bytes) -> list[int]:
-    if not data.startswith((b"n", b" ", b"\t", b"\xef")) and not any(sign in data for sign in _NULL_LINE_SIGNS):
-        return []
-    return [data.count(FEED, 0, one.start()) for one in _NULL_LINE.finditer(data)]
 
 
 def _cut(first: int, last: int, refused: int | None) -> list[Part]:
@@ -289,28 +276,3 @@ def _cut(first: int, last: int, refused: int | None) -> list[Part]:
     at = first + refused
     upto = min(at + (1 if refused >= RUN_LINES_MIN else PART_LINES_MIN), last)
     return [part for part in ((first, at, True), (at, upto, False), (upto, last, True)) if part[0] < part[1]]
-
-
-def _odd_lines(data: bytes) -> set[int]:
-    """The lines that Arrow reads, but not as Spark does."""
-    odd: set[int] = set()
-    if not data.isascii():
-        try:
-            str(data, "utf-8")
-        except UnicodeDecodeError:
-            odd = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
-    if any(sign in data for sign in _ODD_SIGNS):
-        line = at = 0
-        for found in _ODD.finditer(data):
-            line += data.count(FEED, at, found.end())
-            at = found.end()
-            odd.add(line)
-    return odd
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        str(line, "utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
