@@ -30,7 +30,7 @@ class Adaptation:
         self._schema = schema
         self._seconds: set[str] = set()
         self._quoted: set[str] = set()
-        self._pattern: re.Pattern[bytes] | None = None
+        self._patterns: list[re.Pattern[bytes]] = []
         self._is_wide = False
         maps = json_maps.map_names(schema)
         unread = [field.name for field in schema if raw_type(field.type, wide=True) is None]
@@ -46,7 +46,9 @@ class Adaptation:
     def adapted(self, data: bytes) -> bytes:
         """The data with lists in the place of maps, and bare values in quotes where a column is known to need them."""
         data = json_maps.rewritten(data, self.maps)
-        return data if self._pattern is None else self._pattern.sub(rb'"\1":"\2"', data)
+        for pattern in self._patterns:
+            data = _quoted(data, pattern)
+        return data
 
     def adapts(self, reason: str) -> bool:
         """Whether a refusal taught something new, so that another try may succeed."""
@@ -70,12 +72,7 @@ class Adaptation:
         if name in known:
             return False
         known.add(name)
-        if self._quoted:
-            names = b"|".join(sorted(re.escape(json.dumps(one)[1:-1].encode()) for one in self._quoted))
-            number = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-            self._pattern = re.compile(
-                rb'(?<!\\)"(' + names + rb')"[ \t]*:[ \t]*(' + number + rb"|true|false)(?=[ \t]*[,}])"
-            )
+        self._patterns = [_bare_value(one) for one in sorted(self._quoted)]
         self.options = self._options()
         return True
 
@@ -85,6 +82,26 @@ class Adaptation:
             for field in self._schema
         ]
         return pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+
+
+def _bare_value(name: str) -> re.Pattern[bytes]:
+    """The pattern of a name, and of a number or a truth behind it."""
+    quoted = re.escape(json.dumps(name).encode())
+    number = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+    # it begins with the name itself, because Python's search is fast then
+    head = quoted + rb"(?<!\\" + quoted + rb")[ \t]*:[ \t]*"
+    return re.compile(rb"(" + head + rb")(" + number + rb"|true|false)(?=[ \t]*[,}])")
+
+
+def _quoted(data: bytes, pattern: re.Pattern[bytes]) -> bytes:
+    """The data with the second groups of a pattern in quotes."""
+    parts = pattern.split(data)
+    count = len(parts) // 3
+    if not count:
+        return data
+    found = [b'"'] * (len(parts) + 2 * count)
+    found[::5], found[1::5], found[3::5] = parts[::3], parts[1::3], parts[2::3]
+    return b"".join(found)
 
 
 def _is_instant(kind: pa.DataType) -> bool:

@@ -36,10 +36,10 @@ def rewritten(data: bytes, names: Sequence[str]) -> bytes:
     """Lines with lists of keys and values in the place of the maps of some names."""
     for name in names:
         # in a text there is no such thing: its quotes have escapes, and a name with an escape is not sound
-        parts = re.split(re.escape(f'"{name}"'.encode()) + rb"[ \t]*:[ \t]*(\{[^{}]*\})", data)
+        parts = re.split(b"(" + re.escape(f'"{name}"'.encode()) + rb"[ \t]*:[ \t]*)(\{[^{}]*\})", data)
         if len(parts) > 1:
-            parts[1::2] = _lists(b"\n".join(parts[1::2])).split(b"\n")
-            data = f'"{name}":'.encode().join(map(b"".join, _pairs(parts)))
+            parts[2::3] = _lists(b"\n".join(parts[2::3])).split(b"\n")
+            data = b"".join(parts)
     return data
 
 
@@ -52,12 +52,6 @@ def _lists(maps: bytes) -> bytes:
     bare = bare.replace(b"{" + _TEXT, b"[" + _KEY + _TEXT).replace(b"," + _TEXT, b"}," + _KEY + _TEXT)
     pieces[::2] = bare.split(_TEXT)
     return b'"'.join(pieces)
-
-
-def _pairs(parts: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
-    """The first part, and then each map with the part behind it."""
-    yield (parts[0],)
-    yield from zip(parts[1::2], parts[2::2], strict=True)
 
 
 def _fields(kind: pa.Schema | pa.DataType) -> Iterator[tuple[str, pa.DataType]]:

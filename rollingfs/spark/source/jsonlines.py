@@ -47,17 +47,23 @@ class _Numbered:
     """Lines by their numbers, without a copy."""
 
     def __init__(self, data: bytes, count: int) -> None:
-        self._data = data
-        self._count = count
+        self.data = data
+        self.count = count
         self._starts: list[int] = []
         """Where each line begins, and where the last ends; empty until it is asked for."""
+        self._each: list[bytes] = []
+
+    def each(self) -> list[bytes]:
+        """All lines, without their ends."""
+        self._each = self._each or self.data.split(FEED)[:-1]
+        return self._each
 
     def lines(self, first: int, last: int) -> memoryview:
         """The lines from a number to another, with their ends."""
-        view = memoryview(self._data)
-        if (first, last) == (0, self._count):
+        view = memoryview(self.data)
+        if (first, last) == (0, self.count):
             return view
-        self._starts = self._starts or [0, *(one.end() for one in re.finditer(FEED, self._data))]
+        self._starts = self._starts or [0, *(one.end() for one in re.finditer(FEED, self.data))]
         return view[self._starts[first] : self._starts[last]]
 
 
@@ -125,25 +131,28 @@ class Reader:
         must_sift = not self._is_sifting
         self._is_sifting = self._is_sifting and bool(odd)
         todo: list[Part] = [(0, count, True)]
-        plain, adapted = _Numbered(data, count), self._adapted(data, count, odd)
+        plain = _Numbered(data, count)
+        adapted = self._adapted(plain, odd)
         while todo:
             first, last, may_be_fast = todo.pop()
             if not may_be_fast:
-                yield self._slowly(bytes(plain.lines(first, last)).split(FEED)[:-1])
+                yield self._slowly(plain.each()[first:last])
                 continue
             try:
-                within = {nth - first for nth in odd if first <= nth < last}
-                yield self._fast(plain.lines(first, last), adapted.lines(first, last), last - first, within)
+                batch, marked = self._fast(adapted.lines(first, last), last - first)
+                marked |= odd_lines.misread(plain.lines(first, last))
+                marked |= {nth - first for nth in odd if first <= nth < last}
+                yield self._replaced(batch, plain.each()[first:last], sorted(marked)) if marked else batch
             except _RefusedError as error:
                 if self._adaptation.adapts(str(error)):
-                    adapted = self._adapted(data, count, odd)
+                    adapted = self._adapted(plain, odd)
                     todo.append((first, last, True))
                     continue
                 self._is_sifting = True
                 if must_sift:
                     must_sift = False
                     odd |= self._doubtful(data, count)
-                    adapted = self._adapted(data, count, odd)
+                    adapted = self._adapted(plain, odd)
                     todo.append((first, last, True))
                     continue
                 todo += reversed(_cut(first, last, error.line))
@@ -162,24 +171,18 @@ class Reader:
         found = self._sieve.doubtful(data) if self._sieve is not None else None
         return set() if found is None or len(found) > count * DOUBTFUL_SHARE_MAX else set(found)
 
-    def _adapted(self, data: bytes, count: int, odd: set[int]) -> _Numbered:
+    def _adapted(self, plain: _Numbered, odd: set[int]) -> _Numbered:
         """The lines as Arrow is to read them; the odd ones are empty objects."""
+        data = plain.data
         if odd:
-            lines = data.split(FEED)
+            lines = [*plain.each(), b""]
             for nth in odd:
                 lines[nth] = b"{}"
             data = FEED.join(lines)
-        return _Numbered(self._adaptation.adapted(data), count)
+        return _Numbered(self._adaptation.adapted(data), plain.count)
 
-    def _fast(self, data: memoryview, raw: memoryview, count: int, odd: set[int]) -> pa.RecordBatch:
-        """The rows as Arrow reads them, except those of lines that it reads otherwise than Spark.
-
-        Parameters
-        ----------
-        raw
-            The data as Arrow is to read it.
-        odd
-            Lines of which Arrow reads nothing.
+    def _fast(self, raw: memoryview, count: int) -> tuple[pa.RecordBatch, set[int]]:
+        """The rows as Arrow reads them, and the numbers of those that must be read one by one.
 
         Raises
         ------
@@ -208,18 +211,14 @@ class Reader:
             columns.append(column)
             if mark is not None:
                 marks.append(mark)
-        whole = bytes(data)
-        odd = odd | odd_lines.misread(whole)
-        if (mark := text_columns.either(marks)) is not None:
-            odd |= set(pc.indices_nonzero(mark).to_pylist())
         if self._corrupt >= 0:
             columns.insert(self._corrupt, pa.nulls(count, self.schema.field(self._corrupt).type))
-        batch = pa.record_batch(columns, schema=self.schema)
-        return self._replaced(batch, whole, sorted(odd)) if odd else batch
+        mark = text_columns.either(marks)
+        marked = set() if mark is None else set(pc.indices_nonzero(mark).to_pylist())
+        return pa.record_batch(columns, schema=self.schema), marked
 
-    def _replaced(self, batch: pa.RecordBatch, data: bytes, odd: list[int]) -> pa.RecordBatch:
+    def _replaced(self, batch: pa.RecordBatch, lines: list[bytes], odd: list[int]) -> pa.RecordBatch:
         """The batch with the rows of some lines read one by one."""
-        lines = data.split(FEED)
         found = [self._rows(lines[nth]) for nth in odd]
         self._count(len(odd))
         instead = self._batch([row for rows in found for row in rows])

@@ -16,7 +16,7 @@ from rollingfs.spark.source.lines import FEED
 _MISREAD = re.compile(rb"(?<=[:\[, \t])(?:-?(?:NaN|Inf)|-0(?=[,}\] \t\n]))")
 """Arrow reads these otherwise than Spark: NaN and Inf with a sign, the integer -0."""
 _MISREAD_SIGNS = ("NaN", "Inf", r"-0[,}\] \t\n]")
-_NULL = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*n", re.MULTILINE)
+_NULL = re.compile(rb"\n(?:\xef\xbb\xbf)?[ \t]*n")
 """Arrow 26 crashes the process at a line that is null."""
 _NULL_SIGN = r"\n[n \t\xef]"
 _BLANK = re.compile(rb"(?:^[ \t]*\n)+", re.MULTILINE)
@@ -32,13 +32,15 @@ def without_blank(data: bytes) -> bytes:
 
 def nulls(data: bytes) -> set[int]:
     """The numbers of the lines that may be null."""
-    if not data.startswith((b"n", b" ", b"\t", b"\xef")) and not _has(data, _NULL_SIGN):
-        return set()
-    return {data.count(FEED, 0, one.start()) for one in _NULL.finditer(data)}
+    found = {0} if _NULL.match(FEED + data[: data.find(FEED)]) else set()
+    if _has(data, _NULL_SIGN):
+        found |= {data.count(FEED, 0, one.start() + 1) for one in _NULL.finditer(data)}
+    return found
 
 
-def misread(data: bytes) -> set[int]:
+def misread(part: memoryview) -> set[int]:
     """The numbers of the lines that Arrow reads, but not as Spark does."""
+    data = part.obj if len(part) == len(part.obj) else bytes(part)
     found: set[int] = set()
     if not data.isascii() and not _is_utf8(data):
         found = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
