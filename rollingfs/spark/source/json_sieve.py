@@ -60,8 +60,9 @@ def _record(fields: Iterable[pa.Field]) -> str:
     """An object with some fields, in any order; others have other names, and no objects in objects."""
     known = list(fields)
     members = [_member(f'"{_literal(field.name)}"', _value(field.type)) for field in known]
-    inner = _object([_member(_STRING, _SCALAR)])
-    members.append(_member(f'"{_other([field.name for field in known])}"', f"{_SCALAR}|{_list(_SCALAR)}|{inner}"))
+    flat = f"{_SCALAR}|{_list(_SCALAR)}"
+    others = f'"{_other([field.name for field in known])}"'
+    members.append(_member(others, f"{flat}|{_object([_member(_STRING, flat)])}"))
     return _object(members)
 
 
