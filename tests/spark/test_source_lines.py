@@ -257,6 +257,31 @@ def test_a_task_that_reads_many_lines_one_by_one_says_so(caplog, monkeypatch):
     assert "a map of nested values, in a list" in caplog.text
 
 
+def test_a_map_beside_very_many_columns_is_read_one_by_one_and_the_log_says_why(caplog, monkeypatch):
+    monkeypatch.setattr(slow_lines, "SLOW_LINES_WARNED", 10)
+    wide = {f"a column with a rather long name, number {nth}": pa.int32() for nth in range(300)}
+    for schema in (pa.schema({"m": pa.map_(pa.string(), pa.int32()), **wide}), pa.schema({"m" * 300: pa.int32()})):
+        assert not Sieve(schema).is_possible
+        assert Sieve(schema).doubtful(b"{}\n") is None
+    with caplog.at_level(logging.WARNING):
+        found = json_table(b'{"m":{"a":1}}\n' * 20, pa.schema({"m": pa.map_(pa.string(), pa.int32()), **wide}))
+    assert [row["m"] for row in found] == [[("a", 1)]] * 20
+    assert "a map (m) beside very many columns" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "odd", ['{"m":{"a":1,}}', '{"m":{"a":1 "b":2}}', '{"m":{,"a":1}}', '{"m":{}} {"m":{}}', '{"m":{"a":01}}']
+)
+def test_a_damaged_map_is_malformed_as_one_by_one(odd):
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.int32()), "_corrupt_record": pa.string()})
+    one, many = (json_table(f"{odd}\n".encode() * count, schema) for count in (1, 30))
+    parser = LineParser(schema.remove(1), UTC)
+    rows, is_bad = parser.parse(odd.encode())
+    assert [row["_corrupt_record"] for row in one] == [odd if is_bad else None]
+    assert [row["m"] for row in one] == [row[0] for row in rows or [[None]]]
+    assert many == one * 30
+
+
 def test_failfast_names_the_record_and_the_way_on():
     with pytest.raises(MalformedRecordError, match=r"mode is FAILFAST: '\{\"n\":\"x\"\}'.*mode=PERMISSIVE"):
         json_table(b'{"n":1}\n{"n":"x"}\n', SCHEMA, mode=FAILFAST)

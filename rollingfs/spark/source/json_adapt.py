@@ -115,5 +115,7 @@ def _fields(kind: pa.Schema | pa.DataType) -> Iterator[pa.Field]:
         inner = field.type
         while pt.is_list(inner):
             inner = inner.value_type
+        if pt.is_map(inner):
+            yield pa.field(json_maps.VALUE, inner.item_type)
         if pt.is_struct(inner):
             yield from _fields(inner)

@@ -6,7 +6,7 @@ A line that does not match may still be sound. It is read one by one then, so th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +15,10 @@ import pyarrow.types as pt
 from rollingfs.spark.source.lines import Lines
 from rollingfs.spark.source.text import to_lines
 
-PATTERN_LETTERS_MAX = 100_000
-"""A schema with a longer pattern has no sieve: RE2 would need too much memory."""
+PATTERN_LETTERS_MAX = 40_000
+"""A schema with a longer pattern, of some 200 columns, has no sieve: RE2 is slow where its tables exceed its memory."""
+NAME_LETTERS_MAX = 200
+"""A schema with a longer name has no sieve either."""
 _DIGITS_SURE = {8: 2, 16: 4, 32: 9, 64: 18}
 """So many digits fit an integer of so many bits."""
 _BLANKS = "[ \\t]*"
@@ -39,8 +41,9 @@ class Sieve:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._pattern = f"^{_BLANKS}{_record(schema)}{_BLANKS}$"
-        self.is_possible = len(self._pattern) <= PATTERN_LETTERS_MAX
+        is_short = all(len(name) <= NAME_LETTERS_MAX for name in _names(schema))
+        self._pattern = f"^{_BLANKS}{_record(schema)}{_BLANKS}$" if is_short else ""
+        self.is_possible = 0 < len(self._pattern) <= PATTERN_LETTERS_MAX
 
     def doubtful(self, data: bytes) -> list[int] | None:
         """The numbers of the lines that Arrow may refuse, of some whole lines; None if there is no sieve."""
@@ -54,6 +57,17 @@ class Sieve:
             return None
         found: list[int] = pc.indices_nonzero(pc.invert(sound)).to_pylist()
         return found
+
+
+def _names(kind: pa.Schema | pa.DataType) -> Iterator[str]:
+    """The names of all fields, however deep."""
+    for field in kind:
+        yield field.name
+        inner = field.type
+        while pt.is_list(inner):
+            inner = inner.value_type
+        if pt.is_struct(inner):
+            yield from _names(inner)
 
 
 def _record(fields: Iterable[pa.Field]) -> str:
@@ -100,7 +114,8 @@ def _list(value: str) -> str:
 
 
 def _listed(item: str) -> str:
-    return f"{_BLANKS}(?:(?:{item}){_BLANKS}(?:,{_BLANKS}(?:{item}){_BLANKS})*)?"
+    # Arrow refuses a comma that is missing or too many; to say so here would double the pattern at each level
+    return f"{_BLANKS}(?:(?:{item}){_BLANKS},?{_BLANKS})*"
 
 
 def _other(names: Sequence[str]) -> str:

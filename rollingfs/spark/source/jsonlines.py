@@ -263,6 +263,8 @@ class Reader:
 
     def _count(self, lines: int) -> None:
         other = "they are malformed, or their values have other forms than their columns, or their maps have escapes"
+        if self._adaptation.maps and self._sieve is not None and not self._sieve.is_possible:
+            other = f"a map ({', '.join(self._adaptation.maps)}) beside very many columns"
         self._slow_lines.add(lines, self._adaptation.reason or other)
 
 
