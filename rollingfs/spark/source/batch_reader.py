@@ -311,7 +311,7 @@ class RowReader:
         is_first = one.start == one.extent.start
         blocks = lines.raw_blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end)
         for position, data, size in self._sound(one, blocks):
-            starts = metadata.line_starts(data, size, position)
+            starts: Sequence[int] = metadata.line_starts(data, size, position)
             block = lines.normalized(data, size)
             is_head = is_first and one.start == 0
             if is_first:

@@ -128,7 +128,7 @@ class Reader:
         if len(odd) == count:
             yield self._slowly(data.split(FEED)[:-1])
             return
-        must_sift = not self._is_sifting
+        must_sift = not (self._is_sifting or self._adaptation.maps)
         self._is_sifting = self._is_sifting and bool(odd)
         todo: list[Part] = [(0, count, True)]
         plain = _Numbered(data, count)

@@ -40,7 +40,8 @@ def nulls(data: bytes) -> set[int]:
 
 def misread(part: memoryview) -> set[int]:
     """The numbers of the lines that Arrow reads, but not as Spark does."""
-    data = part.obj if len(part) == len(part.obj) else bytes(part)
+    # the whole of some bytes needs no copy
+    data = part.obj if isinstance(part.obj, bytes) and len(part) == len(part.obj) else bytes(part)
     found: set[int] = set()
     if not data.isascii() and not _is_utf8(data):
         found = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
