@@ -1,4 +1,4 @@
-"""The floors beneath a Python data source of Spark: the same record batch again and again, and bare plain files."""
+"""The floors beneath a Python data source of Spark: the same record batch again and again, bare files, and no sink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -99,6 +105,24 @@ class _PlainReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._read(*partition.value)
+
+
+class Dropped(DataSource):
+    """``format("dropped")``: rows come to the Python worker as Arrow batches, and nothing is done with them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dropped"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return _Dropper()
+
+
+class _Dropper(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
 
 
 def _files(folder: str) -> list[str]:

@@ -23,6 +23,7 @@ require_module("pyarrow")
 require_module("pyspark")
 
 import pyarrow as pa
+import pyarrow.json as pj
 from pyspark.sql.types import StructType
 
 from rollingfs.spark.source import (
@@ -43,6 +44,7 @@ from rollingfs.spark.source.csv_tokens import CsvFormat, fields
 from rollingfs.spark.source.csv_writer import UnwritableValueError
 from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.json_scalars import UnsupportedTypeError
+from rollingfs.spark.source.json_sieve import Sieve
 from rollingfs.spark.source.json_values import LineParser
 from rollingfs.spark.source.modes import DROPMALFORMED, FAILFAST, PERMISSIVE, MalformedRecordError
 from rollingfs.spark.source.options import parse_options
@@ -88,6 +90,16 @@ SCHEMA = pa.schema(
         "_corrupt_record": pa.string(),
     }
 )
+MAPS = pa.schema(
+    [
+        *SCHEMA,
+        pa.field("m", pa.map_(pa.string(), pa.int32())),
+        pa.field("e.é", pa.map_(pa.string(), pa.string())),
+        pa.field(
+            "in", pa.struct([("mt", pa.map_(pa.string(), STAMP)), ("mp", pa.map_(pa.string(), pa.decimal128(5, 2)))])
+        ),
+    ]
+)
 VALUES = {
     "n": [1, "x", 1.5, 2**40, None, True],
     "s": ["a", 1.5, True, {"k": [1]}, None],
@@ -98,6 +110,15 @@ VALUES = {
     "tn": ["2024-01-01T00:00:00.5", "2024-01-01T00:00:00Z"],
     "o": [{"x": 1, "d": "2024-01-01"}, {"x": "q"}, {"d": "no"}, 3, None],
     "a": [["2024-01-01T00:00:00Z", None], [], ["x"], ["2024"], 1],
+    "m": [{"k": 1, "l": None}, {}, {"k": "x"}, {"k": 1.5}, [{"_map_key": "k", "_map_value": 1}], None, 5],
+    "e.é": [{"k": "v, w", "": ""}, {":": ":,", ",é": "a b"}, {"{": "}"}, {'"': "\\"}, {"k": 5}, {"k": [1]}, "x"],
+    "in": [
+        {"mt": {"k": "2024-01-01T00:00:00Z", "l": "2024"}, "mp": {"k": 1.25}},
+        {"mt": {"k": "x"}},
+        {"mt": {"k": 5}, "mp": {"k": 1.255}},
+        {"mp": {"k": 1e9}, "m": {"k": 1}},
+    ],
+    "zz": [{"m": {"k": 1}}, {"m": 1}, [1, "m"], '"m":{}', {"a": [1]}],
 }
 JSON_LINES = st.lists(
     st.one_of(
@@ -110,19 +131,89 @@ JSON_LINES = st.lists(
 )
 
 
-@given(JSON_LINES, st.sampled_from([PERMISSIVE, DROPMALFORMED]), st.sampled_from([UTC, ZoneInfo("Europe/Berlin")]))
-def test_a_block_of_json_gives_the_rows_that_its_lines_give_one_by_one(many, mode, zone):
+MODES = st.sampled_from([PERMISSIVE, DROPMALFORMED])
+ZONES = st.sampled_from([UTC, ZoneInfo("Europe/Berlin")])
+
+
+@given(JSON_LINES, st.sampled_from([SCHEMA, MAPS]), MODES, ZONES)
+def test_a_block_of_json_gives_the_rows_that_its_lines_give_one_by_one(many, schema, mode, zone):
     data = "\n".join(many).encode()
-    one_by_one = [row for line in many for row in json_table(line.encode(), SCHEMA, zone=zone, mode=mode)]
+    one_by_one = [row for line in many for row in json_table(line.encode(), schema, zone=zone, mode=mode)]
     exact = []
-    parser = LineParser(SCHEMA.remove(len(SCHEMA) - 1), zone)
+    at = schema.get_field_index("_corrupt_record")
+    parser = LineParser(schema.remove(at), zone)
     for line in many:
         rows, is_bad = parser.parse(line.encode())
         if not is_bad or mode == PERMISSIVE:
-            texts = [line if is_bad else None]
-            exact += [row + texts for row in rows or [[None] * (len(SCHEMA) - 1)] * is_bad]
-    table = pa.table([pa.array([row[nth] for row in exact], one.type) for nth, one in enumerate(SCHEMA)], schema=SCHEMA)
-    assert str(json_table(data, SCHEMA, zone=zone, mode=mode)) == str(one_by_one) == str(table.to_pylist())
+            for row in rows or [[None] * (len(schema) - 1)] * is_bad:
+                row.insert(at, line if is_bad else None)
+                exact.append(row)
+    table = pa.table([pa.array([row[nth] for row in exact], one.type) for nth, one in enumerate(schema)], schema=schema)
+    assert str(json_table(data, schema, zone=zone, mode=mode)) == str(one_by_one) == str(table.to_pylist())
+
+
+def test_lines_that_arrow_refuses_are_found_at_once_and_only_they_are_read_one_by_one(monkeypatch):
+    slow: list[bytes] = []
+    parse = LineParser.parse
+    monkeypatch.setattr(LineParser, "parse", lambda self, line: slow.append(line) or parse(self, line))
+    reads: list[int] = []
+    read_json = pj.read_json
+    monkeypatch.setattr(pj, "read_json", lambda *args: reads.append(1) or read_json(*args))
+    many = [b'{"n": %d, "s": "\\u00e9", "zz": {"a": [], "n": 1}}' % nth for nth in range(2000)]
+    bad = [b'{"n": "x"}', b'{"n": 1', b"null", b'{"d": 1e', b'{"o": {"x": 1.5}}', b'{"n": 99999999999}']
+    many[::100] = [bad[nth % len(bad)] for nth in range(20)]
+    reader = jsonlines.Reader(SCHEMA)
+    for count in (2, 3):  # the first block is refused once; the next is looked at before
+        [batch] = reader.read(lines_in(b"\n".join(many)))
+        assert batch.column("n").to_pylist() == [None if nth % 100 == 0 else nth for nth in range(2000)]
+        assert len(reads) == count
+        assert slow == many[::100]
+        slow.clear()
+
+
+def test_a_pattern_that_fits_few_lines_leaves_the_lines_to_arrow(monkeypatch):
+    slow: list[bytes] = []
+    parse = LineParser.parse
+    monkeypatch.setattr(LineParser, "parse", lambda self, line: slow.append(line) or parse(self, line))
+    many = [b'{"n": %d, "zz": {"a": {"b": {"c": 1}}}}' % nth for nth in range(2000)]
+    many[500] = many[1500] = b'{"n": "x"}'
+    rows = json_table(b"\n".join(many), SCHEMA)
+    assert [row["n"] for row in rows] == [None if nth in (500, 1500) else nth for nth in range(2000)]
+    assert slow == [many[500]] * 2
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.date32(), STAMP, pa.float64()])
+def test_maps_are_read_by_arrow(monkeypatch, kind):
+    slow: list[bytes] = []
+    parse = LineParser.parse
+    monkeypatch.setattr(LineParser, "parse", lambda self, line: slow.append(line) or parse(self, line))
+    value = {pa.int64(): "5", pa.float64(): "1.5"}.get(kind, '"2024-01-01"')
+    many = [b'{"m" : { "k, :": %s ,"": null}, "s": "\\"m\\": {}"}' % value.encode(), b'{"m":{}}', b'{"m": null}', b"{}"]
+    schema = pa.schema({"m": pa.map_(pa.string(), kind), "s": pa.string()})
+    found = json_table(b"\n".join(many * 100), schema)
+    # texts of a day alone are no times for Arrow
+    assert slow == ([many[0]] * 100 if kind == STAMP else [])
+    slow.clear()
+    assert found == [row for line in many for row in json_table(line + b"\n{", schema)[:1]] * 100
+    assert [len(row["m"] or ()) for row in found[:4]] == [2, 0, 0, 0]
+    assert found[2]["m"] is None
+    escaped = b'{"m":{"\\u006b":%s}}' % value.encode()
+    assert json_table(b"\n".join([*many, escaped]), schema)[-1]["m"][0][0] == "k"
+    assert escaped in slow
+
+
+NAMES = st.lists(st.text(st.sampled_from('ab"é.\\{]'), max_size=3), min_size=1, max_size=5, unique=True)
+
+
+@given(NAMES, NAMES)
+def test_the_pattern_of_a_schema_fits_its_names_and_no_others_value(names, others):
+    """A value of a name of the schema has its type; one of another name may be anything."""
+    sieve = Sieve(pa.schema({name: pa.int32() for name in names}))
+    lines = [json.dumps({name: "text"}, ensure_ascii=False) for name in others]
+    doubtful = sieve.doubtful("".join(f"{line}\n" for line in lines).encode())
+    assert doubtful == [nth for nth, one in enumerate(others) if one in names or '"' in one or "\\" in one]
+    whole = json.dumps(dict.fromkeys(names, 1), ensure_ascii=False)
+    assert sieve.doubtful(f"{whole}\n".encode()) == ([0] if any('"' in one or "\\" in one for one in names) else [])
 
 
 def test_one_bad_line_leaves_all_others_to_arrow(monkeypatch):
@@ -161,9 +252,34 @@ def test_a_line_that_is_null_never_reaches_arrow_which_crashes_at_it():
 def test_a_task_that_reads_many_lines_one_by_one_says_so(caplog, monkeypatch):
     monkeypatch.setattr(slow_lines, "SLOW_LINES_WARNED", 10)
     with caplog.at_level(logging.WARNING):
-        json_table(b'{"m":{"a":1}}\n' * 20, pa.schema({"m": pa.map_(pa.string(), pa.int64())}))
+        json_table(b'{"m":[{"a":1}]}\n' * 20, pa.schema({"m": pa.list_(pa.map_(pa.string(), pa.int64()))}))
     assert "20 lines of JSON had to be read one by one" in caplog.text
-    assert "a column with a map (m)" in caplog.text
+    assert "a map of nested values, in a list" in caplog.text
+
+
+def test_a_map_beside_very_many_columns_is_read_one_by_one_and_the_log_says_why(caplog, monkeypatch):
+    monkeypatch.setattr(slow_lines, "SLOW_LINES_WARNED", 10)
+    wide = {f"a column with a rather long name, number {nth}": pa.int32() for nth in range(300)}
+    for schema in (pa.schema({"m": pa.map_(pa.string(), pa.int32()), **wide}), pa.schema({"m" * 300: pa.int32()})):
+        assert not Sieve(schema).is_possible
+        assert Sieve(schema).doubtful(b"{}\n") is None
+    with caplog.at_level(logging.WARNING):
+        found = json_table(b'{"m":{"a":1}}\n' * 20, pa.schema({"m": pa.map_(pa.string(), pa.int32()), **wide}))
+    assert [row["m"] for row in found] == [[("a", 1)]] * 20
+    assert "a map (m) beside very many columns" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "odd", ['{"m":{"a":1,}}', '{"m":{"a":1 "b":2}}', '{"m":{,"a":1}}', '{"m":{}} {"m":{}}', '{"m":{"a":01}}']
+)
+def test_a_damaged_map_is_malformed_as_one_by_one(odd):
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.int32()), "_corrupt_record": pa.string()})
+    one, many = (json_table(f"{odd}\n".encode() * count, schema) for count in (1, 30))
+    parser = LineParser(schema.remove(1), UTC)
+    rows, is_bad = parser.parse(odd.encode())
+    assert [row["_corrupt_record"] for row in one] == [odd if is_bad else None]
+    assert [row["m"] for row in one] == [row[0] for row in rows or [[None]]]
+    assert many == one * 30
 
 
 def test_failfast_names_the_record_and_the_way_on():

@@ -370,6 +370,31 @@ def test_offsets_are_those_of_the_lines_whatever_ends_them_and_whichever_give_ro
     assert found == expected
 
 
+@pytest.mark.parametrize("header", ["true", "false"])
+@pytest.mark.parametrize("block_bytes", [16, 64, 4096])
+def test_offsets_of_csv_are_those_of_the_lines_behind_the_header(fs, tmp_path, monkeypatch, header, block_bytes):
+    monkeypatch.setattr(lines.raw_blocks, "__defaults__", (block_bytes,))
+    pieces = [b"\xef\xbb\xbf\r\n", b"n\r\n", b"1\r\n", b"\n", b'"2"\n', b"[3\n", b"  \n", *[b"4\n"] * 20, b"\r\n", b"5"]
+    pieces = pieces if header == "true" else [b"\xef\xbb\xbf6\n", *pieces[1:]]
+    fs.create(str(tmp_path / "s"), CHUNKS)
+    fs.append(str(tmp_path / "s"), b"".join(pieces))
+    schema = ours(StructType().add("n", "long"))
+    found = [row[:2] for row in rows(tmp_path / "s", schema, format="csv", header=header, partitionBytes="50")]
+    expected, at = [], 0
+    for piece in pieces:
+        text = piece.removeprefix(b"\xef\xbb\xbf").strip().strip(b'"')
+        if text and (header == "false" or at != len(pieces[0])):
+            expected.append((int(text) if text.isdigit() else None, at))
+        at += len(piece)
+    assert found == expected
+
+
+def test_a_segment_of_csv_that_is_only_a_header_has_no_rows_with_offsets(fs, tmp_path):
+    for text in (b"n", b"n\n", b"\n\nn\r\n", b""):
+        fs.overwrite(str(tmp_path / "s"), text)
+        assert rows(tmp_path / "s", ours(StructType().add("n", "long")), format="csv", header="true") == []
+
+
 def test_rows_of_a_compressed_segment_have_no_offsets(fs, tmp_path):
     gzipped(fs, tmp_path / "a.gz")
     for schema, kind in ((TEXT, "text"), (NUMBERS, "json")):
@@ -423,6 +448,10 @@ def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
         read(tmp_path / "s", own, format="json", includeMetadata="true")
     with pytest.raises(ValueError, match="the data has a column _offset"):
         infer_schema(parse_options(given(tmp_path / "s", format="json", includeMetadata="true")))
+    fs.overwrite(str(tmp_path / "c"), b"n,_segment\n1,2\n")
+    csv = given(tmp_path / "c", format="csv", header="true", includeMetadata="true")
+    with pytest.raises(ValueError, match="the data has a column _segment"):
+        infer_schema(parse_options(csv))
     with pytest.raises(ValueError, match="includeMetadata is not for it"):
         read(tmp_path / "s", own, format="binary", includeMetadata="true")
     schema = infer_schema(parse_options(given(tmp_path / "s", includeMetadata="true")))

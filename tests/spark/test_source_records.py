@@ -76,6 +76,7 @@ JSON_SCHEMAS = [
     "s string, t timestamp, tn timestamp_ntz, bin binary, _corrupt_record string",
     "o struct<x:int,y:struct<z:decimal(10,1),d:date>>, a array<timestamp>, l array<struct<x:int,s:string>>, bad string",
     "m map<string,int>, k map<string,struct<x:int>>, n bigint, _corrupt_record string",
+    "m map<string,int>, ms map<string,string>, mo struct<md:map<string,date>>, n bigint, _corrupt_record string",
 ]
 JSON_FIELDS = [
     *('"n": 1', '"n":-5', '"n":"x"', '"n":1.5', '"n":3000000000', '"n":null', '"n":1,"n":2', '"n":-0', '"n":Inf'),
@@ -91,6 +92,8 @@ JSON_FIELDS = [
     *('"bin":"YWJj"', '"bin":"!"', '"bin":1', '"o":{"x":1,"y":{"z":2.5,"d":"2020-01-01"}}', '"o":null', '"o":3'),
     *('"o":{"x":"q"}', '"o":{"y":{"z":1.25,"d":"no"}}', '"o":{"x":tru}', '"a":["2024-01-01T00:00:00Z",null]', '"a":[]'),
     *('"a":["2024-01-01"]', '"a":["x"]', '"l":[{"x":1,"s":"q"},{},null]', '"l":[{"x":"b"}]', '"l":[1]'),
+    *('"ms":{"k":"v, w:","":""}', '"ms":{"k":5}', '"ms":{"k":[1]}', '"ms" : {}', '"ms":{"a":"}","a":"\\""}', '"ms":[]'),
+    *('"mo":{"md":{"k":"2024-01-01"}}', '"mo":{"md":{"k":"2024-1-2","l":"x"}}', '"mo":{"md":{}, "m":{"k":1}}'),
     *('"m":{"k":1,"l":null}', '"m":{"k":"x","l":1}', '"k":{"a":{"x":1},"b":{"x":"q"}}', '"zz":[1,{"a":"]}"}]'),
 ]
 JSON_LINES = [

@@ -121,7 +121,7 @@ class RowReader:
         self.schema = schema
         self.data_schema = rows.arrow_schema(schema)
         if options.reading.has_metadata:
-            if options.format not in (TEXT, JSON, ARROW):
+            if options.format not in (*LINES, ARROW):
                 raise ValueError(f"format {options.format!r} has no rows with offsets: includeMetadata is not for it")
             self.data_schema = metadata.data_schema(self.data_schema)
         if options.format == TEXT:
@@ -311,16 +311,20 @@ class RowReader:
         is_first = one.start == one.extent.start
         blocks = lines.raw_blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end)
         for position, data, size in self._sound(one, blocks):
-            starts = metadata.line_starts(data, size, position)
+            starts: Sequence[int] = metadata.line_starts(data, size, position)
             block = lines.normalized(data, size)
+            is_head = is_first and one.start == 0
             if is_first:
                 self._check_plain(one, block)
                 is_first = False
             if self.options.format == TEXT:
                 yield text.to_batch(block, self.data_schema), starts
                 continue
+            if self.options.format == CSV and is_head:
+                block, starts = csvlines.body(block, starts, self.options.records.csv)
             with _named(one):
-                for batch, offsets in metadata.located(lambda part: reader(part, False), block, starts):
+                gives_lists = self.options.format == JSON
+                for batch, offsets in metadata.located(lambda part: reader(part, False), block, starts, gives_lists):
                     yield rows.checked(batch), offsets
 
     def _located_arrow(self, opened: SegmentReader, one: Range) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
@@ -24,6 +25,7 @@ REPEATS_MAX = 1000
 MARK = b"\xef\xbb\xbf"
 """The byte order mark that may stand at the start of a file."""
 
+_BLANKS = bytes(range(33))
 _BLANK_LINES = re.compile(rb"(?:^[\x00-\x09\x0b-\x20]*\n)+", re.MULTILINE)
 _FORMS = {
     "integer": r"^[+-]?\d{1,18}$",
@@ -218,6 +220,19 @@ def column_names(first: bytes, form: CsvFormat) -> list[str]:
         else:
             names.append(f"{one}{nth}" if known.count(one.lower()) > 1 else one)
     return names
+
+
+def body(block: Lines, starts: Sequence[int], form: CsvFormat) -> tuple[Lines, Sequence[int]]:
+    """The first lines of a segment without the mark and the header, and where these lines start in the segment."""
+    data, at, end = block
+    if data.startswith(MARK, at):
+        at += len(MARK)
+    if not form.header:
+        return Lines(data, at, end), starts
+    while at < end and not data[at : data.find(FEED, at, end) + 1 or end].strip(_BLANKS):
+        at = data.find(FEED, at, end) + 1 or end
+    at = data.find(FEED, at, end) + 1 or end
+    return Lines(data, at, end), starts[data.count(FEED, block.start, at) :]
 
 
 def _readable(data: bytes) -> bytes:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.types as pt
 
+from rollingfs.spark.source import json_maps
 from rollingfs.spark.source.text_columns import raw_type
 
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from string to (number|boolean)")
@@ -29,19 +30,25 @@ class Adaptation:
         self._schema = schema
         self._seconds: set[str] = set()
         self._quoted: set[str] = set()
-        self._pattern: re.Pattern[bytes] | None = None
+        self._patterns: list[re.Pattern[bytes]] = []
         self._is_wide = False
+        maps = json_maps.map_names(schema)
         unread = [field.name for field in schema if raw_type(field.type, wide=True) is None]
-        self.is_possible = len(schema) > 0 and not unread
-        """Whether Arrow's reader has all types of the columns."""
-        self.reason = f"a column with a map ({', '.join(unread)})" if unread else ""
-        """Why it has not."""
+        self.is_possible = len(schema) > 0 and not unread and maps is not None
+        """Whether Arrow's reader can read all columns."""
+        self.reason = "" if self.is_possible else "a map of nested values, in a list, or with an ambiguous name"
+        """Why it cannot."""
+        self.maps = maps or ()
+        """The names of the fields that are maps. Of their lines, Arrow must read only those that are surely sound."""
         if self.is_possible:
             self.options = self._options()
 
-    def quoted(self, data: bytes) -> bytes:
-        """The data with bare values in quotes, in the columns of which that is known."""
-        return data if self._pattern is None else self._pattern.sub(rb'"\1":"\2"', data)
+    def adapted(self, data: bytes) -> bytes:
+        """The data with lists in the place of maps, and bare values in quotes where a column is known to need them."""
+        data = json_maps.rewritten(data, self.maps)
+        for pattern in self._patterns:
+            data = _quoted(data, pattern)
+        return data
 
     def adapts(self, reason: str) -> bool:
         """Whether a refusal taught something new, so that another try may succeed."""
@@ -65,12 +72,7 @@ class Adaptation:
         if name in known:
             return False
         known.add(name)
-        if self._quoted:
-            names = b"|".join(sorted(re.escape(json.dumps(one)[1:-1].encode()) for one in self._quoted))
-            number = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-            self._pattern = re.compile(
-                rb'(?<!\\)"(' + names + rb')"[ \t]*:[ \t]*(' + number + rb"|true|false)(?=[ \t]*[,}])"
-            )
+        self._patterns = [_bare_value(one) for one in sorted(self._quoted)]
         self.options = self._options()
         return True
 
@@ -80,6 +82,26 @@ class Adaptation:
             for field in self._schema
         ]
         return pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+
+
+def _bare_value(name: str) -> re.Pattern[bytes]:
+    """The pattern of a name, and of a number or a truth behind it."""
+    quoted = re.escape(json.dumps(name).encode())
+    number = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+    # it begins with the name itself, because Python's search is fast then
+    head = quoted + rb"(?<!\\" + quoted + rb")[ \t]*:[ \t]*"
+    return re.compile(rb"(" + head + rb")(" + number + rb"|true|false)(?=[ \t]*[,}])")
+
+
+def _quoted(data: bytes, pattern: re.Pattern[bytes]) -> bytes:
+    """The data with the second groups of a pattern in quotes."""
+    parts = pattern.split(data)
+    count = len(parts) // 3
+    if not count:
+        return data
+    found = [b'"'] * (len(parts) + 2 * count)
+    found[::5], found[1::5], found[3::5] = parts[::3], parts[1::3], parts[2::3]
+    return b"".join(found)
 
 
 def _is_instant(kind: pa.DataType) -> bool:
@@ -93,5 +115,7 @@ def _fields(kind: pa.Schema | pa.DataType) -> Iterator[pa.Field]:
         inner = field.type
         while pt.is_list(inner):
             inner = inner.value_type
+        if pt.is_map(inner):
+            yield pa.field(json_maps.VALUE, inner.item_type)
         if pt.is_struct(inner):
             yield from _fields(inner)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from rollingfs.spark.source import modes, text_columns
+from rollingfs.spark.source import modes, odd_lines, text_columns
 from rollingfs.spark.source.json_adapt import Adaptation
+from rollingfs.spark.source.json_sieve import Sieve
 from rollingfs.spark.source.json_values import LineParser, Row
 from rollingfs.spark.source.lines import FEED, Lines
 from rollingfs.spark.source.modes import CORRUPT_COLUMN, DROPMALFORMED, FAILFAST, PERMISSIVE
@@ -23,13 +24,9 @@ PART_LINES_MIN = 64
 RUN_LINES_MIN = 16
 """If Arrow refuses a line within as few lines, the next `PART_LINES_MIN` lines are read one by one."""
 
-_ODD = re.compile(rb"(?<=[:\[, \t])(?:-?(?:NaN|Inf)|-0(?=[,}\] \t\n]))")
-"""Arrow reads these otherwise than Spark: NaN and Inf with a sign, the integer -0."""
-_ODD_SIGNS = (b"NaN", b"Inf", b":-0", b" -0", b"[-0", b",-0", b"\t-0")
-_NULL_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*n", re.MULTILINE)
-"""Arrow 26 crashes the process at a line that is null."""
-_NULL_LINE_SIGNS = (b"\nn", b"\n ", b"\n\t", b"\n\xef")
-_BLANK_LINES = re.compile(rb"(?:^[ \t]*\n)+", re.MULTILINE)
+DOUBTFUL_SHARE_MAX = 1 / 8
+"""If more lines may be bad, for all that their pattern tells, Arrow tries them, except lines with maps."""
+
 _ROW = re.compile(r" in row (\d+)$")
 
 
@@ -47,19 +44,27 @@ class _RefusedError(Exception):
 
 
 class _Numbered:
-    """Lines by their numbers."""
+    """Lines by their numbers, without a copy."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, data: bytes, count: int) -> None:
+        self.data = data
+        self.count = count
         self._starts: list[int] = []
         """Where each line begins, and where the last ends; empty until it is asked for."""
+        self._each: list[bytes] = []
 
-    def lines(self, first: int, last: int) -> bytes:
+    def each(self) -> list[bytes]:
+        """All lines, without their ends."""
+        self._each = self._each or self.data.split(FEED)[:-1]
+        return self._each
+
+    def lines(self, first: int, last: int) -> memoryview:
         """The lines from a number to another, with their ends."""
-        if not first and not self._starts and self._data.count(FEED) == last:
-            return self._data
-        self._starts = self._starts or [0, *(one.end() for one in re.finditer(FEED, self._data))]
-        return self._data[self._starts[first] : self._starts[last]]
+        view = memoryview(self.data)
+        if (first, last) == (0, self.count):
+            return view
+        self._starts = self._starts or [0, *(one.end() for one in re.finditer(FEED, self.data))]
+        return view[self._starts[first] : self._starts[last]]
 
 
 class Reader:
@@ -94,6 +99,9 @@ class Reader:
         self._data = pa.schema([field for nth, field in enumerate(schema) if nth != self._corrupt])
         self._parser = LineParser(self._data, zone)
         self._adaptation = Adaptation(self._data)
+        self._sieve = Sieve(self._data) if self._adaptation.is_possible else None
+        self._is_sifting = False
+        """Arrow refused lines of the last block, so lines of the next are looked at first."""
         self._slow_lines = SlowLines("JSON")
 
     def read(self, block: Lines) -> list[pa.RecordBatch]:
@@ -105,10 +113,7 @@ class Reader:
             A record is malformed, and the mode is FAILFAST.
         """
         data = bytes(block) if block.start or block.end < len(block.data) else block.data
-        if not block.ends:
-            data += FEED
-        if data.startswith((FEED, b" ", b"\t")) or b"\n\n" in data or b"\n " in data or b"\n\t" in data:
-            data = _BLANK_LINES.sub(b"", data)
+        data = odd_lines.without_blank(data if block.ends else data + FEED)
         return [batch for batch in self._parts(data) if batch.num_rows]
 
     # -- many lines at once ----------------------------------------------------------------------------------
@@ -119,32 +124,65 @@ class Reader:
         if not self._adaptation.is_possible:
             yield self._slowly(data.split(FEED)[:-1])
             return
-        todo: list[Part] = [(0, count, True)] if count else []
-        if nulls := _null_lines(data):
-            todo = _around(nulls, count)[::-1]
-        plain, quoted = _Numbered(data), _Numbered(self._adaptation.quoted(data))
+        odd = self._unreadable(data, count)
+        if len(odd) == count:
+            yield self._slowly(data.split(FEED)[:-1])
+            return
+        must_sift = not (self._is_sifting or self._adaptation.maps)
+        self._is_sifting = self._is_sifting and bool(odd)
+        todo: list[Part] = [(0, count, True)]
+        plain = _Numbered(data, count)
+        adapted = self._adapted(plain, odd)
         while todo:
             first, last, may_be_fast = todo.pop()
-            part = plain.lines(first, last)
             if not may_be_fast:
-                yield self._slowly(part.split(FEED)[:-1])
+                yield self._slowly(plain.each()[first:last])
                 continue
             try:
-                yield self._fast(part, quoted.lines(first, last), last - first)
+                batch, marked = self._fast(adapted.lines(first, last), last - first)
+                marked |= odd_lines.misread(plain.lines(first, last))
+                marked |= {nth - first for nth in odd if first <= nth < last}
+                yield self._replaced(batch, plain.each()[first:last], sorted(marked)) if marked else batch
             except _RefusedError as error:
                 if self._adaptation.adapts(str(error)):
-                    quoted = _Numbered(self._adaptation.quoted(data))
+                    adapted = self._adapted(plain, odd)
+                    todo.append((first, last, True))
+                    continue
+                self._is_sifting = True
+                if must_sift:
+                    must_sift = False
+                    odd |= self._doubtful(data, count)
+                    adapted = self._adapted(plain, odd)
                     todo.append((first, last, True))
                     continue
                 todo += reversed(_cut(first, last, error.line))
 
-    def _fast(self, data: bytes, raw: bytes, count: int) -> pa.RecordBatch:
-        """The rows as Arrow reads them, except those of lines that it reads otherwise than Spark.
+    def _unreadable(self, data: bytes, count: int) -> set[int]:
+        """The lines that Arrow must not read."""
+        odd = odd_lines.nulls(data)
+        if self._adaptation.maps:
+            assert self._sieve is not None
+            doubtful = self._sieve.doubtful(data)
+            return set(range(count)) if doubtful is None else odd | set(doubtful)
+        return odd | self._doubtful(data, count) if self._is_sifting else odd
 
-        Parameters
-        ----------
-        raw
-            The data as Arrow is to read it.
+    def _doubtful(self, data: bytes, count: int) -> set[int]:
+        """The lines that Arrow may refuse, if they are few."""
+        found = self._sieve.doubtful(data) if self._sieve is not None else None
+        return set() if found is None or len(found) > count * DOUBTFUL_SHARE_MAX else set(found)
+
+    def _adapted(self, plain: _Numbered, odd: set[int]) -> _Numbered:
+        """The lines as Arrow is to read them; the odd ones are empty objects."""
+        data = plain.data
+        if odd:
+            lines = [*plain.each(), b""]
+            for nth in odd:
+                lines[nth] = b"{}"
+            data = FEED.join(lines)
+        return _Numbered(self._adaptation.adapted(data), plain.count)
+
+    def _fast(self, raw: memoryview, count: int) -> tuple[pa.RecordBatch, set[int]]:
+        """The rows as Arrow reads them, and the numbers of those that must be read one by one.
 
         Raises
         ------
@@ -153,7 +191,7 @@ class Reader:
         """
         options = pj.ReadOptions(use_threads=False, block_size=len(raw))
         try:
-            table = pj.read_json(pa.BufferReader(raw), options, self._adaptation.options)
+            table = pj.read_json(pa.BufferReader(pa.py_buffer(raw)), options, self._adaptation.options)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             row = _ROW.search(str(error))
             line = int(row[1]) if row and int(row[1]) < count else None
@@ -173,17 +211,14 @@ class Reader:
             columns.append(column)
             if mark is not None:
                 marks.append(mark)
-        odd = _odd_lines(data)
-        if (mark := text_columns.either(marks)) is not None:
-            odd |= set(pc.indices_nonzero(mark).to_pylist())
         if self._corrupt >= 0:
             columns.insert(self._corrupt, pa.nulls(count, self.schema.field(self._corrupt).type))
-        batch = pa.record_batch(columns, schema=self.schema)
-        return self._replaced(batch, data, sorted(odd)) if odd else batch
+        mark = text_columns.either(marks)
+        marked = set() if mark is None else set(pc.indices_nonzero(mark).to_pylist())
+        return pa.record_batch(columns, schema=self.schema), marked
 
-    def _replaced(self, batch: pa.RecordBatch, data: bytes, odd: list[int]) -> pa.RecordBatch:
+    def _replaced(self, batch: pa.RecordBatch, lines: list[bytes], odd: list[int]) -> pa.RecordBatch:
         """The batch with the rows of some lines read one by one."""
-        lines = data.split(FEED)
         found = [self._rows(lines[nth]) for nth in odd]
         self._count(len(odd))
         instead = self._batch([row for rows in found for row in rows])
@@ -227,24 +262,10 @@ class Reader:
         return pa.record_batch(columns, schema=self.schema)
 
     def _count(self, lines: int) -> None:
-        other = "they are malformed, or their values have other forms than their columns"
+        other = "they are malformed, or their values have other forms than their columns, or their maps have escapes"
+        if self._adaptation.maps and self._sieve is not None and not self._sieve.is_possible:
+            other = f"a map ({', '.join(self._adaptation.maps)}) beside very many columns"
         self._slow_lines.add(lines, self._adaptation.reason or other)
-
-
-def _null_lines(data: bytes) -> list[int]:
-    if not data.startswith((b"n", b" ", b"\t", b"\xef")) and not any(sign in data for sign in _NULL_LINE_SIGNS):
-        return []
-    return [data.count(FEED, 0, one.start()) for one in _NULL_LINE.finditer(data)]
-
-
-def _around(lines: list[int], count: int) -> list[Part]:
-    """The parts between some lines, and these lines, which Arrow must not read."""
-    found: list[Part] = []
-    done = 0
-    for line in lines:
-        found += [(done, line, True), (line, line + 1, False)]
-        done = line + 1
-    return [part for part in (*found, (done, count, True)) if part[0] < part[1]]
 
 
 def _cut(first: int, last: int, refused: int | None) -> list[Part]:
@@ -256,28 +277,3 @@ def _cut(first: int, last: int, refused: int | None) -> list[Part]:
     at = first + refused
     upto = min(at + (1 if refused >= RUN_LINES_MIN else PART_LINES_MIN), last)
     return [part for part in ((first, at, True), (at, upto, False), (upto, last, True)) if part[0] < part[1]]
-
-
-def _odd_lines(data: bytes) -> set[int]:
-    """The lines that Arrow reads, but not as Spark does."""
-    odd: set[int] = set()
-    if not data.isascii():
-        try:
-            str(data, "utf-8")
-        except UnicodeDecodeError:
-            odd = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
-    if any(sign in data for sign in _ODD_SIGNS):
-        line = at = 0
-        for found in _ODD.finditer(data):
-            line += data.count(FEED, at, found.end())
-            at = found.end()
-            odd.add(line)
-    return odd
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        str(line, "utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -48,13 +48,17 @@ def added_to(schema: Any) -> Any:
         The data has a column of such a name.
     """
     if isinstance(schema, str):
+        _check_free([name for name in SPARK_TYPES if f"`{name}` " in schema])
         return ", ".join([schema, *(f"{name} {kind}" for name, kind in SPARK_TYPES.items())])
-    taken = sorted(set(schema.names) & SPARK_TYPES.keys())
-    if taken:
-        raise ValueError(f"the data has a column {taken[0]}, which includeMetadata adds: read without includeMetadata")
+    _check_free(sorted(set(schema.names) & SPARK_TYPES.keys()))
     for name, kind in SPARK_TYPES.items():
         schema = schema.add(name, kind)
     return schema
+
+
+def _check_free(taken: Sequence[str]) -> None:
+    if taken:
+        raise ValueError(f"the data has a column {taken[0]}, which includeMetadata adds: read without includeMetadata")
 
 
 async def commit_times(client: Client, view: Snapshot, start: int, end: int) -> CommitTimes:
@@ -126,17 +130,22 @@ def line_starts(data: bytes, end: int, position: int) -> list[int]:
 
 
 def located(
-    read: Callable[[Lines], list[pa.RecordBatch]], block: Lines, starts: Sequence[int]
+    read: Callable[[Lines], list[pa.RecordBatch]], block: Lines, starts: Sequence[int], gives_lists: bool
 ) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
     """The batches that a format makes of a block, with the offset of each row.
 
     A line gives one row, none (a blank one) or several (a list of objects). Where the numbers differ, halves are read.
+
+    Parameters
+    ----------
+    gives_lists
+        A line may give several rows.
     """
     batches = read(block)
     count = sum(batch.num_rows for batch in batches)
     if len(starts) == 1:
         yield from ((batch, [starts[0]] * batch.num_rows) for batch in batches)
-    elif count == len(starts) and not _LIST.search(block.data, block.start, block.end):
+    elif count == len(starts) and not (gives_lists and _LIST.search(block.data, block.start, block.end)):
         at = 0
         for batch in batches:
             yield batch, starts[at : at + batch.num_rows]
@@ -146,5 +155,5 @@ def located(
         half = (start + end) // 2
         middle = data.find(FEED, half, end - 1) + 1 or data.rfind(FEED, start, half) + 1
         first = data.count(FEED, start, middle)
-        yield from located(read, Lines(data, start, middle), starts[:first])
-        yield from located(read, Lines(data, middle, end), starts[first:])
+        yield from located(read, Lines(data, start, middle), starts[:first], gives_lists)
+        yield from located(read, Lines(data, middle, end), starts[first:], gives_lists)

@@ -7,6 +7,7 @@ the caller reads these rows one by one.
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Callable
 from datetime import UTC, tzinfo
 from decimal import Decimal
 from functools import partial
@@ -16,13 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from rollingfs.spark.source import times
+from rollingfs.spark.source import json_maps, times
 
 DIGITS_MAX = 38
 WIDE = pa.decimal256(2 * DIGITS_MAX, DIGITS_MAX)
 """It holds every decimal of 38 digits before and 38 behind the point."""
 
 _STAMP = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-](0\d|1[0-7]):[0-5]\d)?$"
+_LOCAL_STAMP = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?$"
+_SURE_DATE = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])$"
+_SURE_STAMP = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])[T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.|Z|[+-]|$)"
+"""Days and times of which Arrow takes each, if it also matches `_STAMP`."""
+_NANO_YEARS = r"^(197[1-9]|19[89]\d|20\d\d|21\d\d|22[0-5]\d)-"
+"""Times of these years fit 64 bits as nanoseconds."""
+MICROS_LETTERS = len("2024-01-02T03:04:05.678901")
+"""A longer text has a zone, or more digits than microseconds have."""
 _ZONED = r"(Z|[+-]\d\d:\d\d)$"
 _NANOS = r"(\.\d{6})\d+"
 _BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}(==|[A-Za-z0-9+/]=))?$"
@@ -50,6 +59,9 @@ def raw_type(kind: pa.DataType, *, wide: bool) -> pa.DataType | None:
     if pt.is_list(kind):
         item = raw_type(kind.value_type, wide=wide)
         return None if item is None else pa.list_(item)
+    if pt.is_map(kind):
+        item = raw_type(kind.item_type, wide=wide)
+        return None if item is None else pa.list_(pa.struct([(json_maps.KEY, pa.string()), (json_maps.VALUE, item)]))
     if pt.is_decimal(kind):
         return WIDE if wide else pa.decimal128(DIGITS_MAX, kind.scale)
     if pt.is_date32(kind) or pt.is_timestamp(kind) or pt.is_binary(kind):
@@ -72,12 +84,8 @@ def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         marks = [mark for _, mark in parts if mark is not None]
         joined = pa.StructArray.from_arrays([part for part, _ in parts], fields=list(kind), mask=mask)
         return joined, either(marks)
-    if pt.is_list(kind):
-        inner, inner_marks = converted(column.values, kind.value_type, zone)
-        if inner_marks is not None:
-            raise InnerValueError
-        mask = column.is_null() if column.null_count else None
-        return pa.ListArray.from_arrays(column.offsets, inner, type=kind, mask=mask), None
+    if pt.is_list(kind) or pt.is_map(kind):
+        return _inside(column, kind, zone)
     if pt.is_decimal(kind):
         return decimals(column, kind)
     if pt.is_date32(kind):
@@ -97,35 +105,43 @@ def either(marks: list[pa.Array]) -> pa.Array | None:
     return first
 
 
+def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
+    """The values of lists; a map is a list of keys and values."""
+    mask = column.is_null() if column.null_count else None
+    if pt.is_map(kind):
+        entries = column.values
+        inner, inner_marks = converted(entries.field(1), kind.item_type, zone)
+        found = pa.MapArray.from_arrays(column.offsets, entries.field(0), inner, type=kind, mask=mask)
+    else:
+        inner, inner_marks = converted(column.values, kind.value_type, zone)
+        found = pa.ListArray.from_arrays(column.offsets, inner, type=kind, mask=mask)
+    if inner_marks is None:
+        return found, None
+    rows = pc.list_parent_indices(column)
+    if len(rows) != len(inner_marks):
+        raise InnerValueError
+    numbers = pa.array(range(len(column)), rows.type)
+    return found, pc.is_in(numbers, value_set=rows.filter(inner_marks))
+
+
 def dates(column: pa.Array) -> Marked:
     """Text as dates."""
     try:
         return column.cast(pa.date32()), None  # it takes YYYY-MM-DD and nothing else
     except pa.ArrowInvalid:
-        return one_by_one(column, pa.date32(), times.date_days)
+        return _mostly(column, pa.date32(), _SURE_DATE, lambda sure: sure.cast(pa.date32()), times.date_days)
 
 
 def timestamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
     """Text, or whole seconds, as timestamps; a text without a zone is a time of `zone`."""
     if pt.is_integer(column.type):
         return _seconds(column, kind)
-    column, marks = matching(column, _STAMP)
+    column, marks = matching(column, _STAMP if kind.tz is not None else _LOCAL_STAMP)
     try:
         return _stamps(column, kind, zone), marks
-    except pa.ArrowInvalid:
-        pass  # a text has more digits than the type, perhaps: the ways below take it
-    if (found := _of_nanos(column, kind)) is not None:
-        return found, marks
-    short = pc.replace_substring_regex(column, _NANOS, r"\1")
-    try:
-        if kind.tz is None:
-            return _stamps(short, kind, zone), marks
-        zoned = pc.match_substring_regex(short, _ZONED)
-        parts = [pc.if_else(test, short, None) for test in (zoned, pc.invert(zoned))]
-        return pc.coalesce(parts[0].cast(kind), _localized(parts[1], kind, zone)), marks
-    except pa.ArrowInvalid:  # there is no such day, or not in this zone
+    except pa.ArrowInvalid:  # there is no such time of a day, or not in this zone
         parse = times.local_timestamp_us if kind.tz is None else partial(times.timestamp_us, zone=zone)
-        found, more = one_by_one(column, kind, parse)
+        found, more = _mostly(column, kind, _SURE_STAMP, lambda sure: _stamps(sure, kind, zone), parse)
         return found, either([one for one in (marks, more) if one is not None])
 
 
@@ -140,6 +156,21 @@ def one_by_one(column: pa.Array, kind: pa.DataType, parse: Any) -> Marked:
     """Values that a function of one text makes; where it makes none, the row is marked."""
     texts = column.to_pylist()
     found = pa.array([None if one is None else parse(one) for one in texts], kind)
+    return found, _not(pc.or_(found.is_valid(), column.is_null()))
+
+
+def _mostly(
+    column: pa.Array, kind: pa.DataType, sure: str, convert: Callable[[pa.Array], pa.Array], parse: Any
+) -> Marked:
+    """Values of which Arrow converts those that match a pattern, and a function of one text makes the others."""
+    is_sure = pc.match_substring_regex(column, sure)
+    others = pc.fill_null(pc.invert(is_sure), False)
+    try:
+        found = convert(pc.if_else(others, None, column))
+    except pa.ArrowInvalid:
+        return one_by_one(column, kind, parse)
+    values, _ = one_by_one(column.filter(others), kind, parse)
+    found = pc.replace_with_mask(found, others, values)
     return found, _not(pc.or_(found.is_valid(), column.is_null()))
 
 
@@ -160,27 +191,38 @@ def decimals(column: pa.Array, kind: pa.DataType) -> Marked:
         return pc.if_else(marks, None, column).cast(kind), marks
 
 
-def _of_nanos(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Texts with up to nine digits behind the point; None if they are not all from 1970 to 2262, and with a zone."""
-    try:
-        found = column.cast(pa.timestamp("ns", kind.tz))
-    except pa.ArrowInvalid:
-        return None
-    first = pc.min(found.cast(pa.int64())).as_py()
-    return found.cast(kind, safe=False) if first is None or first >= 0 else None  # Spark cuts digits off
-
-
 def _stamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
-    if kind.tz is None:
+    """Texts that match `_STAMP` as timestamps. What Arrow would refuse is found before, because its refusal is slow."""
+    longest = pc.max(pc.binary_length(column)).as_py() or 0
+    if longest > MICROS_LETTERS and pc.any(pc.match_substring_regex(column, _NANOS)).as_py():
+        if (found := _of_nanos(column, kind, zone)) is not None:
+            return found
+        column = pc.replace_substring_regex(column, _NANOS, r"\1")
+    return _of_micros(column, kind, zone)
+
+
+def _of_micros(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
+    if kind.tz is None or pc.all(pc.ends_with(column, "Z")).as_py():
         return column.cast(kind)
-    try:
-        return column.cast(kind)
-    except pa.ArrowInvalid:
+    zoned = pc.match_substring_regex(column, _ZONED)
+    if not pc.any(zoned).as_py():
         return _localized(column, kind, zone)
+    if pc.all(zoned).as_py():
+        return column.cast(kind)
+    parts = [pc.if_else(test, column, None) for test in (zoned, pc.invert(zoned))]
+    return pc.coalesce(parts[0].cast(kind), _localized(parts[1], kind, zone))
+
+
+def _of_nanos(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array | None:
+    """Texts with up to nine digits behind the point; None if they are not all from 1971 to 2259."""
+    if not pc.all(pc.match_substring_regex(column, _NANO_YEARS)).as_py():
+        return None
+    found = _of_micros(column, pa.timestamp("ns", kind.tz), zone)
+    return found.cast(kind, safe=False)  # Spark cuts digits off
 
 
 def _localized(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
-    local = column.cast(pa.timestamp("us"))
+    local = column.cast(pa.timestamp(kind.unit))
     if zone is UTC:
         return local.cast(kind)
     return pc.assume_timezone(local, str(zone), ambiguous="earliest").cast(kind)
