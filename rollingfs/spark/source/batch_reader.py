@@ -253,6 +253,10 @@ class RowReader:
                     f"{where} cannot be skipped: some of their rows were given out before {error}"
                 ) from error
             self.skip(one, error)
+        except pa.ArrowInvalid as error:
+            raise ValueError(
+                f"{one.extent.path}: bytes {one.start} to {one.end} are no {self.options.format}: {error}"
+            ) from error
 
     def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[Range, lines.Lines, bool]]:
         """Blocks of lines, each with its range, and whether the segment began with it."""

@@ -1,6 +1,6 @@
 """Errors as Spark shows them: the sentence alone, without the Python traceback that Spark would put before it.
 
-A worker of Spark sends the text of an exception to the driver: the traceback first, unless the environment says to hide it.
+A worker of Spark sends the text of an exception to the driver: the traceback first, unless a variable says to hide it.
 The worker ends with the exception, so that the variable holds for this one only.
 """
 
