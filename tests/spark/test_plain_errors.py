@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -89,10 +88,8 @@ def test_a_program_of_a_user_keeps_the_tracebacks_that_spark_shows(monkeypatch):
     assert HIDE_TRACEBACK not in os.environ
 
 
-def test_the_processes_that_spark_starts_are_workers_and_a_module_of_a_user_is_none():
-    ask = "import sys; sys.argv = []\nfrom rollingfs.spark.source import plain_errors\nprint(plain_errors._is_worker())"
-    assert subprocess.check_output([sys.executable, "-c", ask], text=True).strip() == "False"
-    assert plain_errors._is_worker() is False
+def test_a_program_that_spark_did_not_start_is_no_worker():
+    assert not plain_errors._is_worker()
 
 
 # -- in a session ------------------------------------------------------------------------------------------------
@@ -188,7 +185,9 @@ def test_the_path_says_it_in_the_line_behind_py4j_or_names_the_file(ways):
     assert "nothing was changed: use `rollingfs rm" in refused
     headless = first_lines(lambda: ways.spark.read.text(ways.path("headless")).count())
     assert "rollingfs.hadoop.RollingException$Corrupt: " in headless.splitlines()[1]
-    print(first_lines(lambda: ways.spark.read.text(ways.path("damaged")).count(), 6))
+    damaged = first_lines(lambda: ways.spark.read.text(ways.path("damaged")).count(), 1000)
+    assert "Encountered error while reading file rolling+file:" in damaged.splitlines()[1]
+    assert "\nCaused by: rollingfs.hadoop.RollingException$Corrupt: " in damaged
 
 
 @pytest.mark.slow
