@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import pickle
+import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -45,6 +46,7 @@ VALUE = StructType().add("value", "string")
 ROUTED = StructType().add("device", "string").add("value", "string")
 KIB = 1024
 WAIT_S_MAX = 60
+SEED = 20261122
 
 
 class Sink:
@@ -189,7 +191,8 @@ def test_a_parquet_batch_of_200_tasks_makes_three_requests_besides_those_of_the_
     sink = Sink(monkeypatch, store, format="parquet")
     # another process commits; the writers of tasks need not be others
     sink.pickled = lambda one: pickle.loads(dumps(one)) if isinstance(one, RollingDataSource) else one
-    tasks = [[f"{nth:04d}" + "x" * 12 * (row + 1) for row in range(10)] for nth in range(200)]
+    chooser = random.Random(SEED)  # of bytes that do not get smaller: the batch does not fit into the tail
+    tasks = [[chooser.randbytes(16).hex() for _ in range(32)] for _ in range(200)]
     for batch in range(3):
         store.clear()
         sink.stream(batch, *tasks)
