@@ -76,7 +76,7 @@ class RollingDataSource(DataSource):
         writer.check_target()
         return writer
 
-    @plainly
+    # not plainly: Spark then fails at a reader that it does not have, and shows this error in the traceback alone
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of appended bytes.
 
