@@ -208,7 +208,7 @@ def _hadoop(spark: Any) -> Get:
 
 def _connect(spark: Any) -> Get:
     def get(key: str) -> str | None:
-        value = spark.conf.get(key, None)
-        return spark.conf.get(f"spark.hadoop.{key}", None) if value is None else value
+        value: str | None = spark.conf.get(key, None)
+        return value or spark.conf.get(f"spark.hadoop.{key}", None) or None
 
     return get
