@@ -8,5 +8,6 @@ in Java. Must not be here: code that writes a header; the operations of the libr
 from rollingfs.spark.configure import configure
 from rollingfs.spark.doctor import doctor
 from rollingfs.spark.maintain import maintain
+from rollingfs.spark.storage_options import storage_options
 
-__all__ = ["configure", "doctor", "maintain"]
+__all__ = ["configure", "doctor", "maintain", "storage_options"]

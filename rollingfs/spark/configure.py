@@ -34,6 +34,8 @@ S3A_SETS = {
     "3.5.0": _s3a_set("3.5.0", "2.35.4", "1.3.1"),
 }
 """By version of Hadoop: its S3 connector, with only those parts of the AWS SDK that it uses (18 MB instead of 686)."""
+WITHOUT_PROFILES = ("3.4.1",)
+"""Versions of Hadoop whose connector cannot be told the name of a profile."""
 S3A_EXCLUDES = ("software.amazon.awssdk:bundle",)
 
 _S3A = "spark.hadoop.fs.s3a."
@@ -45,6 +47,7 @@ _NAMES = {
     "password": "secret.key",
     "token": "session.token",
     "endpoint_url": "endpoint",
+    "profile": "auth.profile.name",
     "requester_pays": "requester.pays.enabled",
     "use_ssl": "connection.ssl.enabled",
 }
@@ -55,6 +58,7 @@ _NESTED = {
     ("s3_additional_kwargs", "ServerSideEncryption"): "encryption.algorithm",
     ("s3_additional_kwargs", "SSEKMSKeyId"): "encryption.key",
 }
+_STYLES = {"path": True, "virtual": False}
 _ENCRYPTIONS = {"aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS", "AES256": "SSE-S3"}
 
 
@@ -156,13 +160,27 @@ def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
     for key, value in options.items():
         for name, one in _counterparts(key, value):
             found[_S3A + name] = str(one).lower() if isinstance(one, bool) else str(one)
+    if _S3A + "auth.profile.name" in found and _S3A + "access.key" not in found:  # a key comes before a profile
+        _check_profile()
+        found[_S3A + "aws.credentials.provider"] = _CREDENTIALS + "auth.ProfileAWSCredentialsProvider"
     if _S3A + "session.token" in found:
         found[_S3A + "aws.credentials.provider"] = _CREDENTIALS + "TemporaryAWSCredentialsProvider"
     if endpoint := found.get(_S3A + "endpoint"):
-        found[_S3A + "path.style.access"] = "true"
+        found.setdefault(_S3A + "path.style.access", "true")
         found.setdefault(_S3A + "connection.ssl.enabled", str(not endpoint.startswith("http://")).lower())
         found.setdefault(_S3A + "endpoint.region", "us-east-1")
     return found
+
+
+def _check_profile() -> None:
+    """Refuse a profile for a connector that knows only the one of the environment."""
+    version = jar.hadoop_version()
+    if version in WITHOUT_PROFILES:
+        raise ValueError(
+            f"storage option 'profile' has no counterpart in the S3 connector of Hadoop {version}: leave it out, set "
+            "AWS_PROFILE where Spark runs, and fs.s3a.aws.credentials.provider to "
+            "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
+        )
 
 
 def _counterparts(key: str, value: Any) -> Iterable[tuple[str, Any]]:
@@ -173,6 +191,10 @@ def _counterparts(key: str, value: Any) -> Iterable[tuple[str, Any]]:
         return
     nested = dict(value) if isinstance(value, Mapping) else {}
     for inner, one in nested.items():
+        if (key, inner) == ("config_kwargs", "s3") and dict(one).keys() == {"addressing_style"}:
+            style = one["addressing_style"]
+            yield from [("path.style.access", _STYLES[style])] if style in _STYLES else []
+            continue
         if (key, inner) not in _NESTED:
             raise ValueError(f"storage option {key}[{inner!r}] has no counterpart in Hadoop's S3 connector")
         yield _NESTED[key, inner], _ENCRYPTIONS.get(one, one) if inner == "ServerSideEncryption" else one

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from rollingfs.spark import configure
+from rollingfs.spark import configure, storage_options
 from rollingfs.spark.source import RollingDataSource
 
 FOLDER = Path(sys.argv[1])
@@ -84,7 +84,9 @@ def path(spark: SparkSession) -> None:
 
 def main() -> None:
     spark = session()
-    options = {"storage_options": json.dumps(STORAGE)}
+    given_once = storage_options(spark, f"s3://{BUCKET}/in")  # what `configure` was given, by Hadoop's settings
+    assert {key: given_once[key] for key in ("key", "secret")} == {key: STORAGE[key] for key in ("key", "secret")}
+    options = {"storage_options": json.dumps(given_once)}
     batch(spark, options)
     stream(spark, options, "out")
     fail(lambda: stream(spark, options, "sealed"))

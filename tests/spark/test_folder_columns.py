@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from rollingfs import RollingFileSystem
+from tests.support.backends import Counting, private_memory
+from tests.support.spark import arrow_stream
+
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from pyspark.sql import types
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -24,9 +29,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from rollingfs.spark.source import folder_columns
+from rollingfs.spark.source import folder_columns, places
 from rollingfs.spark.source.batch_reader import PruningReader
 from rollingfs.spark.source.datasource import RollingDataSource
+from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
 
 DAY = types.StructType([types.StructField("n", types.LongType()), types.StructField("day", types.DateType())])
@@ -234,3 +240,18 @@ def test_making_a_table_is_refused_with_what_to_do():
 def test_reading_a_table_is_refused_with_what_to_do():
     with pytest.raises(ValueError, match=r"needs a path.*if this is a table, .*FROM table WITH \(path='URL'"):
         RollingDataSource({}).reader(DAY)
+
+
+@pytest.mark.parametrize("kind", ["text", "json", "csv", "arrow"])
+def test_columns_are_inferred_with_one_listing_of_each_folder(kind, monkeypatch):
+    store = Counting(private_memory())
+    fs = RollingFileSystem(backend=store, header_cache_s=0)
+    data = arrow_stream(pa.record_batch({"a": [1]})) if kind == "arrow" else b'{"a": 1}\n'
+    for day in (1, 2):
+        fs.create(f"log/day={day}/events")
+        fs.append(f"log/day={day}/events", data)
+    monkeypatch.setattr(places, "filesystem", lambda options: fs)
+    store.clear()
+    infer_schema(parse_options({"path": "memory://log", "format": kind}))
+    listed = [path for verb, path in store.calls if verb.startswith("list") and "$" not in path]
+    assert sorted(path.strip("/") for path in listed) == ["log", "log/day=1", "log/day=2"]

@@ -525,3 +525,42 @@ def test_a_task_takes_no_new_pages_for_blocks_of_the_size_that_the_task_before_i
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     assert pages("keep_memory()") < 100 < pages("pass")
+
+
+# -- options of the other side -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["maxBytes", "segmentBy", "txnAppId", "taskMessageBytes"])
+def test_a_read_refuses_the_options_of_writes(name):
+    found = parse_options({"path": "/x", name: "1", **({"txnVersion": "1"} if name == "txnAppId" else {})})
+    found.check_write()
+    with pytest.raises(ValueError, match=f"option {name}.* for writes, and a read would ignore"):
+        found.check_read()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("partitionBytes", "1"),
+        ("sampleBytes", "1"),
+        ("onCorrupt", "skip"),
+        ("failOnDataLoss", "false"),
+        ("startingOffsets", "latest"),
+        ("includeMetadata", "true"),
+        ("maxBytesPerTrigger", "1"),
+        ("mode", "FAILFAST"),
+        ("timeZone", "UTC"),
+    ],
+)
+def test_a_write_refuses_the_options_of_reads_and_says_that_nothing_was_written(name, value):
+    found = parse_options({"path": "/x", "format": "json", name: value})
+    found.check_read()
+    with pytest.raises(ValueError, match=f"option {name} is for reads, .*; nothing was written"):
+        found.check_write()
+
+
+def test_options_of_both_sides_are_refused_by_neither():
+    both = {"storage_options": "{}", "tiers": "{}", "format": "csv", "header": "true", "sep": ";", "quote": "'"}
+    found = parse_options({"path": "/x", "queryName": "q", "checkpointLocation": "/c", **both})
+    found.check_read()
+    found.check_write()

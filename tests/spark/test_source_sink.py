@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import io
 import json
 import logging
 import pickle
+import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -30,7 +32,7 @@ from pyspark.sql.types import StructType
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
-from rollingfs.spark.source import commits, places
+from rollingfs.spark.source import commits, parquet, places
 from rollingfs.spark.source.commits import PartlyCommittedError
 from rollingfs.spark.source.compression import CompressedError
 from rollingfs.spark.source.datasource import RollingDataSource
@@ -44,6 +46,7 @@ VALUE = StructType().add("value", "string")
 ROUTED = StructType().add("device", "string").add("value", "string")
 KIB = 1024
 WAIT_S_MAX = 60
+SEED = 20261122
 
 
 class Sink:
@@ -182,6 +185,40 @@ def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_he
             assert len(store.calls) <= 5
     assert sink.lines() == [row for _ in range(5) for [row] in tasks]
     assert len(chunk_files(sink)) == 2
+
+
+def test_a_parquet_batch_of_200_tasks_makes_three_requests_besides_those_of_the_header(store, monkeypatch):
+    sink = Sink(monkeypatch, store, format="parquet")
+    # another process commits; the writers of tasks need not be others
+    sink.pickled = lambda one: pickle.loads(dumps(one)) if isinstance(one, RollingDataSource) else one
+    chooser = random.Random(SEED)  # of bytes that do not get smaller: the batch does not fit into the tail
+    tasks = [[chooser.randbytes(16).hex() for _ in range(32)] for _ in range(200)]
+    for batch in range(3):
+        store.clear()
+        sink.stream(batch, *tasks)
+        besides = [verb for verb, path in store.calls if not path.endswith("$header")]
+        if batch:  # the first makes the segment
+            assert besides == ["read_range", "read_range", "write"]  # the footer at plan and commit, and a chunk
+    with sink.fs.open("log/t") as file:
+        assert pq.read_table(file)["value"].to_pylist() == [row for _ in range(3) for task in tasks for row in task]
+
+
+def test_the_footer_of_a_parquet_file_is_the_same_wherever_its_first_read_begins():
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"x": list(range(100))}), sink)
+    data = b"before" + sink.getvalue()
+    reads: list[tuple[int, int]] = []
+
+    def read(start: int, end: int) -> bytes:
+        reads.append((start, end))
+        return data[start:end]
+
+    found = set()
+    for near in (None, *range(len(data) + 1)):
+        reads.clear()
+        found.add(parquet.footer_of(read, 6, len(data), near))
+        assert len(reads) == (1 if reads[0][0] <= len(data) - 8 - len(max(found)) else 2)
+    assert len(found) == 1
 
 
 def test_a_task_that_only_sends_a_message_asks_the_store_nothing(sink, store):

@@ -16,7 +16,7 @@ from pyspark.sql import types
 from pyspark.sql.datasource import InputPartition
 
 from rollingfs import RollingFileSystem
-from rollingfs.spark.source import versions
+from rollingfs.spark.source import rows, versions
 from rollingfs.spark.source.datasource import RollingDataSource
 
 QUERY_S_MAX = 120
@@ -74,3 +74,22 @@ def test_a_stream_of_files_is_written_once_and_a_batch_that_runs_again_writes_no
     run()
     lines = RollingFileSystem("file", sync=False).cat_file(f"{tmp_path}/out").splitlines()
     assert sorted(json.loads(line)["n"] for line in lines) == list(range(BATCHES))
+
+
+STRUCT = pa.struct([pa.field("x", pa.int64(), nullable=False)])
+NOT_NULL = [
+    (STRUCT, [{"x": 1}, None, {"x": 2}]),
+    (pa.list_(pa.field("item", STRUCT, nullable=False)), [[{"x": 1}, {"x": 2}], None, []]),
+    (pa.map_(pa.string(), pa.field("value", STRUCT, nullable=False)), [[("a", {"x": 1})], None, []]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), NOT_NULL)
+def test_rows_fit_a_not_null_field_also_where_no_cast_makes_a_field_not_null(kind, values):
+    found = pa.array(values * 2, rows._nullable(kind)).slice(1, 4)
+    labelled = pa.array(rows._As(found, kind))  # what pyarrow 18 is given
+    labelled.validate(full=True)
+    assert labelled.type == kind
+    assert labelled.to_pylist() == found.to_pylist()
+    batch = rows.conform(pa.record_batch([found], names=["c"]), pa.schema([pa.field("c", kind)]))
+    assert batch.column(0).equals(labelled)

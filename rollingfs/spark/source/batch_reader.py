@@ -35,6 +35,7 @@ from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.modes import MalformedRecordError
 from rollingfs.spark.source.options import ARROW, BINARY, CSV, JSON, LINES, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.plain_errors import plainly, plainly_each
 from rollingfs.spark.source.segments import SegmentReader, is_remote, prefetched
 
 if TYPE_CHECKING:
@@ -61,10 +62,12 @@ class RollingReader(DataSourceReader):
     """Reads the segments as they are when the query is planned; it does not see later appends."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
+        options.check_read()
         options.reading.check_batch()
         self.options = options
         self.rows = RowReader(options, schema)
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges of the tasks, in the order of names and offsets."""
         fs = places.filesystem(self.options)
@@ -172,7 +175,8 @@ class RowReader:
         path = what.path if isinstance(what, Extent) else what.extent.path
         logger.warning("%s: bytes %d to %d are skipped (onCorrupt=skip): %s", path, what.start, what.end, error)
 
-    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    @plainly_each
+    def read(self, partition: InputPartition | None) -> Iterable[pa.RecordBatch]:
         """The rows of a task's ranges, as Spark wants them."""
         if partition is None or partition.value is None:  # Spark's own, where we made none; None itself before 4.2
             return iter(())
@@ -249,6 +253,10 @@ class RowReader:
                     f"{where} cannot be skipped: some of their rows were given out before {error}"
                 ) from error
             self.skip(one, error)
+        except pa.ArrowInvalid as error:
+            raise ValueError(
+                f"{one.extent.path}: bytes {one.start} to {one.end} are no {self.options.format}: {error}"
+            ) from error
 
     def _blocks(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[Range, lines.Lines, bool]]:
         """Blocks of lines, each with its range, and whether the segment began with it."""

@@ -14,6 +14,7 @@ from rollingfs.spark.source import commits, compression, csv_writer, json_writer
 from rollingfs.spark.source.commits import Marker, Part, Planned
 from rollingfs.spark.source.messages import Receipt, received
 from rollingfs.spark.source.options import BINARY, CSV, JSON, LINES, TEXT, Options
+from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.segment_commit import SegmentCommit
 from rollingfs.spark.source.task_writer import TaskWriter
 
@@ -34,6 +35,7 @@ class JobCommit:
     """
 
     def __init__(self, options: Options, schema: Any, *, overwrite: bool) -> None:
+        options.check_write()
         self.options = options
         # nullable in all formats, so that a later null fits the schema
         self.schema = rows.arrow_schema(schema.toNullable())
@@ -158,10 +160,12 @@ class RollingWriter(DataSourceArrowWriter):
         if header is not None and self._marker is not None and not self._job.overwrite:
             self._marker.check(header.attrs, header.sealed, self._job.url)
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
         """Write the rows of one task; collection deletes what a failed or repeated task has staged."""
         return self._job.write(iterator)
 
+    @plainly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Append, or overwrite, in one header replacement."""
         self._job.commit(messages, self._marker)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
+from rollingfs.spark.source.plain_errors import plainly
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -36,6 +38,7 @@ class RollingDataSource(DataSource):
         # a new instance plans the tasks of a streaming batch; an unpickled one commits or aborts it
         return {**self.__dict__, "_is_planning": False}
 
+    @plainly
     def schema(self) -> StructType | str:
         """The columns: those of the format, or those of a sample.
 
@@ -49,6 +52,7 @@ class RollingDataSource(DataSource):
         schema: StructType | str = infer_schema(self._parsed())
         return schema
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of all that is there when the query is planned."""
         from rollingfs.spark.source.batch_reader import PruningReader, RollingReader
@@ -57,6 +61,7 @@ class RollingDataSource(DataSource):
         kind = PruningReader if is_pushing_filters() else RollingReader
         return kind(self._parsed(), schema)
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer for one commit.
 
@@ -71,6 +76,7 @@ class RollingDataSource(DataSource):
         writer.check_target()
         return writer
 
+    # not plainly: Spark then fails at a reader that it does not have, and shows this error in the traceback alone
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of appended bytes.
 
@@ -86,6 +92,7 @@ class RollingDataSource(DataSource):
 
         return RollingStreamReader(self._parsed(), schema)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """A writer for one commit for each batch.
 

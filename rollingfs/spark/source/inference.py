@@ -47,22 +47,27 @@ def infer_schema(options: Options) -> Any:
     ValueError
         No segment tells its columns.
     """
-    schema = _inferred(options)
+    found = _found(options)
+    schema = _inferred(options, [view for view in found.views.values() if view.size])
     if options.reading.has_folder_columns:
-        columns = _folder_columns(options)
+        columns = folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
         if options.format == CSV:
             _check_apart(schema, columns)
         schema = with_folder_columns(schema, columns)
     return metadata.added_to(schema) if options.reading.has_metadata else schema
 
 
-def _folder_columns(options: Options) -> dict[str, str]:
-    """The columns of the folders that lie at the places now."""
+def _found(options: Options) -> places.Found:
+    """The segments that tell the columns, found by one look; none if the format has the same columns everywhere."""
+    is_known = options.format in (TEXT, BINARY)
+    if is_known and not options.reading.has_folder_columns:
+        return places.Found({}, {})
     try:
-        found = places.find(places.filesystem(options), options)
+        return places.find(places.filesystem(options), options)
     except (FileNotFoundError, CorruptHeaderError):
-        return {}  # the read that follows names it
-    return folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
+        if is_known:
+            return places.Found({}, {})  # the read that follows names it
+        raise
 
 
 def with_folder_columns(schema: Any, columns: dict[str, str]) -> Any:
@@ -90,13 +95,13 @@ def _check_apart(schema: str, columns: dict[str, str]) -> None:
         )
 
 
-def _inferred(options: Options) -> Any:
+def _inferred(options: Options, found: Sequence[Snapshot]) -> Any:
+    """The columns of the format, or those that the segments `found` tell."""
     if options.format == TEXT:
         return f"{text.COLUMN} string"
     if options.format == BINARY:
         return BINARY_SCHEMA
     fs = places.filesystem(options)
-    found = [view for view in places.find(fs, options).views.values() if view.size]
     if options.format == JSON:
         known = options.records
         return rows.spark_schema(json_schema.infer(_sample(fs, found, options), known.mode, known.corrupt_column))
@@ -110,6 +115,8 @@ def _inferred(options: Options) -> Any:
             if not options.skips_corrupt:
                 raise
             continue  # the read that follows names it
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{view.path}: its bytes are no {options.format}: {error}") from error
         if schema is not None:
             return rows.spark_schema(schema)
     raise ValueError(f"there is no {options.format} to infer the columns from: give .schema(...)")

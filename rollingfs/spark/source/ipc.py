@@ -280,10 +280,10 @@ def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     writer: pa.RecordBatchStreamWriter | None = None
     sink = rows.OutputBuffer()
     for group in rows.gathered(batches, BATCH_BYTES):
-        batch = pa.concat_batches(group)
+        table = pa.Table.from_batches(group).combine_chunks()  # pyarrow 18 cannot join batches
         if writer is None:
-            writer = pa.ipc.new_stream(sink, batch.schema)
-        writer.write_batch(batch)
+            writer = pa.ipc.new_stream(sink, table.schema)
+        writer.write_table(table)
         yield sink.drain()
     if writer is not None:
         writer.close()

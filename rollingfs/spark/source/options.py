@@ -34,6 +34,14 @@ _OWN = {
     **record_options.OWN,
 }
 """Our options, by their names in lower case, as Spark hands them over."""
+_READS = frozenset(
+    {"partitionbytes", "samplebytes", "maxbytespertrigger", "failondataloss", "oncorrupt"}
+    | reading_options.NAMES.keys()
+    | record_options.READS
+)
+"""Those of a read; a write has no use for them."""
+_WRITES = frozenset(sink_options.NAMES)
+"""Those of a write."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
 """Names that Spark puts beside them."""
 NO_TABLE = (
@@ -70,6 +78,36 @@ class Options:
     sink: SinkOptions = field(default_factory=SinkOptions)
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     records: RecordOptions = field(default_factory=RecordOptions)
+    given: frozenset[str] = frozenset()
+    """The names of what the user gave, in lower case."""
+
+    def check_read(self) -> None:
+        """Refuse options of writes in a read.
+
+        Raises
+        ------
+        ValueError
+            One is given, and would be ignored.
+        """
+        self._refuse(_WRITES, "writes", "a read", "")
+
+    def check_write(self) -> None:
+        """Refuse options of reads in a write.
+
+        Raises
+        ------
+        ValueError
+            One is given, and would be ignored.
+        """
+        self._refuse(_READS, "reads", "a write", "; nothing was written")
+
+    def _refuse(self, names: frozenset[str], use: str, other: str, state: str) -> None:
+        odd = ", ".join(sorted(_OWN[name] for name in self.given & names))
+        if odd:
+            raise ValueError(
+                f"option {odd} is for {use}, and {other} would ignore it{state}: leave it out; a view from which you "
+                "read and another into which you insert can have different options"
+            )
 
     @property
     def target(self) -> Place:
@@ -145,6 +183,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         sink=sink_options.parse(given),
         reading=reading_options.parse_reading(given),
         records=parse_record_options(given, kind),
+        given=frozenset(given),
     )
 
 

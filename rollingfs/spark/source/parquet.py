@@ -91,10 +91,14 @@ def empty(schema: pa.Schema) -> bytes:
     return sink.drain()
 
 
-def footer_of(read: Read, start: int, end: int) -> bytes:
-    """The footer of the file in ``[start, end)``, by one or two small reads."""
-    first, last = body_size(read(max(start, end - TAIL_BYTES), end), end - start)
-    return read(start + first, start + last)
+def footer_of(read: Read, start: int, end: int, near: int | None = None) -> bytes:
+    """The footer of the file in ``[start, end)``: with one read if it begins behind `near`, else with two."""
+    at = max(start, end - TAIL_BYTES if near is None else min(near, end - TAIL_BYTES))
+    last = read(at, end)
+    first, stop = (start + offset for offset in body_size(last[-TAIL_BYTES:], end - start))
+    if first < at:
+        last, at = read(first, at) + last, first
+    return last[first - at : stop - at]
 
 
 def tail(parts: Sequence[Part]) -> bytes:

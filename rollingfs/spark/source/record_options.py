@@ -22,6 +22,8 @@ OWN = {
     "compression": "compression",
 }
 """Options by their names in lower case, as Spark hands them over. They mean what they mean to `spark.read.csv`."""
+READS = frozenset({"mode", "columnnameofcorruptrecord", "timezone"})
+"""Those that only a read heeds."""
 _FOR = {
     "csv": {"header", "sep", "delimiter", "quote", "escape", "nullvalue"},
     "csv, json": {"mode", "columnnameofcorruptrecord", "timezone"},

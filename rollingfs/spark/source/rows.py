@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
@@ -146,11 +147,36 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     if index < 0:
         return pa.nulls(batch.num_rows, field.type)
     column = batch.column(index)
+    is_safe = not pt.is_timestamp(field.type)  # times lose their nanoseconds, as in Spark
     try:
-        # not safe for times: they lose their nanoseconds, as in Spark
-        return column.cast(field.type, safe=not pt.is_timestamp(field.type))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        try:
+            return column.cast(field.type, safe=is_safe)
+        except pa.ArrowTypeError:
+            # before pyarrow 19, no cast makes a nullable field NOT NULL; `checked` looks for nulls in any case
+            return pa.array(_As(column.cast(_nullable(field.type), safe=is_safe), field.type))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise pa.ArrowInvalid(f"column {field.name!r} of type {column.type} is no {field.type}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _As:
+    """An array under a type that differs only in what may be null."""
+
+    array: pa.Array
+    kind: pa.DataType
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self.kind.__arrow_c_schema__(), self.array.__arrow_c_array__()[1]
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """The type whose fields may all be null, however deep; the keys of a map cannot."""
+    fields = [field.with_type(_nullable(field.type)).with_nullable(True) for field in _inner(kind)]
+    if pt.is_struct(kind):
+        return pa.struct(fields)
+    if pt.is_map(kind):
+        return pa.map_(kind.key_field, *fields)
+    return pa.list_(*fields) if pt.is_list(kind) else kind
 
 
 def _has_forbidden(column: pa.Array, field: pa.Field) -> bool:

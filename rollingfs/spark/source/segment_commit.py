@@ -24,6 +24,8 @@ from rollingfs.spark.source.options import CSV, PARQUET, Options
 from rollingfs.spark.source.segments import SegmentReader
 from rollingfs.spark.source.task_writer import segment_path
 
+FOOTER_READ_BYTES = 512 * 1024
+"""Maximum bytes of the first read for the footer of a Parquet file. A second request takes longer than these bytes."""
 GROWTHS_MAX = 64
 """Maximum tries to append to a Parquet file while other writers append; each try makes a new footer."""
 GROWTH_PAUSE_S = 0.02
@@ -210,7 +212,8 @@ class SegmentCommit:
 
     def _footer(self, view: Snapshot) -> bytes:
         try:
-            return parquet.footer_of(SegmentReader(self.fs, view).read, view.start, view.length)
+            near = max(_last_run(view), view.length - FOOTER_READ_BYTES)
+            return parquet.footer_of(SegmentReader(self.fs, view).read, view.start, view.length, near)
         except MalformedFooterError as error:
             raise _refused(view.path, error) from error
 
@@ -220,6 +223,14 @@ class SegmentCommit:
         """Whether a header names a chunk of some receipts."""
         named = {chunk.file for chunk in self.fs._bridge.run(self.fs._client.pages.unfold(self.path, header.entries))}
         return any(names.relate(self.path, chunk.path) in named for one in staged for chunk in one.chunks)
+
+
+def _last_run(view: Snapshot) -> int:
+    """Where the bytes begin that one request gives: those of the tail, else those of the last chunk."""
+    header = view.header
+    if header is None or header.tail or not header.entries:
+        return view.start if header is None else header.tail_start
+    return header.entries[-1].start
 
 
 def _refused(path: str, error: MalformedFooterError) -> MalformedFooterError:

@@ -22,6 +22,7 @@ from rollingfs.spark.source.offset_store import OffsetStore
 from rollingfs.spark.source.offsets import Mark
 from rollingfs.spark.source.options import ARROW, LINES, Options
 from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.positions import LATEST
 from rollingfs.spark.source.segments import SegmentReader, each, extent_of
 from rollingfs.spark.source.subscription import Subscription
@@ -48,6 +49,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         if options.format not in FORMATS:
             raise ValueError(f"format {options.format!r} cannot be read as a stream: it must be {', '.join(FORMATS)}")
+        options.check_read()
         options.reading.check_stream()
         self.options = options
         self.rows = RowReader(options, schema)
@@ -78,6 +80,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- offsets -----------------------------------------------------------------------------------------------
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The offset of a new query, as the option ``startingOffsets`` says.
 
@@ -105,6 +108,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._subscription.begin(marks)
         return self._store.format(marks, {})
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember the present ends of all segments."""
         views = self._look(fresh=True).views
@@ -115,6 +119,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         size = self.options.trigger_bytes_max
         return ReadAllAvailable() if size is None else ReadMaxBytes(size)
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The offset at which the next batch ends; `start` itself if there is nothing to read.
 
@@ -251,6 +256,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- batches -----------------------------------------------------------------------------------------------
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges of a batch, also of a repeated one.
 
@@ -287,6 +293,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of some ranges."""
         return self.rows.read(partition)
 
+    @plainly
     def commit(self, end: dict[str, Any]) -> None:
         """Publish how far the query has read, if it is a subscriber; the checkpoint keeps the offset in any case."""
         if self._subscription is not None:

@@ -12,6 +12,7 @@ from rollingfs.spark.source.batch_writer import JobCommit
 from rollingfs.spark.source.commits import Marker
 from rollingfs.spark.source.messages import Receipt, received
 from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.task_writer import QUERY_ID
 from rollingfs.spark.source.versions import StreamArrowWriter
 
@@ -47,6 +48,7 @@ class RollingStreamWriter(StreamArrowWriter):
         if header is not None and not self._job.overwrite:
             self._attrs, self._is_sealed = dict(header.attrs), header.sealed
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
         """Write the rows of one task.
 
@@ -61,6 +63,7 @@ class RollingStreamWriter(StreamArrowWriter):
             Marker.of(query, int(batch)).check(self._attrs, self._is_sealed, self._job.url)
         return self._job.write(iterator)
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the batch, unless the target has it.
 

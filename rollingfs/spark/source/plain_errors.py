@@ -1,0 +1,81 @@
+"""Errors as Spark shows them: the sentence alone, without the Python traceback that Spark would put before it.
+
+A worker of Spark sends the text of an exception to the driver: the traceback first, unless a variable says to hide it.
+The worker ends with the exception, so that the variable holds for this one only.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("pyspark_rollingfs")
+
+HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""The variable by which Spark's workers, since 4.0, leave out tracebacks."""
+PACKAGE = Path(__file__).parents[2]
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Let an error that says all in its message reach the user without a traceback; a bug keeps it."""
+    try:
+        yield
+    except Exception as error:
+        if _is_worker() and is_sentence(error):
+            logger.debug("the traceback of an error that Spark shows without it", exc_info=True)
+            os.environ[HIDE_TRACEBACK] = "1"
+        raise
+
+
+def plainly(call: Callable[P, T]) -> Callable[P, T]:
+    """A function that Spark calls, with its errors shown plainly."""
+
+    @functools.wraps(call)
+    def shown(*args: P.args, **kwargs: P.kwargs) -> T:
+        with plain_errors():
+            return call(*args, **kwargs)
+
+    return shown
+
+
+def plainly_each(items: Callable[P, Iterable[T]]) -> Callable[P, Iterator[T]]:
+    """A function of which Spark takes the items, with its errors, and theirs, shown plainly."""
+
+    @functools.wraps(items)
+    def shown(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        with plain_errors():
+            yield from items(*args, **kwargs)
+
+    return shown
+
+
+def is_sentence(error: BaseException) -> bool:
+    """Whether the message of an error says what a user must know.
+
+    That is an `OSError`, as all errors of rollingfs and of stores are, and a value that rollingfs itself refuses.
+    """
+    return isinstance(error, OSError) or (isinstance(error, ValueError | NotImplementedError) and _is_ours(error))
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether code of rollingfs raised an error."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and PACKAGE in Path(last.tb_frame.f_code.co_filename).parents
+
+
+def _is_worker() -> bool:
+    """Whether this process is a worker that Spark has started, and no program of a user."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return str(getattr(main, "name", "")).startswith("pyspark.")
