@@ -136,6 +136,9 @@ class MemoryBackend(Backend):
     async def open_write(self, path: str, over: Over | None = None) -> Upload:
         return _MemoryUpload(self, path, over)
 
+    async def keeps_versions(self, path: str) -> bool:
+        return False
+
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         with _lock:
             file = self._file(source)

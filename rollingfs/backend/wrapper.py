@@ -132,6 +132,10 @@ class BackendWrapper(Backend):
     async def remove_folder(self, path: str) -> None:
         await self.call("remove_folder", path)
 
+    async def keeps_versions(self, path: str) -> bool | None:
+        answer: bool | None = await self.call("keeps_versions", path)
+        return answer
+
     def strip(self, path: str) -> str:
         return self.inner.strip(path)
 

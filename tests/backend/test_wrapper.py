@@ -57,6 +57,7 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Scripted) 
         recorder.stat("/x$header"),
         recorder.is_folder("/x"),
         recorder.now("/x$header"),
+        recorder.keeps_versions("/x$header"),
         recorder.flush("/x$header"),
         recorder.write("/chunk", [b"12"]),
         recorder.put("/ask", b"12"),

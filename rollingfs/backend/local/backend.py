@@ -238,6 +238,10 @@ class LocalBackend(Backend):
 
     # -- removing and folders ------------------------------------------------------------------------------
 
+    async def keeps_versions(self, path: str) -> bool:
+        """False: what keeps snapshots of a disk, or its free blocks, is beyond a filesystem's knowledge."""
+        return False
+
     async def delete(self, paths: Sequence[str]) -> None:
         refusals.delete_each(paths, os.unlink)
 

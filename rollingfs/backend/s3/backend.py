@@ -18,7 +18,7 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
-from rollingfs.backend.s3.client import S3Client, date_of
+from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.deletes import delete_objects
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 from rollingfs.backend.s3.folders import S3Folders
@@ -170,20 +170,13 @@ class S3Backend(Backend):
         await self.stat(path)  # raises FileNotFoundError if there is no file either
         raise refusals.not_a_folder(path)
 
+    async def keeps_versions(self, path: str) -> bool | None:
+        """One GetBucketVersioning."""
+        return await self._folders.keeps_versions(self._split(path)[0])
+
     async def now(self, path: str) -> float:
         """One HeadBucket, or ListBuckets at the top. Even a refusal has a date."""
-        bucket, _ = self._split(path)
-        with errors_of("asking the time of", bucket or "the store"):
-            try:
-                if bucket:
-                    answer = await self._client.repeatable("head_bucket", Bucket=bucket)
-                else:
-                    answer = await self._client.repeatable("list_buckets")
-            except CLIENT_ERRORS as error:
-                if not status_of(error):
-                    raise
-                answer = error.response  # type: ignore[union-attr]  # a status means a ClientError
-        return date_of(answer)
+        return await self._folders.now(self._split(path)[0])
 
     # -- conditional writes --------------------------------------------------------------------------------
 
