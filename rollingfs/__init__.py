@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
-    from rollingfs.maintenance import Collected, Exported, Offloaded
+    from rollingfs.maintenance import Collected, Erased, Exported, Offloaded
     from rollingfs.policy import RollingPolicy
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
@@ -47,6 +47,7 @@ __all__ = [
     "StreamCut",
     "Staged",
     "Collected",
+    "Erased",
     "Exported",
     "Offloaded",
     "AppendInterrupted",
@@ -93,6 +94,7 @@ _MODULES = {
     "RollingFileSystem": "fs.filesystem",
     "Segment": "fs.segment_handle",
     "Collected": "maintenance",
+    "Erased": "maintenance",
     "Exported": "maintenance",
     "Offloaded": "maintenance",
     "RollingPolicy": "policy",

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
     ConflictError,
     CorruptChunkError,
+    CorruptHeaderError,
     RollingError,
     SegmentTruncatedError,
     StagedExpiredError,
@@ -66,7 +68,9 @@ class _Run:
     known: dict[tuple[Page, int], list[Chunk]] = field(default_factory=dict)
     """What index pages list that is used in part, by the page and the cut."""
     gone: list[Chunk] = field(default_factory=list)
-    swapped: list[Chunk] = field(default_factory=list)
+    """Old chunks that the last attempt drops."""
+    parts: list[Chunk] = field(default_factory=list)
+    """Retained parts that it writes anew."""
 
 
 class Eraser:
@@ -97,15 +101,20 @@ class Eraser:
         ConflictError
             The map changed again and again; nothing was erased.
         OSError
-            With "committed" in its text: the segment is cut, and not all files could be deleted; call it again.
+            Its text says whether the segment is cut already, and not all old files could be deleted. Call it again.
         """
         guard = guard or Guard()
         if not await self.segments.adopt(path, guard.segment):
             raise transitions.missing(path)
         run = _Run(path, offset, guard, Uploads(self.store.chunks, path))
         base, header = await run.uploads.settle(self._commit(run))
-        with if_interrupted(path, "committed"):
-            return await self._finish(run, base, header)
+        try:
+            with if_interrupted(path, "committed"):
+                return await self._finish(run, base, header)
+        except OSError as error:
+            why = error.strerror or error
+            text = f"{path} begins at {header.start} now, but not all old files could be deleted; erase it again: {why}"
+            raise OSError(error.errno or errno.EIO, text) from error
 
     # -- the commit ------------------------------------------------------------------------------------------
 
@@ -131,14 +140,12 @@ class Eraser:
 
     async def _commit_once(self, run: _Run) -> tuple[Header, Header]:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            run.gone.clear()
             found = transitions.check(base.header, run.guard, run.path)
             cut = await self._cut(run, found)
             new = {part: await self._new(run, part, attempt) for part in await self._needed(run, cut)}
-            header, run.swapped[:] = erasing.rewritten(
-                cut, await self._holding(run, cut, new), new, self.store.now_ms()
-            )
-            run.gone += [*(c for c in await self._dropped(run, found) if c.end <= cut.start), *run.swapped]
+            pages = await self._holding(run, cut, new)
+            header, swapped = erasing.rewritten(cut, pages, new, self.store.now_ms())
+            run.gone[:], run.parts[:] = [*await self._dropped(run, found), *swapped], new
             header = erasing.without_lags(header)
             return None if header == found else header
 
@@ -209,8 +216,8 @@ class Eraser:
             return
         if await checksum(self.backend, stored.file, part.length) != crc:
             raise CorruptChunkError(
-                f"{stored.file}: the file that was just written differs from what was sent; nothing was erased: the store "
-                "of the file is at fault"
+                f"{stored.file}: the file that was just written differs from what was sent: its store is at fault; "
+                "nothing was erased"
             )
         run.written[part] = replace(stored, crc32c=crc)
 
@@ -248,24 +255,24 @@ class Eraser:
         await finish_drops(self.committer.loop, path, header)
         await delete_shadowed(self.store, path, header.adopted)
         await self._delete_asks(path)
-        await self.collector.collect(path)
-        size = sum(chunk.length for chunk in run.swapped if chunk.end > header.start)
-        size -= sum(max(0, header.start - chunk.start) for chunk in run.swapped)
+        try:
+            await self.collector.collect(path)
+        except (CorruptHeaderError, ConflictError) as error:  # the report says what it has left
+            logger.info("%s: erased, but not collected: %s", path, error)
         return Erased(
             header.start,
             header.start - base.start,
-            len(run.swapped),
-            size,
+            len(run.parts),
+            sum(part.length for part in run.parts),
             await self.remainder.look(path, folders, held),
             await self.remainder.versions(path, header),
         )
 
     async def _folders(self, path: str, header: Header) -> set[str]:
         """The chunk folders where bytes of the segment may lie or wait."""
-        hinted = {names.climb(names.parent(path), drop.file[:-1]) for drop in header.drops if drop.is_hint}
-        hinted.discard(names.climb(names.parent(path), "."))
-        own = names.chunks_folder(path)
-        return {own, *hinted, *await self.store.pages.folders(path, header.entries)}
+        hints = {drop.file[:-1] for drop in header.drops if drop.is_hint and drop.file != "./"}
+        hinted = {names.climb(names.parent(path), folder) for folder in hints}
+        return {names.chunks_folder(path), *hinted, *await self.store.pages.folders(path, header.entries)}
 
     async def _delete_asks(self, path: str) -> None:
         """Delete the asks, which hold bytes of appends; a writer that still waits competes instead."""

@@ -9,6 +9,7 @@ YOUNG = "younger than the grace: a collection deletes it after that"
 PINNED = "a pin protects it, and the segment that the pin names is absent"
 NAMED = "another segment refers to it"
 HIDDEN = "a plain file of the segment's name, which the segment hides"
+UNREADABLE = "a folder of which nobody can say what in it may be deleted"
 UPLOAD = "unfinished upload: a collection aborts it after the grace"
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterable, Set
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.store import Store
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Header
-from rollingfs.maintenance.erased import HIDDEN, NAMED, PINNED, UPLOAD, YOUNG, Remains
+from rollingfs.maintenance.erased import HIDDEN, NAMED, PINNED, UNREADABLE, UPLOAD, YOUNG, Remains
 from rollingfs.maintenance.survey import Survey, Surveyor
+
+logger = logging.getLogger("rollingfs")
 
 
 class Remainder:
@@ -32,9 +36,12 @@ class Remainder:
         """
         found: list[Remains] = []
         for folder in sorted(folders):
-            with contextlib.suppress(FileNotFoundError):  # nothing is there any more
-                survey = await self.surveyor.look(folder)
-                found += of_survey(survey, path, held)
+            try:
+                found += of_survey(await self.surveyor.look(folder), path, held)
+            except FileNotFoundError:
+                logger.debug("%s: nothing is there any more", folder)
+            except CorruptHeaderError as error:
+                found.append(Remains(folder, 0, f"{UNREADABLE}: {error}", False))
             found += [
                 Remains(upload.path, 0, UPLOAD, False, upload.began + GRACE_S)
                 for upload in await self.surveyor.uploads(folder)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rollingfs import RollingPolicy
-from rollingfs.errors import BadOffsetError, CorruptChunkError, RollingError
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError, RollingError
 from rollingfs.format import erasing, names, placement
 from rollingfs.format.header import GRACE_S
+from rollingfs.format.tokens import crc32c
 from rollingfs.maintenance.erased import HIDDEN, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.verify import Verifier
@@ -21,7 +22,7 @@ from tests.support.life import World, pieces_of
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
 A = "/stream/a"
 DATA = bytes(range(1, 101))
-TAIL = b"tail"
+TAIL = b"\xf0\xf1\xf2\xf3"
 WHOLE = DATA + TAIL
 
 
@@ -282,14 +283,9 @@ def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to():
     store = Store()
     world = joined(store)
     pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\ntarget gone\n"
-    from rollingfs.format.tokens import crc32c
-
+    text = pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()
     store.lapse(1)
-    drive(
-        store.write(
-            "/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()]
-        )
-    )
+    drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))
     store.lapse(GRACE_S)
     did = erase(world, 40)
     assert {(one.file.partition("$")[0], one.reason) for one in did.remains} == {("/b/b", PINNED)}
@@ -457,3 +453,31 @@ def test_a_segment_that_is_deleted_meanwhile_stays_deleted():
             erase(world, 30)
         with pytest.raises(FileNotFoundError):
             client(store).content(A)
+
+
+# -- faces ---------------------------------------------------------------------------------------------------
+
+
+def test_filesystems_and_handles_erase_by_a_switch_of_truncate():
+    fs = RollingFileSystem(backend=Store(), max_bytes=20, inline_bytes=0, header_cache_s=0)
+    for path in ("/a", "/b"):
+        fs.pipe_file(path, DATA)
+    handle = fs.segment("/b")
+    assert fs.truncate("/a", 30, erase=True) == handle.truncate(30, erase=True)
+    assert fs.cat_file("/a") == fs.cat_file("/b") == DATA[30:]
+    assert fs.truncate("/a", 40) == 0
+    with pytest.raises(TypeError, match="erase is 'yes'"):
+        fs.truncate("/a", 40, erase="yes")
+    fs.rm("/b")
+    with pytest.raises(FileNotFoundError):
+        handle.truncate(50, erase=True)
+
+
+def test_an_exclusive_owner_fences_an_erase_of_others():
+    fs = RollingFileSystem(backend=Store(), max_bytes=20, inline_bytes=0, header_cache_s=0)
+    fs.pipe_file("/a", DATA)
+    owner = fs.segment("/a").acquire("me")
+    with pytest.raises(FencedError):
+        fs.truncate("/a", 30, erase=True)
+    assert fs.cat_file("/a") == DATA
+    assert owner.truncate(30, erase=True).start == 30
