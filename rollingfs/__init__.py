@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
-    from rollingfs.maintenance import Collected, Erased, Exported, Offloaded
+    from rollingfs.maintenance import Collected, Erased, Exported, Offloaded, Rebuilt
     from rollingfs.policy import RollingPolicy
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
@@ -50,6 +50,7 @@ __all__ = [
     "Erased",
     "Exported",
     "Offloaded",
+    "Rebuilt",
     "AppendInterrupted",
     "AppendOutcomeUnknown",
     "AttributeMismatchError",
@@ -97,6 +98,7 @@ _MODULES = {
     "Erased": "maintenance",
     "Exported": "maintenance",
     "Offloaded": "maintenance",
+    "Rebuilt": "maintenance",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",

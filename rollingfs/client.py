@@ -16,6 +16,7 @@ from rollingfs.commit.store import Store
 from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.erase import Eraser
 from rollingfs.maintenance.export import Exporter
+from rollingfs.maintenance.rebuild import Rebuilder
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.ranges import Fetcher
@@ -74,6 +75,7 @@ class Client:
         self.concats = Concats(self.committer, self.segments)
         self.collector = Collector(self.committer, self.lookup, self.merges)
         self.eraser = Eraser(self.committer, self.segments, self.fetcher, self.collector)
+        self.rebuilder = Rebuilder(self.committer, self.segments)
         self.exporter = Exporter(self.fetcher)
 
     def after_fork(self) -> None:

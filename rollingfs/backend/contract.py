@@ -124,6 +124,16 @@ class Backend(abc.ABC):
     async def stat(self, path: str) -> FileInfo:
         """Size, date and token of a *file*; a folder raises `FileNotFoundError`."""
 
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        """The metadata of a file that `write` or `open_write` got; empty where the store has none.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file.
+        """
+        return {}
+
     @abc.abstractmethod
     async def is_folder(self, path: str) -> bool:
         """Whether a folder, or a prefix with something under it, has this name."""

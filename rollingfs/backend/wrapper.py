@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
@@ -69,6 +69,10 @@ class BackendWrapper(Backend):
     async def stat(self, path: str) -> FileInfo:
         info: FileInfo = await self.call("stat", path)
         return info
+
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        found: Mapping[str, str] = await self.call("metadata", path)
+        return found
 
     async def is_folder(self, path: str) -> bool:
         answer: bool = await self.call("is_folder", path)

@@ -9,5 +9,6 @@ from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.erased import Erased, Remains
 from rollingfs.maintenance.export import Exported, Exporter
 from rollingfs.maintenance.offload import Offloaded
+from rollingfs.maintenance.rebuild import Rebuilt
 
-__all__ = ["Collected", "Collector", "Erased", "Exported", "Exporter", "Offloaded", "Remains"]
+__all__ = ["Collected", "Collector", "Erased", "Exported", "Exporter", "Offloaded", "Rebuilt", "Remains"]

@@ -58,6 +58,7 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Scripted) 
         recorder.is_folder("/x"),
         recorder.now("/x$header"),
         recorder.keeps_versions("/x$header"),
+        recorder.metadata("/x$header"),
         recorder.flush("/x$header"),
         recorder.write("/chunk", [b"12"]),
         recorder.put("/ask", b"12"),
