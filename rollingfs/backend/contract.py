@@ -12,6 +12,7 @@ from rollingfs.backend.values import Blob as Blob
 from rollingfs.backend.values import Buffer as Buffer
 from rollingfs.backend.values import FileInfo as FileInfo
 from rollingfs.backend.values import Listing as Listing
+from rollingfs.backend.values import Metadata as Metadata
 from rollingfs.backend.values import Over as Over
 from rollingfs.backend.values import Page as Page
 from rollingfs.backend.values import Part as Part
@@ -62,6 +63,8 @@ class Backend(abc.ABC):
     """Two files with one token differ in date if this time lies between them; 0 where tokens never repeat."""
     shows_unflushed: bool = False
     """Whether a reader sees headers that a loss of power would take back. Then `flush` makes them durable."""
+    has_metadata: bool = False
+    """Whether it keeps metadata with files; they help when a header is lost, and nothing relies on them."""
     commit_interval_s: float = 0.0
     """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
@@ -206,8 +209,11 @@ class Backend(abc.ABC):
     # -- new files -----------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
-        """Write a new file durably, under a name that nobody uses, and make missing parent folders."""
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
+        """Write a new file durably, under a name that nobody uses, and make missing parent folders.
+
+        The store keeps `metadata` with the file, in the same request; without `has_metadata`, they are dropped.
+        """
 
     async def put(self, path: str, data: Buffer) -> None:
         """Write a small file whole, over any file of its name. Nobody relies on it: a loss of power may take it back.
@@ -217,7 +223,7 @@ class Backend(abc.ABC):
         await self.write(path, [data])
 
     @abc.abstractmethod
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         """Begin a new file of unknown size, in bounded memory; without `over`, under a name that nobody uses.
 
         With `over`, others may use the name; `over` says what may exist when the whole file appears. Where a store

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 Buffer = bytes | bytearray | memoryview
+Metadata = Mapping[str, str] | None
+"""What a store keeps with a new file, if it can."""
 
 
 class Over(Enum):

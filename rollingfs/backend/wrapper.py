@@ -6,7 +6,19 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
+from rollingfs.backend.contract import (
+    Backend,
+    Blob,
+    Buffer,
+    FileInfo,
+    Listing,
+    Metadata,
+    Over,
+    Page,
+    Part,
+    PendingUpload,
+    Upload,
+)
 
 T = TypeVar("T")
 
@@ -105,14 +117,15 @@ class BackendWrapper(Backend):
         deleted: bool = await self.call("delete_if", path, token)
         return deleted
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
-        await self.call("write", path, data)
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
+        await self.call("write", path, data, *_given(metadata))
 
     async def put(self, path: str, data: Buffer) -> None:
         await self.call("put", path, data)
 
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
-        return _WrappedUpload(self, path, await self.call("open_write", path, *_given(over)))
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
+        more = _given(over) if metadata is None else (over, metadata)
+        return _WrappedUpload(self, path, await self.call("open_write", path, *more))
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         await self.call("copy", source, target, token)

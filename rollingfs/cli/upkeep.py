@@ -87,7 +87,9 @@ def rebuild(
     leave_out: Annotated[
         list[str] | None, typer.Option("--leave-out", metavar="FILE", help="A file that is no part of it.")
     ] = None,
-    incarnation: Annotated[str | None, typer.Option(metavar="UUID", help="Only files of this incarnation.")] = None,
+    incarnation: Annotated[
+        list[str] | None, typer.Option("--incarnation", metavar="UUID", help="Only files of this incarnation.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Make nothing, say what would be made.")] = False,
 ) -> None:
     """Make a segment of the chunks that a segment with a lost header left; nothing old is touched, nothing is guessed.
@@ -98,7 +100,7 @@ def rebuild(
     session.interrupted = "interrupted; nothing was made, unless it was just being finished"
     fs, (old, new) = session.places([path, to])
     with session.progress(f"reading {path}", None, of_bytes=True) as advance:
-        did = fs.rebuild(old, new, start, leave_out or (), incarnation, dry_run, progress=advance)
+        did = fs.rebuild(old, new, start, leave_out or (), incarnation or (), dry_run, progress=advance)
     _report_rebuilt(session, path, to, {"name": fs._strip(old), "to": fs._strip(new)}, did)
 
 

@@ -84,7 +84,7 @@ class ExportVerb:
         to: str,
         start: int,
         leave_out: Collection[str] = (),
-        incarnation: str | None = None,
+        incarnations: Collection[str] = (),
         dry_run: bool = False,
         *,
         progress: Progress | None = None,
@@ -104,8 +104,8 @@ class ExportVerb:
             The offset at which the lost segment began, or another at which a chunk begins.
         leave_out
             Files that are no part of it: paths, or last parts of paths.
-        incarnation
-            Take only files of this incarnation, and those of which nothing says of which they are.
+        incarnations
+            Take only files of these, if any are given, and those of which nothing says of which they are.
         dry_run
             Make nothing, only say what would be made.
         progress
@@ -125,8 +125,8 @@ class ExportVerb:
         path, to = (names.check_segment_name(self.strip(one)) for one in (path, to))
         arguments.check_offset(path, start, "start")
         arguments.check_switches(dry_run=dry_run)
-        if isinstance(leave_out, str):
-            raise TypeError(f"{path}: leave_out takes a list of files, not one path; nothing was made")
+        if isinstance(leave_out, str) or isinstance(incarnations, str):
+            raise TypeError(f"{path}: leave_out and incarnations take lists, not one text; nothing was made")
 
         def tell(count: int) -> None:
             callback.relative_update(count)
@@ -134,5 +134,5 @@ class ExportVerb:
                 progress(count)
 
         return await self.client.rebuilder.rebuild(
-            path, to, start, leave_out=leave_out, incarnation=incarnation, dry_run=dry_run, progress=tell
+            path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
         )

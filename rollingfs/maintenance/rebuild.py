@@ -88,7 +88,7 @@ class Rebuilder:
         start: int,
         *,
         leave_out: Collection[str] = (),
-        incarnation: str | None = None,
+        incarnations: Collection[str] = (),
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Rebuilt:
@@ -100,8 +100,8 @@ class Rebuilder:
             The offset at which the lost segment began, or another at which a chunk begins.
         leave_out
             Files that are no part of it: paths, or last parts of paths.
-        incarnation
-            Only files of this incarnation, and those of which nothing says of which they are.
+        incarnations
+            Only files of these, if any are given, and those of which nothing says of which they are.
         progress
             Takes the number of bytes that were read since the last call.
 
@@ -122,7 +122,7 @@ class Rebuilder:
             raise ValueError(f"{path}: give the new segment another name: nothing of the old one is touched")
         await self._check_lost(path)
         await self._check_free(to)
-        found = await self._plan(path, start, leave_out, incarnation, progress)
+        found = await self._plan(path, start, leave_out, incarnations, progress)
         if not found.pieces:
             starts = sorted({left.start for left in found.left if left.start is not None})
             hint = f"; chunks begin at {', '.join(map(str, starts[:5]))}" if starts else ""
@@ -133,7 +133,9 @@ class Rebuilder:
             start,
             found.end,
             len(found.pieces),
-            *(found.bytes_by(by) for by in (By.PAGE, By.LABEL, By.NAME)),
+            found.bytes_by(By.PAGE),
+            found.bytes_by(By.LABEL),
+            found.bytes_by(By.NAME),
             found.gaps,
             found.left,
             is_dry_run=dry_run,
@@ -158,7 +160,12 @@ class Rebuilder:
     # -- what is there ---------------------------------------------------------------------------------------
 
     async def _plan(
-        self, path: str, start: int, leave_out: Collection[str], incarnation: str | None, progress: Progress | None
+        self,
+        path: str,
+        start: int,
+        leave_out: Collection[str],
+        incarnations: Collection[str],
+        progress: Progress | None,
     ) -> Plan:
         folder = names.chunks_folder(path)
         listed = await list_folder(self.backend, folder, ["", *self.backend.tiers])
@@ -167,22 +174,20 @@ class Rebuilder:
         others = await self._of_others(path, folder, listed)
         infos = {info.path: info for info in listed if not info.is_folder and info.path not in others}
         pages, unreadable = await self._pages(infos.values())
-        away = (
-            {names.locate(path, c.file, c.tier) for page in pages for c in page.chunks} - infos.keys() - others.keys()
-        )
+        named = {names.locate(path, chunk.file, chunk.tier) for page in pages for chunk in page.chunks}
+        away = named - infos.keys() - others.keys()
         check_tiers(self.backend, away)
         wanted = [info for info in infos.values() if _is_chunk(info)]
         for file in sorted(away):
             with contextlib.suppress(FileNotFoundError):  # the plan lists it as missing
                 wanted.append(await self.backend.stat(file))
         steps = Steps(sum(info.size for info in wanted), progress)
-        files = await self.store.runtime.gather(
-            [partial(self._file, info, steps) for info in wanted], FILES_AT_ONCE_MAX
-        )
+        calls = [partial(self._file, info, steps) for info in wanted]
+        files = await self.store.runtime.gather(calls, FILES_AT_ONCE_MAX)
         evidence = gather(path, {file.path: file for file in files if file is not None}, pages, leave_out)
         evidence.left += [Left(file, f"{OTHERS}{who}") for file, who in sorted(others.items())]
         evidence.left += unreadable
-        return plan(evidence, start, incarnation)
+        return plan(evidence, start, incarnations)
 
     async def _of_others(self, path: str, folder: str, listed: Iterable[FileInfo]) -> dict[str, str]:
         """The files of a folder that other segments refer to, which pins name; each with its segment."""
@@ -257,8 +262,8 @@ class Rebuilder:
             wanted = await copy_range(self.backend, piece.file.path, piece.offset, end, target)
         if await read_checksum(self.backend, target) != (wanted, piece.length):
             raise CorruptChunkError(
-                f"{target}: the copy differs from {piece.file.path}, which may have changed meanwhile; nothing was made, and "
-                "nothing old was touched"
+                f"{target}: the copy differs from {piece.file.path}, which may have changed meanwhile; "
+                "nothing was made, and nothing old was touched"
             )
         stored[piece] = replace(new, crc32c=wanted)
 

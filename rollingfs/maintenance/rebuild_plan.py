@@ -1,7 +1,8 @@
 """The plan of a rebuild: which chunk files make a segment whose header is lost. Pure; it guesses nothing.
 
 Evidence puts files at offsets: an index page that lists them, else their metadata or their names. The plan is the one
-chain of files that begins at a given offset, each where the one before ends. Where the evidence allows two chains with other bytes, there is no plan.
+chain of files that begins at a given offset, each where the one before ends. Where the evidence allows two chains with
+other bytes, there is no plan.
 """
 
 from __future__ import annotations
@@ -216,13 +217,13 @@ def _base(page: ListedPage) -> int | None:
     return bases.pop() if len(bases) == 1 and min(bases) >= 0 else None
 
 
-def plan(evidence: Evidence, start: int, incarnation: str | None = None) -> Plan:
+def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> Plan:
     """The chain from `start` on.
 
     Parameters
     ----------
-    incarnation
-        Only files of this incarnation, and those of which nothing says of which they are.
+    incarnations
+        Only files of these, if any are given, and those of which nothing says of which they are.
 
     Raises
     ------
@@ -230,7 +231,7 @@ def plan(evidence: Evidence, start: int, incarnation: str | None = None) -> Plan
         There are two chains with other bytes, or files of several incarnations.
     """
     left = list(evidence.left)
-    pieces = _of_one_incarnation(evidence.pieces, incarnation, left)
+    pieces = _of_incarnations(evidence.pieces, incarnations, left)
     at: dict[int, list[Piece]] = {}
     for piece in pieces:
         at.setdefault(piece.start, []).append(piece)
@@ -264,17 +265,18 @@ def _gaps(end: int, rest: Iterable[Piece]) -> tuple[Gap, ...]:
     return tuple(found)
 
 
-def _of_one_incarnation(pieces: Iterable[Piece], wanted: str | None, left: list[Left]) -> list[Piece]:
+def _of_incarnations(pieces: Iterable[Piece], wanted: Collection[str], left: list[Left]) -> list[Piece]:
     several = list(pieces)
     known = sorted({piece.incarnation for piece in several if piece.incarnation})
-    if wanted is None and len(known) > 1:
+    if not wanted and len(known) > 1:
         raise AmbiguousRebuildError(
-            f"the files are of {len(known)} incarnations of the segment, {', '.join(known)}: say which is meant; "
+            f"the files are of {len(known)} incarnations of the segment, {', '.join(known)}: say which are meant; "
             "nothing was made"
         )
-    if wanted is not None:
-        left += [Left(p.file.path, OTHER, p.start) for p in several if p.incarnation not in (None, wanted)]
-        several = [piece for piece in several if piece.incarnation in (None, wanted)]
+    if wanted:
+        meant = {None, *wanted}
+        left += [Left(piece.file.path, OTHER, piece.start) for piece in several if piece.incarnation not in meant]
+        several = [piece for piece in several if piece.incarnation in meant]
     return several
 
 

@@ -12,6 +12,7 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.format import names, placement
 from rollingfs.format.header import GRACE_S
+from rollingfs.format.labels import parse_label
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
@@ -339,5 +340,44 @@ def test_filesystems_rebuild():
     del fs._backend.fs.store["/a$header"]
     did = fs.rebuild("/a", "/b", 0)
     assert (did.end, fs.cat_file("/b")) == (100, DATA)
-    with pytest.raises(TypeError, match="leave_out takes a list"):
+    with pytest.raises(TypeError, match="leave_out and incarnations take lists"):
         fs.rebuild("/a", "/c", 0, leave_out="x")
+
+
+# -- metadata ------------------------------------------------------------------------------------------------
+
+
+def test_metadata_tell_the_chunks_of_another_incarnation_apart():
+    store = Store()
+    world = client(store)
+    world.create(A, [DATA[:20]])
+    old = {path: store.fs.store[path] for path in store.files() if "$chunks/0" in path}
+    drive(world.client.segments.delete(A))
+    store.lapse(2 * GRACE_S)
+    drive(world.client.collector.collect(A))
+    small(store)
+    gone = world.header(A).segment
+    store.fs.store |= old  # a backup tool brings them back
+    lose(store)
+    with pytest.raises(AmbiguousRebuildError, match="2 incarnations"):
+        rebuild(client(store))
+    did = rebuild(client(store), incarnations=[gone])
+    assert (did.by_label, did.by_name) == (100, 0)
+    assert client(store).content(NEW) == DATA
+
+
+def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from_nought():
+    store = Store()
+    world = client(store)
+    world.create(A, [DATA[:20], DATA[20:100] * 5])
+    labels = [parse_label(drive(store.metadata(names.resolve(A, e.file)))) for e in world.header(A).entries]
+    segment = world.header(A).segment
+    assert [label.offset for label in labels] == [entry.start for entry in world.header(A).entries]
+    assert {label.incarnation for label in labels} == {segment}
+    assert labels[0].crc32c == world.header(A).entries[0].crc32c
+    drive(world.client.segments.overwrite(A, [DATA * 5]))
+    entries = world.header(A).entries
+    assert [names.offset_of(entry.file) for entry in entries] == [entry.start for entry in entries]
+    for entry in entries:
+        label = parse_label(drive(store.metadata(names.resolve(A, entry.file))))
+        assert (label.offset, label.incarnation) == (entry.start, None), "no attempt knows the incarnation before"

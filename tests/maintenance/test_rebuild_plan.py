@@ -148,7 +148,7 @@ def test_several_incarnations_are_refused_unless_one_is_named():
     one, two = (Piece(start, 1, File(f"{start}", 1, 0, 0), By.LABEL, 0, who) for start, who in ((0, X), (1, Y)))
     with pytest.raises(AmbiguousRebuildError, match=f"{X}, {Y}"):
         plan(Evidence([one, two]), 0)
-    found = plan(Evidence([one, two]), 0, X)
+    found = plan(Evidence([one, two]), 0, [X])
     assert found.pieces == (one,)
     assert found.left == (Left("1", OTHER, 1),)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import NoReturn
@@ -37,6 +37,7 @@ from rollingfs.backend.s3.upload import (
     make_over,
     pending,
 )
+from rollingfs.backend.values import Metadata
 from rollingfs.errors import ConflictError
 
 PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
@@ -70,6 +71,7 @@ class S3Backend(Backend):
     can_join = True
     can_delete_if = True
     can_list_uploads = True
+    has_metadata = True
     has_folders = False
     join_part_bytes_min = JOIN_PART_BYTES_MIN
     date_step_s = 1.0  # an ETag is a hash of the bytes, and dates are whole seconds
@@ -143,6 +145,12 @@ class S3Backend(Backend):
         with errors_of("looking up", path):
             answer = await self._client.repeatable("head_object", **self._object(path))
         return FileInfo(path, answer["ContentLength"], answer["LastModified"].timestamp(), answer["ETag"])
+
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        """One HeadObject."""
+        with errors_of("looking up", path):
+            found: dict[str, str] = (await self._client.repeatable("head_object", **self._object(path)))["Metadata"]
+        return found
 
     async def is_folder(self, path: str) -> bool:
         """One ListObjectsV2 of one key; HeadBucket for a bucket."""
@@ -229,13 +237,13 @@ class S3Backend(Backend):
 
     # -- new files -----------------------------------------------------------------------------------------
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         """One PutObject, or a multipart upload if it is large."""
         size = sum(memoryview(piece).nbytes for piece in data)
         if size <= PUT_OBJECT_BYTES_MAX:
-            await self._put(path, data)
+            await self._put(path, data, None, metadata)
             return
-        upload = self._upload(path, part_bytes=max(UPLOAD_PART_BYTES, -(-size // PARTS_MAX)))
+        upload = self._upload(path, max(UPLOAD_PART_BYTES, -(-size // PARTS_MAX)), None, metadata)
         try:
             for piece in data:
                 await upload.write(piece)
@@ -244,28 +252,26 @@ class S3Backend(Backend):
             await abort_after(upload.abort, error)
             raise
 
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         """A multipart upload that begins with the second part."""
-        return self._upload(path, UPLOAD_PART_BYTES, over)
+        return self._upload(path, UPLOAD_PART_BYTES, over, metadata)
 
-    def _upload(self, path: str, part_bytes: int, over: Over | None = None) -> S3Upload:
-        put = partial(self._put, path, over=over)
-        copies_max = self.requests_max
-        return S3Upload(
-            self._multipart(path), put, self._copy_range, part_bytes, copies_in_flight_max=copies_max, over=over
-        )
+    def _upload(self, path: str, part_bytes: int, over: Over | None, metadata: Metadata) -> S3Upload:
+        put = partial(self._put, path, over=over, metadata=metadata)
+        multipart, at_once = self._multipart(path, metadata), self.requests_max
+        return S3Upload(multipart, put, self._copy_range, part_bytes, copies_in_flight_max=at_once, over=over)
 
     async def _copy_range(self, multipart: Multipart, part: Part, number: int) -> None:
         with errors_of("copying", part.path), _only_of(part.path, part.token):
             await multipart.copy(number, self._range_of(part), part.token)
 
-    def _multipart(self, path: str) -> Multipart:
+    def _multipart(self, path: str, metadata: Metadata = None) -> Multipart:
         target = self._object(path)
-        return Multipart(self._client, path, target["Bucket"], target["Key"])
+        return Multipart(self._client, path, target["Bucket"], target["Key"], metadata=metadata)
 
-    async def _put(self, path: str, data: Sequence[Buffer], over: Over | None = None) -> None:
+    async def _put(self, path: str, data: Sequence[Buffer], over: Over | None, metadata: Metadata) -> None:
         with errors_of("writing", path):
-            put = partial(self._client.put, *self._place(path), data)
+            put = partial(self._client.put, *self._place(path), data, metadata=metadata)
             if over is not None:
                 await make_over(self._client, put, path, self._object(path), over)
                 return
