@@ -369,12 +369,13 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart():
 def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from_nought():
     store = Store()
     world = client(store)
-    world.create(A, [DATA[:20], DATA[20:100] * 5])
+    world.create(A, [DATA[:12], DATA[20:100] * 5])
     labels = [parse_label(drive(store.metadata(names.resolve(A, e.file)))) for e in world.header(A).entries]
     segment = world.header(A).segment
     assert [label.offset for label in labels] == [entry.start for entry in world.header(A).entries]
     assert {label.incarnation for label in labels} == {segment}
     assert labels[0].crc32c == world.header(A).entries[0].crc32c
+    assert labels[1].crc32c is None, "of a file that is written piece by piece it is not known before"
     drive(world.client.segments.overwrite(A, [DATA * 5]))
     entries = world.header(A).entries
     assert [names.offset_of(entry.file) for entry in entries] == [entry.start for entry in entries]
