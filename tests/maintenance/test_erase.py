@@ -323,6 +323,30 @@ def test_a_damaged_file_is_refused_before_anything_is_erased():
     assert erase(world, 40).is_gone, "at the end of the damaged chunk nothing of it is needed"
 
 
+def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
+    class Careless(Store):
+        def _put(self, path: str, content: bytes) -> str:
+            return super()._put(path, b"?" + content[1:] if "$chunks/00000000000000000030-" in path else content)
+
+    store = Careless()
+    world = small(store)
+    before = world.header(A)
+    with pytest.raises(CorruptChunkError, match="nothing was erased"):
+        erase(world, 30)
+    assert world.header(A) == before
+    assert world.content(A) == WHOLE
+
+
+def test_a_chunk_that_is_missing_is_an_error_and_nothing_is_erased():
+    store = Store()
+    world = small(store)
+    before = world.header(A)
+    del store.fs.store[names.resolve(A, before.entries[1].file)]
+    with pytest.raises(CorruptChunkError):
+        erase(world, 30)
+    assert world.header(A) == before
+
+
 # -- crashes, faults, others ---------------------------------------------------------------------------------
 
 
