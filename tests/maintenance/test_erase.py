@@ -235,23 +235,21 @@ def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_s
     world = client(store)
     world.create(A, [DATA[:20]])
     sources = []
-    for number in range(3):
-        source = world.create(f"/stream/s{number}", [])
-        world.append(source, DATA[20 + number * 10 : 25 + number * 10])
-        world.append(source, DATA[25 + number * 10 : 30 + number * 10])
-        world.append(source, DATA[50 + number * 10 : 60 + number * 10])
+    for number in range(4):  # the tails of the first three become one file of the target
+        begin = 20 + 20 * number
+        source = world.create(f"/stream/s{number}", [DATA[begin : begin + 15]])
+        world.append(source, DATA[begin + 15 : begin + 20])
         world.seal(source)
         sources.append(source)
     drive(world.client.concats.concat(A, sources))
-    expected = world.content(A)
+    shared = [chunk for chunk in chunks(world) if chunk.length < chunk.size]
+    assert [chunk.start for chunk in shared] == [35, 55, 75]
+    assert len({chunk.file for chunk in shared}) == 1
     store.lapse(GRACE_S)
-    erase(world, 25)
-    assert world.content(A) == expected[25:]
-    assert not erasing.to_rewrite(erasing.parts(chunks(world), 25))
-    for _ in range(2):
-        store.lapse(GRACE_S)
-        erase(world, 25)
-    assert holding(store, expected[:25]) == []
+    did = erase(world, 45)
+    assert did.is_gone
+    assert did.rewritten_files == 3, "the chunk at the cut, and the two parts of the shared file that stay"
+    check_erased(store, 45, DATA[45:])
 
 
 def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later():
