@@ -59,6 +59,7 @@ ELSEWHERE = {
     "format/erasing": "maintenance/test_erase",
     "format/header": "format/test_codec",
     "format/index_codec": "format/test_bad_input",
+    "format/labels": "maintenance/test_rebuild_plan",
     "format/line_codec": "format/test_codec",
     "format/merging": "format/test_transitions",
     "format/pin_codec": "format/test_header_fixtures",

@@ -130,7 +130,7 @@ class MemoryBackend(Backend):
         content = b"".join(data)
         with _lock:
             self._put_new(path, content)
-            self.fs.store[path]._rollingfs_metadata = dict(metadata or {})
+            self._keep_metadata(path, metadata)
 
     async def put(self, path: str, data: Buffer) -> None:
         self.put_whole(path, bytes(data), Over.ANYTHING)
@@ -151,7 +151,7 @@ class MemoryBackend(Backend):
             if token is not None:
                 refusals.check_token(source, _token(file), token)
             self._put_new(target, file.getvalue())
-            self.fs.store[target]._rollingfs_metadata = dict(getattr(file, "_rollingfs_metadata", {}))
+            self._keep_metadata(target, getattr(file, "_rollingfs_metadata", None))
 
     async def join(self, parts: Sequence[Part], target: str) -> None:
         with _lock:
@@ -194,7 +194,7 @@ class MemoryBackend(Backend):
                 self._put_new(path, content)
             else:
                 self._put(path, content)
-            self.fs.store[path]._rollingfs_metadata = dict(metadata or {})
+            self._keep_metadata(path, metadata)
 
     def piece(self, part: Part) -> bytes:
         """The bytes of a range of a file."""
@@ -228,6 +228,11 @@ class MemoryBackend(Backend):
         file = MemoryFile(self.fs, path, content)
         self.fs.store[path] = file
         return _token(file)
+
+    def _keep_metadata(self, path: str, metadata: Metadata) -> None:
+        file = self.fs.store.get(path)
+        if file is not None and metadata:
+            file._rollingfs_metadata = dict(metadata)
 
     def _is_folder(self, path: str) -> bool:
         return not path or path in self.fs.pseudo_dirs or (path not in self.fs.store and self._has_below(path))
