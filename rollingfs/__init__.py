@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
     from rollingfs.fs.telemetry import observe
-    from rollingfs.maintenance import Collected, Exported, Offloaded, SegmentState
+    from rollingfs.maintenance import Collected, Erased, Exported, Offloaded, Rebuilt, SegmentState
     from rollingfs.policy import OffloadPolicy, RollingPolicy
     from rollingfs.stream.blocks import OffloadStatus
     from rollingfs.stream.cut import StreamCut
@@ -54,6 +54,7 @@ __all__ = [
     "StreamCut",
     "Staged",
     "Collected",
+    "Erased",
     "Exported",
     "Offloaded",
     "SegmentState",
@@ -61,6 +62,7 @@ __all__ = [
     "observe",
     "Follower",
     "OffloadStatus",
+    "Rebuilt",
     "AppendInterrupted",
     "AppendOutcomeUnknown",
     "AttributeMismatchError",
@@ -109,6 +111,7 @@ _MODULES = {
     "RollingFileSystem": "fs.filesystem",
     "Segment": "fs.segment_handle",
     "Collected": "maintenance",
+    "Erased": "maintenance",
     "Exported": "maintenance",
     "Offloaded": "maintenance",
     "SegmentState": "maintenance",
@@ -117,6 +120,7 @@ _MODULES = {
     "Follower": "fs.follower",
     "OffloadStatus": "stream.blocks",
     "OffloadPolicy": "policy",
+    "Rebuilt": "maintenance",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",

@@ -15,7 +15,9 @@ from rollingfs.commit.loop import CommitLoop
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.store import Store
 from rollingfs.maintenance.collect import Collector
+from rollingfs.maintenance.erase import Eraser
 from rollingfs.maintenance.export import Exporter
+from rollingfs.maintenance.rebuild import Rebuilder
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.ranges import Fetcher
@@ -80,6 +82,8 @@ class Client:
         self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())
         self.concats = Concats(self.committer, self.segments)
         self.collector = Collector(self.committer, self.lookup, self.merges)
+        self.eraser = Eraser(self.committer, self.segments, self.fetcher, self.collector)
+        self.rebuilder = Rebuilder(self.committer, self.segments)
         self.exporter = Exporter(self.fetcher)
 
     def after_fork(self) -> None:

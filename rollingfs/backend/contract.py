@@ -7,120 +7,18 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
-from rollingfs.backend.pending_upload import PendingUpload
-
-Buffer = bytes | bytearray | memoryview
-
-
-class Over(Enum):
-    """What a new file may replace, under a name that others use as well."""
-
-    NOTHING = "nothing"
-    ANYTHING = "anything"
-
-
-def frozen(data: Buffer) -> bytes:
-    """Bytes that nobody will change: the very object that a buffer covers whole, else a copy."""
-    whole = data.obj if isinstance(data, memoryview) else data
-    if isinstance(whole, bytes) and len(whole) == memoryview(data).nbytes:
-        return whole
-    return bytes(data)
-
-
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """One file or folder as the store shows it."""
-
-    path: str
-    """Path within the backend, without a trailing slash."""
-    size: int
-    """Bytes; 0 for a folder."""
-    modified: float
-    """Seconds since 1970 by the store's clock; 0.0 for a folder without a date."""
-    token: str | None = None
-    """The token that `replace` takes for this content, if the store's listing tells it."""
-    is_folder: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Blob:
-    """A whole small file, read in one request."""
-
-    data: bytes
-    token: str
-    """Opaque. Two equal tokens mean the same write."""
-    modified: float
-    """Seconds since 1970 by the store's clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The files and folders directly in a folder, sorted by path."""
-
-    entries: tuple[FileInfo, ...]
-    now: float | None = None
-    """The store's clock (seconds since 1970) when it answered; an age is `now - modified`. None: ask `Backend.now`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a listing, sorted by path."""
-
-    entries: tuple[FileInfo, ...]
-    next_place: str | None
-    """The place at which `Backend.list_page` continues; None after the last page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A byte range of a file for `Backend.join` and `Upload.copy`; with `token`, only `Upload.copy` compares it."""
-
-    path: str
-    start: int
-    end: int
-    token: str | None = None
-
-
-class Upload(abc.ABC):
-    """A new file that is written piece by piece. The file appears whole, with `finish` and not before.
-
-    (Without `over`, a disk may show the file earlier, under its own name, which nobody refers to yet.)
-    """
-
-    @abc.abstractmethod
-    async def write(self, data: Buffer) -> None:
-        """Append bytes. The upload may buffer them; the caller may reuse `data` after the call."""
-
-    async def copy(self, part: Part) -> None:
-        """Append a range of a file on the same store, if the backend says `can_join`; a later call may raise its error.
-
-        Raises
-        ------
-        FileNotFoundError, ConflictError
-            The file of the part is missing, or has another token.
-        ValueError
-            The bytes that were written before it are fewer than `Backend.join_part_bytes_min`.
-        """
-        raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
-
-    @abc.abstractmethod
-    async def finish(self) -> None:
-        """Make the file durable and visible. A write after it is an error.
-
-        Raises
-        ------
-        FileExistsError
-            With `Over.NOTHING`: a file exists (the caller's own, if an answer was lost), or another is changing it.
-        ConflictError
-            Somebody aborted the upload.
-        """
-
-    @abc.abstractmethod
-    async def abort(self) -> None:
-        """Give up and leave nothing: no file, no unfinished multipart upload. A missing file is no error."""
+from rollingfs.backend.values import Blob as Blob
+from rollingfs.backend.values import Buffer as Buffer
+from rollingfs.backend.values import FileInfo as FileInfo
+from rollingfs.backend.values import Listing as Listing
+from rollingfs.backend.values import Metadata as Metadata
+from rollingfs.backend.values import Over as Over
+from rollingfs.backend.values import Page as Page
+from rollingfs.backend.values import Part as Part
+from rollingfs.backend.values import PendingUpload as PendingUpload
+from rollingfs.backend.values import Upload as Upload
+from rollingfs.backend.values import frozen as frozen
 
 
 class Backend(abc.ABC):
@@ -165,6 +63,8 @@ class Backend(abc.ABC):
     """Two files with one token differ in date if this time lies between them; 0 where tokens never repeat."""
     shows_unflushed: bool = False
     """Whether a reader sees headers that a loss of power would take back. Then `flush` makes them durable."""
+    has_metadata: bool = False
+    """Whether it keeps metadata with files; they help when a header is lost, and nothing relies on them."""
     commit_interval_s: float = 0.0
     """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
@@ -226,6 +126,16 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     async def stat(self, path: str) -> FileInfo:
         """Size, date and token of a *file*; a folder raises `FileNotFoundError`."""
+
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        """The metadata of a file that `write` or `open_write` got; empty where the store has none.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file.
+        """
+        return {}
 
     @abc.abstractmethod
     async def is_folder(self, path: str) -> bool:
@@ -299,8 +209,11 @@ class Backend(abc.ABC):
     # -- new files -----------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
-        """Write a new file durably, under a name that nobody uses, and make missing parent folders."""
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
+        """Write a new file durably, under a name that nobody uses, and make missing parent folders.
+
+        The store keeps `metadata` with the file, in the same request; without `has_metadata`, they are dropped.
+        """
 
     async def put(self, path: str, data: Buffer) -> None:
         """Write a small file whole, over any file of its name. Nobody relies on it: a loss of power may take it back.
@@ -310,7 +223,7 @@ class Backend(abc.ABC):
         await self.write(path, [data])
 
     @abc.abstractmethod
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         """Begin a new file of unknown size, in bounded memory; without `over`, under a name that nobody uses.
 
         With `over`, others may use the name; `over` says what may exist when the whole file appears. Where a store
@@ -390,6 +303,13 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def root(self, path: str) -> str:
         """The bucket or disk of `path`. All paths of one root share one set of abilities, probed once."""
+
+    async def keeps_versions(self, path: str) -> bool | None:
+        """Whether the store keeps former versions of the files at `path` that are replaced or deleted; None: unknown.
+
+        A client that may not ask gets None.
+        """
+        return None
 
     async def store_name(self, path: str) -> str | None:
         """Endpoint and bucket, alike in every process, for which a probe's verdict holds; None: this backend alone."""

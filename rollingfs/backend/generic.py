@@ -13,7 +13,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.format import names
 
 # filesystems' names for what changes with every content
@@ -161,10 +161,10 @@ class GenericBackend(Backend):
 
     # -- new files -----------------------------------------------------------------------------------------
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         self._put(path, b"".join(data))
 
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         if over is None:
             self.make_parents(path)
             return _GenericUpload(self.fs, path)

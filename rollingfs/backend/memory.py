@@ -8,12 +8,12 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Part, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 
 # one lock for all instances, because they share the global store; held for dictionary work only
 _lock = threading.Lock()
@@ -51,6 +51,7 @@ class MemoryBackend(Backend):
     conflicts_are_final = True
     must_race = False  # one lock decides
     has_folders = True
+    has_metadata = True
 
     def __init__(self, fs: MemoryFileSystem | None = None) -> None:
         self.fs = MemoryFileSystem() if fs is None else fs
@@ -125,16 +126,24 @@ class MemoryBackend(Backend):
             self.fs.store.pop(path, None)
             return True
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         content = b"".join(data)
         with _lock:
             self._put_new(path, content)
+            self._keep_metadata(path, metadata)
 
     async def put(self, path: str, data: Buffer) -> None:
         self.put_whole(path, bytes(data), Over.ANYTHING)
 
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
-        return _MemoryUpload(self, path, over)
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
+        return _MemoryUpload(self, path, over, metadata or {})
+
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        with _lock:
+            return dict(getattr(self._file(path), "_rollingfs_metadata", {}))
+
+    async def keeps_versions(self, path: str) -> bool:
+        return False
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         with _lock:
@@ -142,6 +151,7 @@ class MemoryBackend(Backend):
             if token is not None:
                 refusals.check_token(source, _token(file), token)
             self._put_new(target, file.getvalue())
+            self._keep_metadata(target, getattr(file, "_rollingfs_metadata", None))
 
     async def join(self, parts: Sequence[Part], target: str) -> None:
         with _lock:
@@ -177,13 +187,14 @@ class MemoryBackend(Backend):
     def root(self, path: str) -> str:
         return "memory"
 
-    def put_whole(self, path: str, content: bytes, over: Over | None) -> None:
+    def put_whole(self, path: str, content: bytes, over: Over | None, metadata: Metadata = None) -> None:
         """Store a whole file."""
         with _lock:
             if over is not Over.ANYTHING or path not in self.fs.store:
                 self._put_new(path, content)
             else:
                 self._put(path, content)
+            self._keep_metadata(path, metadata)
 
     def piece(self, part: Part) -> bytes:
         """The bytes of a range of a file."""
@@ -217,6 +228,11 @@ class MemoryBackend(Backend):
         file = MemoryFile(self.fs, path, content)
         self.fs.store[path] = file
         return _token(file)
+
+    def _keep_metadata(self, path: str, metadata: Metadata) -> None:
+        file = self.fs.store.get(path)
+        if file is not None and metadata:
+            file._rollingfs_metadata = dict(metadata)
 
     def _is_folder(self, path: str) -> bool:
         return not path or path in self.fs.pseudo_dirs or (path not in self.fs.store and self._has_below(path))
@@ -257,7 +273,8 @@ def _folder_info(path: str) -> FileInfo:
 
 
 class _MemoryUpload(Upload):
-    def __init__(self, backend: MemoryBackend, path: str, over: Over | None) -> None:
+    def __init__(self, backend: MemoryBackend, path: str, over: Over | None, metadata: Mapping[str, str]) -> None:
+        self._metadata = metadata
         self._backend = backend
         self._path = path
         self._over = over
@@ -274,7 +291,7 @@ class _MemoryUpload(Upload):
     async def finish(self) -> None:
         if self._content is None:
             raise refusals.upload_closed(self._path)
-        self._backend.put_whole(self._path, bytes(self._content), self._over)
+        self._backend.put_whole(self._path, bytes(self._content), self._over, self._metadata)
         self._content = None
 
     async def abort(self) -> None:

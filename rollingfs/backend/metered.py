@@ -7,7 +7,7 @@ from operator import attrgetter
 from time import perf_counter_ns
 from typing import Any
 
-from rollingfs.backend.contract import Backend, Blob, Buffer
+from rollingfs.backend.contract import Backend, Blob, Buffer, Metadata
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.runtime.meters import REQUEST, Meters
 
@@ -99,8 +99,9 @@ class MeteredBackend(BackendWrapper):
         self.meters.count(REPLACE, began_ns, _bytes_of(data))
         return new_token
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
-        await self.meters.measure(WRITE, self.inner.write(path, data), sum(map(_bytes_of, data)))
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
+        done = self.inner.write(path, data) if metadata is None else self.inner.write(path, data, metadata)
+        await self.meters.measure(WRITE, done, sum(map(_bytes_of, data)))
 
     async def store_name(self, path: str) -> str | None:
         return await self.inner.store_name(path)

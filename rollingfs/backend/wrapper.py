@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, Upload
-from rollingfs.backend.pending_upload import PendingUpload
+from rollingfs.backend.contract import (
+    Backend,
+    Blob,
+    Buffer,
+    FileInfo,
+    Listing,
+    Metadata,
+    Over,
+    Page,
+    Part,
+    PendingUpload,
+    Upload,
+)
 
 T = TypeVar("T")
 
@@ -71,6 +82,10 @@ class BackendWrapper(Backend):
         info: FileInfo = await self.call("stat", path)
         return info
 
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        found: Mapping[str, str] = await self.call("metadata", path)
+        return found
+
     async def is_folder(self, path: str) -> bool:
         answer: bool = await self.call("is_folder", path)
         return answer
@@ -102,14 +117,15 @@ class BackendWrapper(Backend):
         deleted: bool = await self.call("delete_if", path, token)
         return deleted
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
-        await self.call("write", path, data)
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
+        await self.call("write", path, data, *_given(metadata))
 
     async def put(self, path: str, data: Buffer) -> None:
         await self.call("put", path, data)
 
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
-        return _WrappedUpload(self, path, await self.call("open_write", path, *_given(over)))
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
+        more = _given(over) if metadata is None else (over, metadata)
+        return _WrappedUpload(self, path, await self.call("open_write", path, *more))
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         await self.call("copy", source, target, token)
@@ -132,6 +148,10 @@ class BackendWrapper(Backend):
 
     async def remove_folder(self, path: str) -> None:
         await self.call("remove_folder", path)
+
+    async def keeps_versions(self, path: str) -> bool | None:
+        answer: bool | None = await self.call("keeps_versions", path)
+        return answer
 
     def strip(self, path: str) -> str:
         return self.inner.strip(path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import stat
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from io import BufferedReader
 from typing import Annotated, cast
 
@@ -18,6 +20,7 @@ from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.readable import count_text
+from rollingfs.maintenance import Erased
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 
 commands = Commands()
@@ -92,12 +95,20 @@ def truncate(
     session: Session,
     path: PathOf,
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, show_default=False)],
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Leave none of these bytes in any file, and say what is left elsewhere.")
+    ] = False,
 ) -> None:
     """Drop the bytes of a segment before an offset.
 
-    With --json: name, start_offset, and the bytes that wait for collect.
+    With --json: name, start_offset, and the bytes that wait for collect; with --erase: name, start_offset, gone, bytes,
+    rewritten_files, rewritten_bytes, remains (a row for each file) and versions.
     """
     place = session.place(path)
+    if erase:
+        session.interrupted = "interrupted; run it again to finish it"
+        _report_erased(session, path, place, place.fs.truncate(place.path, offset, erase=True))
+        return
     waiting = place.fs.truncate(place.path, offset)
     start = place.fs.info(place.path)["start_offset"]
     rest = f"; {waiting:,} bytes wait for collect" if waiting else ""
@@ -105,6 +116,26 @@ def truncate(
         {"name": place.fs._strip(place.path), "start_offset": start, "waiting": waiting},
         f"{path}: begins at offset {start:,}{rest}",
     )
+
+
+def _report_erased(session: Session, text: str, place: Place, did: Erased) -> None:
+    row = dataclasses.asdict(did)
+    session.report(
+        {"name": place.fs._strip(place.path), "start_offset": row.pop("start"), "gone": did.is_gone, **row},
+        f"{text}: begins at offset {did.start:,}; {did.bytes:,} bytes erased, "
+        f"{count_text(did.rewritten_files, 'file')} written anew",
+    )
+    if session.json:
+        return
+    for one in did.remains:
+        until = "" if one.until is None else f" ({datetime.fromtimestamp(one.until, UTC):%Y-%m-%d %H:%M:%S} UTC)"
+        what = "had erased bytes" if one.held else "may have erased bytes"
+        session.say(f"{one.file}: {one.size:,} bytes, {what}; {one.reason}{until}")
+    for alias, kept in did.versions.items():
+        if kept is not False:
+            store = f"the store of tier {alias!r}" if alias else "the store"
+            how = "keeps" if kept else "does not say whether it keeps"
+            session.say(f"{text}: {store} {how} former versions of files, which may have erased bytes")
 
 
 @commands("seal")

@@ -1,4 +1,4 @@
-"""Commands that keep segments healthy, or hand their bytes on: ``consolidate``, ``collect``, ``verify``, ``export``."""
+"""Commands that keep segments healthy, or save their bytes: ``consolidate``, ``export``, ``collect``, ``verify``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, Paths
+from rollingfs.cli.command import Commands, PathOf, Paths
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.fs.readable import count_text
-from rollingfs.maintenance import Collected
+from rollingfs.maintenance import Collected, Rebuilt
 from rollingfs.maintenance.verify import Verified, damaged
 from rollingfs.policy import parse_seconds
 
@@ -76,6 +76,52 @@ def export(
         did = place.fs.export(place.path, other.path, overwrite=overwrite, progress=advance, **options)
     moved = f"{did.joined_bytes:,} bytes joined by the store, {did.copied_bytes:,} through this client"
     session.report(dataclasses.asdict(did), f"{segment}: {did.size:,} bytes written to {target}; {moved}")
+
+
+@commands("rebuild")
+def rebuild(
+    session: Session,
+    path: PathOf,
+    to: Annotated[str, typer.Option("--to", metavar="NEW", help="The name of the new segment.")],
+    start: Annotated[int, typer.Option("--start", metavar="N", min=0, help="The offset at which the lost one began.")],
+    leave_out: Annotated[
+        list[str] | None, typer.Option("--leave-out", metavar="FILE", help="A file that is no part of it.")
+    ] = None,
+    incarnation: Annotated[
+        list[str] | None, typer.Option("--incarnation", metavar="UUID", help="Only files of this incarnation.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Make nothing, say what would be made.")] = False,
+) -> None:
+    """Make a segment of the chunks that a segment with a lost header left; nothing old is touched, nothing is guessed.
+
+    Ends with exit code 3 if there are gaps. With --json: name, to, start, end, chunks, by_page, by_label, by_name,
+    gaps, left, lost and is_dry_run.
+    """
+    session.interrupted = "interrupted; nothing was made, unless it was just being finished"
+    fs, (old, new) = session.places([path, to])
+    with session.progress(f"reading {path}", None, of_bytes=True) as advance:
+        did = fs.rebuild(old, new, start, leave_out or (), incarnation or (), dry_run, progress=advance)
+    _report_rebuilt(session, path, to, {"name": fs._strip(old), "to": fs._strip(new)}, did)
+
+
+def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str], did: Rebuilt) -> None:
+    if did.gaps:
+        session.code = errors.DAMAGED
+    holds = f"{to} {'would hold' if did.is_dry_run else 'holds'} bytes {did.start:,} to {did.end:,} of {text}"
+    session.report(
+        {**named, **dataclasses.asdict(did)},
+        f"{holds}, {count_text(did.chunks, 'chunk')}: {did.by_page:,} bytes placed by index pages, "
+        f"{did.by_label:,} by metadata, {did.by_name:,} by names alone",
+    )
+    if session.json:
+        return
+    for gap in did.gaps:
+        session.say(f"gap: no file has bytes {gap.start:,} to {gap.end:,}")
+    for left in did.left:
+        at = "" if left.start is None else f" (offset {left.start:,})"
+        session.say(f"left: {left.file}{at}: {left.reason}")
+    for lost in did.lost:
+        session.say(f"lost: {lost}")
 
 
 def _seconds(option: str, text: str) -> float:

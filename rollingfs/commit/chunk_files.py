@@ -12,6 +12,7 @@ from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, Chunk
+from rollingfs.format.labels import Label
 from rollingfs.format.tokens import crc32c
 from rollingfs.runtime.clock import Clock, Moment
 
@@ -80,19 +81,20 @@ class Chunks:
         self.backend = backend
         self.clock = clock
 
-    async def write(self, segment: str, data: Buffer, start: int) -> Stored:
-        """Write some bytes as a new chunk file."""
-        return await self._write(segment, data, names.new_chunk_name(start))
+    async def write(self, segment: str, data: Buffer, start: int, incarnation: str | None = None) -> Stored:
+        """Write some bytes as a new chunk file, expected at this offset and for this incarnation."""
+        return await self._write(segment, data, names.new_chunk_name(start), Label(incarnation, start))
 
     async def write_shared(self, segment: str, data: Buffer) -> Stored:
         """Write a chunk file that several entries will name. Only collection may delete it, as a staged one."""
-        return await self._write(segment, data, names.new_staged_name())
+        return await self._write(segment, data, names.new_staged_name(), Label())
 
-    async def _write(self, segment: str, data: Buffer, name: str) -> Stored:
-        began = Moment.now(self.clock)
+    async def _write(self, segment: str, data: Buffer, name: str, label: Label) -> Stored:
+        began, crc = Moment.now(self.clock), crc32c(data)
         path = f"{names.chunks_folder(segment)}/{name}"
-        await self.backend.write(path, [data])
-        return Stored(path, len(data), crc32c(data), round(began.wall_s * 1000), began)
+        more = [replace(label, crc32c=crc).metadata()] if self.backend.has_metadata else []
+        await self.backend.write(path, [data], *more)
+        return Stored(path, len(data), crc, round(began.wall_s * 1000), began)
 
     async def young(self, stored: Stored, store_now: float | None) -> Stored:
         """The chunk itself, or, if it is older than D, a new copy of it: the age rule.

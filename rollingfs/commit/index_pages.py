@@ -13,6 +13,7 @@ from rollingfs.format import names, placement
 from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
 from rollingfs.format.header import Chunk, Entry, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
+from rollingfs.format.labels import Label
 from rollingfs.format.tokens import crc32c
 from rollingfs.format.transitions import STAMP_BYTES_MAX, excess_bytes
 from rollingfs.runtime.concurrency import Runtime
@@ -109,7 +110,8 @@ class Pages:
         data = format_page(shifted)
         name = names.new_index_name()
         path = f"{names.chunks_folder(segment)}/{name}"
-        await self.backend.write(path, [data])
+        more = [Label(None, origin, crc32c(data)).metadata()] if self.backend.has_metadata else []
+        await self.backend.write(path, [data], *more)
         self._keep(path, shifted)
         foreign = sum(not is_deletable(chunk.file) for chunk in chunks)
         return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)

@@ -128,6 +128,15 @@ def key_of(name: str) -> str | None:
     return parts[1] if name.startswith(TIER_PREFIX) and len(parts) == 4 else None
 
 
+def offset_of(name: str) -> int | None:
+    """The offset that the writer of a chunk expected, by its name; None if the name does not say it."""
+    digits, dash, rest = name.partition("-")
+    if digits == TIER_PREFIX[:-1]:
+        digits, dash, rest = rest.partition("-")[2].partition("-")
+    is_offset = len(digits) == OFFSET_DIGITS and digits.isascii() and digits.isdigit() and dash and rest
+    return int(digits) if is_offset else None
+
+
 def new_index_name() -> str:
     """A new name for an index page."""
     return f"{INDEX_PREFIX}{_random()}"

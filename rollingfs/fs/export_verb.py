@@ -1,23 +1,24 @@
-"""The verb that writes a segment as a plain file for other tools, as a coroutine of the core."""
+"""The verbs that make something new of a segment, or of what is left of one, and change nothing that is there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
+from rollingfs.fs import arguments
 from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.progress import begin
 from rollingfs.fs.queries import Queries
-from rollingfs.maintenance import Exported
+from rollingfs.maintenance import Exported, Rebuilt
 from rollingfs.maintenance.steps import Progress
 
 
 class ExportVerb:
-    """Exports one segment or plain file, over paths as callers write them."""
+    """Exports a segment or plain file, or rebuilds a segment, over paths as callers write them."""
 
     def __init__(self, queries: Queries) -> None:
         self.client = queries.client
@@ -76,3 +77,62 @@ class ExportVerb:
         view = await self.client.lookup.view(path, fresh=True)
         tell = begin(callback, view.size, progress)
         return await self.client.exporter.export(view, backend, name, overwrite=overwrite, progress=tell)
+
+    async def rebuild(
+        self,
+        path: str,
+        to: str,
+        start: int,
+        leave_out: Collection[str] = (),
+        incarnations: Collection[str] = (),
+        dry_run: bool = False,
+        *,
+        progress: Progress | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
+    ) -> Rebuilt:
+        """Make a new segment of the chunks that a segment with a lost or damaged header left; nothing old is touched.
+
+        Index pages say where chunks lie, else the metadata and the names of the chunks do, where each begins exactly at
+        the end of the one before. Every file is read, and every copy is compared. Nothing is guessed: where two files
+        could come next and do not have the same bytes, nothing is made.
+
+        Parameters
+        ----------
+        to
+            The name of the new segment.
+        start
+            The offset at which the lost segment began, or another at which a chunk begins.
+        leave_out
+            Files that are no part of it: paths, or last parts of paths.
+        incarnations
+            Take only files of these, if any are given, and those of which nothing says of which they are.
+        dry_run
+            Make nothing, only say what would be made.
+        progress
+            Called with the number of bytes that were read since the last call.
+        callback
+            The same, in fsspec's way; the total is not known before.
+
+        Raises
+        ------
+        FileExistsError
+            The segment has a header that can be read; or something is at `to`.
+        FileNotFoundError
+            The segment was deleted, or no chunk begins at `start`.
+        AmbiguousRebuildError
+            The files allow more than one content. The message names them.
+        """
+        path, to = (names.check_segment_name(self.strip(one)) for one in (path, to))
+        arguments.check_offset(path, start, "start")
+        arguments.check_switches(dry_run=dry_run)
+        if isinstance(leave_out, str) or isinstance(incarnations, str):
+            raise TypeError(f"{path}: leave_out and incarnations take lists, not one text; nothing was made")
+
+        def tell(count: int) -> None:
+            callback.relative_update(count)
+            if progress is not None:
+                progress(count)
+
+        return await self.client.rebuilder.rebuild(
+            path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
+        )

@@ -230,6 +230,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     onload, _onload = both(TierVerbs.onload, of="_tiers", commits=True)
     set_policy, _set_policy = both(PolicyVerbs.set_policy, of="_policies", commits=True)
     get_policy, _get_policy = both(PolicyVerbs.get_policy, of="_policies")
+    rebuild, _rebuild = both(ExportVerb.rebuild, of="_exports")
     export, _export = both(ExportVerb.export, of="_exports")
     cp_file, _cp_file = both(Operations.cp_file, of="_operations")
     _pipe_file_now, _pipe_file = both(
@@ -248,7 +249,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     copy, _copy = both(Transfers.copy, of="_transfers")
     get, _get = both(Transfers.get, of="_transfers")
     _put_now, _put = both(Transfers.put, of="_transfers")
-    # fsspec orders the arguments of these two awaited forms differently
+    # fsspec orders the arguments of these differently
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
 

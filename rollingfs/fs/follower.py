@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from rollingfs.maintenance.offload import COPIES_AT_ONCE_MAX, DELETION_LAG_S, READ_BYTES_MAX
+from rollingfs.maintenance.offload import COPIES_AT_ONCE_MAX, DELETION_LAG_S
+from rollingfs.maintenance.passing import CHECK_BYTES_MAX
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S, BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
 
 MEMORY_BYTES_DEFAULT = 256 * 1024 * 1024
-MOVE_BYTES_MAX = COPIES_AT_ONCE_MAX * 2 * READ_BYTES_MAX
+MOVE_BYTES_MAX = COPIES_AT_ONCE_MAX * 2 * CHECK_BYTES_MAX
 """What one move may hold: some copies, each with a piece that was read and a part that is sent."""
 LOOKS_AT_ONCE_MAX = 8
 

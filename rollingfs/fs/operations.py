@@ -278,13 +278,21 @@ class Operations:
         """
         return await self.client.segments.seal(self.to_write(path))
 
-    async def truncate(self, path: str, offset: int) -> int:
+    async def truncate(self, path: str, offset: int, erase: bool = False) -> Any:
         """Drop the bytes of a segment before an offset, and delete the chunks that lie wholly before the offset.
+
+        Parameters
+        ----------
+        erase
+            Leave none of these bytes in a file of the segment, as a law may ask for: also write the chunk in which the
+            offset lies anew, keep nothing for readers of older snapshots, collect, and say what is left elsewhere. To
+            finish an erase that was broken off, or one whose files were too young, call it again.
 
         Returns
         -------
-        int
-            How many bytes wait for `collect`, because their chunks were staged or lie in folders of other segments.
+        int, or Erased with `erase`
+            How many bytes wait for `collect`, because their chunks were staged or lie in folders of other segments; or
+            what was erased, and each file that may still hold erased bytes, with the reason.
 
         Raises
         ------
@@ -292,9 +300,14 @@ class Operations:
             The offset is negative or beyond the end.
         FileNotFoundError, FencedError
             The same as in `seal`.
+        CorruptChunkError
+            With `erase`: the chunk in which the offset lies is damaged; nothing was erased.
         """
         path = self.to_write(path)
         arguments.check_offset(path, offset)
+        arguments.check_switches(erase=erase)
+        if erase:
+            return await self.client.eraser.erase(path, offset)
         return await self.client.segments.truncate(path, offset)
 
     async def concat(

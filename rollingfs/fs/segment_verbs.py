@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
@@ -224,8 +224,13 @@ class SegmentVerbs:
         self._current.advance()
         return length
 
-    async def truncate(self, offset: int) -> int:
+    async def truncate(self, offset: int, erase: bool = False) -> Any:
         """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders.
+
+        Parameters
+        ----------
+        erase
+            Leave none of these bytes in a file of the segment; returns an `Erased`, as `truncate` of the filesystem.
 
         Raises
         ------
@@ -233,8 +238,11 @@ class SegmentVerbs:
             The offset is negative or beyond the end.
         """
         arguments.check_offset(self.path, offset)
+        arguments.check_switches(erase=erase)
         await self._bind()
         try:
+            if erase:
+                return await self._client.eraser.erase(self.path, offset, self.guard())
             return await self._client.segments.truncate(self.path, offset, self.guard())
         finally:
             self._current.advance()

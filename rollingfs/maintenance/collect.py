@@ -17,8 +17,8 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.tiers import check_aliases, check_root, list_folder
+from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops

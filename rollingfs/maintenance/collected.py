@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.backend.pending_upload import PendingUpload
+from rollingfs.backend.values import PendingUpload
 from rollingfs.format import names
 
 CHUNK = "unreferenced chunk"

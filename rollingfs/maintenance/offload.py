@@ -13,22 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import google_crc32c
-
-from rollingfs.backend.contract import frozen
-from rollingfs.backend.tiers import can_copy, check_aliases, check_root, check_tier, mark_root
-from rollingfs.commit.attempt import Attempt
+from rollingfs.backend.tiers import can_copy, check_aliases, check_tier
 from rollingfs.commit.chunk_files import Stored, TierStored
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import BadOffsetError, CorruptChunkError, StagedExpiredError
-from rollingfs.format import names, transitions
-from rollingfs.format.header import AGE_S_MAX, Chunk, Header, Phase, Tier
+from rollingfs.format import names
+from rollingfs.format.header import Chunk, Header, Tier
+from rollingfs.maintenance.passing import checksum
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.swaps import Swap, Swapper, is_there, live, window
 from rollingfs.maintenance.tier_failures import failing
+from rollingfs.maintenance.tier_lines import young_line
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.runtime.clock import Moment
 
@@ -44,7 +41,6 @@ FILES_MAX = 1024
 COPIES_AT_ONCE_MAX = 4
 COPIES_MAX = 3
 """Maximum times that a file is copied, because its copy is gone."""
-READ_BYTES_MAX = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +239,7 @@ class Offloader:
         self, path: str, header: Header, tier: str, files: Sequence[Sequence[Chunk]], lag_s: float
     ) -> Offloaded:
         await self.store.abilities(path)
-        line = await self._line(path, header, tier) if tier else None
+        line = await young_line(self.committer, path, header, tier) if tier else None
         swaps: list[Swap] = []
         uploads = Uploads(self.store.chunks, path)
         calls = [partial(self._copied, path, header, line, chunks, uploads, swaps) for chunks in files]
@@ -263,36 +259,6 @@ class Offloader:
 
     def _can_copy(self, path: str, swap: Swap) -> bool:
         return can_copy(self.backend, _file(path, swap.run[0]), swap.stored.file)
-
-    async def _line(self, path: str, header: Header, tier: str) -> Tier:
-        """The line of a tier; it is committed before the first file is written there, and renewed if it is old."""
-        now_ms = self.store.now_ms()
-
-        def is_young(line: Tier | None) -> bool:
-            return line is not None and 0 <= now_ms - line.at_ms <= AGE_S_MAX * 1000
-
-        line = header.tier(tier)
-        if line is not None and is_young(line):
-            return line
-        with failing(path, tier):
-            await (mark_root(self.backend, tier) if line is None else check_root(self.backend, tier, path))
-        new = Tier(tier, line.key if line is not None else names.new_tier_key(), now_ms)
-
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            nonlocal new
-            found = transitions.live(base.header, path, header.segment)
-            if found.phase is Phase.MERGING:
-                raise transitions.MergeFoundError(path, found)
-            there = found.tier(tier)
-            if there is not None:  # another offload may have made it, with another key
-                new = there if is_young(there) else replace(new, key=there.key)
-            if new is there:
-                return None
-            others = tuple(one for one in found.tiers if one.alias != tier)
-            return replace(found, tiers=(*others, new))
-
-        await self.committer.commit(path, step)
-        return new
 
     # -- one file ------------------------------------------------------------------------------------------
 
@@ -341,11 +307,11 @@ class Offloader:
         CorruptChunkError
             It is another, or the copy is too short or too long; or the source itself is damaged.
         """
-        found = await self._checksum(stored.file, chunk.size)
-        wanted = chunk.crc32c if chunk.crc32c is not None else await self._checksum(source, chunk.size)
+        found = await checksum(self.backend, stored.file, chunk.size)
+        wanted = chunk.crc32c if chunk.crc32c is not None else await checksum(self.backend, source, chunk.size)
         if found is not None and found == wanted:
             return found
-        there = await self._checksum(source, chunk.size)
+        there = await checksum(self.backend, source, chunk.size)
         if there is None or (chunk.crc32c is not None and there != chunk.crc32c):
             raise CorruptChunkError(
                 f"{source}: the chunk does not have the size or the checksum that the header of {path} says; it is "
@@ -362,18 +328,6 @@ class Offloader:
         except FileNotFoundError:
             return False
         return True
-
-    async def _checksum(self, file: str, size: int) -> int | None:
-        """The checksum of a file; None if it has another size."""
-        crc = position = 0
-        while position <= size:
-            end = min(position + READ_BYTES_MAX, size + 1)
-            data = frozen(await self.backend.read_range(file, position, end))
-            crc = google_crc32c.extend(crc, data)
-            position += len(data)
-            if len(data) < end - (position - len(data)):
-                break
-        return crc if position == size else None
 
 
 def _file(path: str, chunk: Chunk) -> str:

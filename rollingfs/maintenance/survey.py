@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
-from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.tiers import list_folder
+from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.drop_files import dropped_files
 from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.commit.index_pages import Pages

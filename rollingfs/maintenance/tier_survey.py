@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
-from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.tiers import check_aliases, check_root
+from rollingfs.backend.values import PendingUpload
 from rollingfs.format import names
 from rollingfs.format.header import Tier
 

@@ -7,13 +7,14 @@ import concurrent.futures
 import threading
 import time
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 import google_crc32c
 
 from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.format import names
+from rollingfs.format.labels import Label
 from rollingfs.runtime.clock import Clock, Moment
 from rollingfs.runtime.concurrency import drive
 
@@ -31,8 +32,9 @@ class ChunkWriter:
 
     Parameters
     ----------
-    start
-        The offset in the segment that the first byte is expected to have; only the names of the chunks have it.
+    start, incarnation
+        The offset in the segment that the first byte is expected to have, and the incarnation of the segment, if it is
+        known; only the names and the metadata of the chunks have them.
     staged
         Write under names that only collection may delete, dated by the store's clock.
     """
@@ -44,12 +46,14 @@ class ChunkWriter:
         max_bytes: int,
         *,
         start: int = 0,
+        incarnation: str | None = None,
         staged: bool = False,
         clock: Clock = time.time,
     ) -> None:
         self.backend = backend
         self.segment = segment
         self.max_bytes = max_bytes
+        self.incarnation = incarnation
         self.staged = staged
         self.clock = clock
         self.size = 0
@@ -105,8 +109,14 @@ class ChunkWriter:
         path = f"{names.chunks_folder(self.segment)}/{name}"
         stored_at = await self.backend.now(path) if self.staged else None
         began = Moment.now(self.clock)
-        self._open = _OpenChunk(await self.backend.open_write(path), path, began, self.staged, stored_at)
+        upload = await self.backend.open_write(path, *self._metadata())
+        self._open = _OpenChunk(upload, path, began, self.staged, stored_at)
         return self._open
+
+    def _metadata(self) -> list[Any]:
+        """What `open_write` takes besides the path."""
+        label = Label(self.incarnation, None if self.staged else self._start + self.size)
+        return [None, label.metadata()] if self.backend.has_metadata else []
 
     async def _roll(self) -> None:
         chunk = self._open

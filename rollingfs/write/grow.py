@@ -62,12 +62,12 @@ async def grow(
 async def _each(header: Header, placed: Sequence[Spill | Entry], attempt: Attempt) -> list[Chunk]:
     """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
     seen: Counter[bytes] = Counter()
-    start = header.tail_start
+    start, incarnation = header.tail_start, _incarnation(header, attempt)
     calls: list[Callable[[], Awaitable[Chunk | None]]] = []
     for item in placed:
         if isinstance(item, Spill):
             seen[item.data] += 1
-            calls.append(partial(_written, item.data, seen[item.data], start, attempt))
+            calls.append(partial(_written, item.data, seen[item.data], start, attempt, incarnation))
         start += len(item.data) if isinstance(item, Spill) else item.length
     if not any(isinstance(item, Page) for item in placed):
         fold_ahead = attempt.store.pages.fold_ahead
@@ -94,13 +94,20 @@ async def _joint(spills: Sequence[bytes], size_max: int, attempt: Attempt) -> li
     return entries
 
 
-async def _written(data: bytes, nth: int, start: int, attempt: Attempt) -> Chunk:
+def _incarnation(header: Header, attempt: Attempt) -> str | None:
+    """The incarnation, if it is there already: each attempt of an overwrite has a new one."""
+    seen = attempt.store.headers.seen(attempt.path)
+    is_there = seen is not None and seen.header is not None and seen.header.segment == header.segment
+    return header.segment if is_there else None
+
+
+async def _written(data: bytes, nth: int, start: int, attempt: Attempt, incarnation: str | None) -> Chunk:
     """Write bytes as a chunk.
 
     Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
     truncation of one would delete the other's bytes.
     """
-    write = partial(attempt.store.chunks.write, attempt.path, data, start)
+    write = partial(attempt.store.chunks.write, attempt.path, data, start, incarnation)
     return (await _once(data, nth, write, attempt)).chunk(attempt.path, start)
 
 

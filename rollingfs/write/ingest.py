@@ -13,6 +13,7 @@ from rollingfs.commit.chunk_files import Staged, Stored
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import TELLING, not_committed
+from rollingfs.format.header import Header
 from rollingfs.policy import RollingPolicy
 from rollingfs.write.chunk_writer import ChunkWriter
 
@@ -42,10 +43,18 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """How to write chunk files: rolled as this policy says, named after this offset."""
+    """How to write chunk files: rolled as this policy says, named after this offset, for this incarnation if known."""
 
     policy: RollingPolicy
     start: int = 0
+    incarnation: str | None = None
+
+    @staticmethod
+    def of(header: Header | None, policy: RollingPolicy, appends: bool) -> Destination:
+        """For data behind what a segment holds, or for a new content; without a header, by this policy."""
+        if header is None or not appends:
+            return Destination(policy if header is None else header.policy)
+        return Destination(header.policy, header.length, header.segment)
 
 
 class Intake:
@@ -162,6 +171,7 @@ class Intake:
             self.path,
             self._known.policy.max_bytes,
             start=start,
+            incarnation=self._known.incarnation,
             staged=self._staged,
             clock=self._chunks.clock,
         )

@@ -218,7 +218,7 @@ class Segments:
                     raise transitions.missing(path)
                 transitions.check_absent(guard or Guard(), path)
 
-        return Intake(self.store, path, partial(self._destination, path, check))
+        return Intake(self.store, path, partial(self._destination, path, check, appends=True))
 
     def replacement(self, path: str, guard: Guard | None = None, *, create_only: bool = False) -> Intake:
         """An intake for data that replaces the content; it refuses as `addition` does."""
@@ -231,14 +231,14 @@ class Segments:
 
         return Intake(self.store, path, partial(self._destination, path, check))
 
-    async def _destination(self, path: str, check: Check | None) -> Destination:
+    async def _destination(self, path: str, check: Check | None, appends: bool = False) -> Destination:
         """How large data is written: by the segment's own policy, or that of this client if there is no segment."""
         await self.store.abilities(path)
         loaded = await self.store.headers.load(path)
         header = loaded.header if loaded.live else None
         if check is not None and (header is None or header.phase is not Phase.MERGING):
             check(header, None if loaded.live else await self.contents.room(path, loaded))
-        return Destination(header.policy, header.length) if header is not None else Destination(self.policy)
+        return Destination.of(header, self.policy, appends)
 
     async def stage(self, path: str, data: Data) -> Staged:
         """Upload chunks for a segment, which need not be there yet, without committing them.

@@ -12,7 +12,7 @@ from rollingfs.backend.contract import Backend, Part
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.metered import MeteredBackend
-from rollingfs.backend.pending_upload import PendingUpload
+from rollingfs.backend.values import PendingUpload
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.meters import REQUEST, Meters

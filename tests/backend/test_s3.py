@@ -613,3 +613,29 @@ POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/point"
 def test_bucket_and_key_are_those_of_s3fs(path: str) -> None:
     fs = S3FileSystem(anon=True)
     assert S3Backend(fs)._split(path) == tuple(fs._find_bucket_key(path))
+
+
+@pytest.mark.parametrize("use_obstore", [True, False])
+def test_metadata_go_with_the_write_beside_the_users_own_and_cost_no_request(
+    s3_options: dict[str, Any], bucket: str, use_obstore: bool
+) -> None:
+    options = s3_options | {"s3_additional_kwargs": {"Metadata": {"owner": "me"}}}
+    backend = S3Backend(S3FileSystem(**options), use_obstore=use_obstore)
+    given = {"rollingfs-offset": "5", "rollingfs-crc32c": "00000000"}
+    run(backend, backend.write(f"{bucket}/warm", [b"x"]))
+    with count_requests(backend) as counts:
+        run(backend, backend.write(f"{bucket}/small", [b"x"], given))
+    assert counts == {"PutObject": 1}
+
+    async def upload(path: str, size: int) -> None:
+        upload = await backend.open_write(path, None, given)
+        await upload.write(bytes(size))
+        await upload.finish()
+
+    run(backend, upload(f"{bucket}/one", 10))
+    run(backend, upload(f"{bucket}/parts", s3_upload.UPLOAD_PART_BYTES + 1))
+    run(backend, backend.copy(f"{bucket}/small", f"{bucket}/copy"))
+    for name in ("small", "one", "parts", "copy"):
+        found = run(backend, backend.metadata(f"{bucket}/{name}"))
+        assert {key.lower(): value for key, value in found.items()} == {**given, "owner": "me"}, name
+    assert run(backend, backend.metadata(f"{bucket}/warm")) == {"owner": "me"}

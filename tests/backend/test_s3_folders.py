@@ -182,3 +182,12 @@ def test_a_folder_of_thousands_is_looked_at_as_one_of_ten(minio: dict[str, Any])
             assert ask(_connect(minio, proxy.url), folder)
             assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX]
             assert len(proxy.seen) <= 5
+
+
+def test_a_bucket_says_whether_it_keeps_former_versions(seaweed, bucket):
+    fs = fsspec.filesystem("s3", **seaweed)
+    backend = fsspec.filesystem("rolling", fs=fs)._backend
+    other = new_bucket(seaweed)
+    fs.call_s3("put_bucket_versioning", Bucket=other, VersioningConfiguration={"Status": "Enabled"})
+    said = [fsspec.asyn.sync(backend.loop, backend.keeps_versions, f"{name}/a$header") for name in (bucket, other)]
+    assert said == [False, True]

@@ -10,8 +10,8 @@ import pytest
 from rollingfs.backend.contract import Backend, Part
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.pending_upload import PendingUpload
 from rollingfs.backend.tiers import TieredBackend, TierStore, can_copy
+from rollingfs.backend.values import PendingUpload
 from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.runtime.bridge import Bridge

@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs.backend.contract import Backend, Part
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.pending_upload import PendingUpload
+from rollingfs.backend.values import PendingUpload
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, run
@@ -58,6 +58,8 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Scripted) 
         recorder.stat("/x$header"),
         recorder.is_folder("/x"),
         recorder.now("/x$header"),
+        recorder.keeps_versions("/x$header"),
+        recorder.metadata("/x$header"),
         recorder.flush("/x$header"),
         recorder.write("/chunk", [b"12"]),
         recorder.put("/ask", b"12"),
@@ -121,7 +123,7 @@ def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> No
     wrapper = BackendWrapper(inner)
     abilities = [name for name in vars(Backend) if name in Backend.__annotations__]
     assert {name: getattr(wrapper, name) for name in abilities} == {name: getattr(inner, name) for name in abilities}
-    assert len(abilities) == 17
+    assert len(abilities) == 18
     assert wrapper.sync is False
     with pytest.raises(AttributeError, match="nonsense"):
         _ = wrapper.nonsense

@@ -30,6 +30,36 @@ def test_info_and_ls_have_the_names_of_fsspec(stream, store):
     assert "max_bytes=1,000 max_age=never inline_bytes=100" in shown
 
 
+def test_truncate_erase_says_what_is_left(stream, store):
+    path = f"{stream}/a"
+    orphan = Path(f"{path}$chunks/00000000000000000000-000000000000")
+    orphan.write_bytes(b"g" * 300)
+    shown = done("truncate", "--erase", path, 500).text
+    assert "begins at offset 500; 500 bytes erased, 1 file written anew" in shown
+    assert f"{orphan}: 300 bytes, may have erased bytes; younger than the grace" in shown
+    found = done("truncate", path, 0, "--erase", "--json").json
+    assert (found["start_offset"], found["gone"], found["bytes"], found["versions"]) == (500, False, 0, {"": False})
+    assert [row["file"] for row in found["remains"]] == [str(orphan)]
+    assert len(store.cat_file(path)) == 1550
+
+
+def test_rebuild_says_what_returned_and_what_did_not(stream, store):
+    path, new = f"{stream}/a", f"{stream}/found"
+    Path(f"{path}$header").unlink()
+    args = ("rebuild", path, "--to", new, "--start", 0)
+    found = done(*args, "--dry-run", "--json").json
+    assert (found["end"], found["by_name"], found["gaps"], found["is_dry_run"]) == (2000, 2000, [], True)
+    assert not store.exists(new)
+    shown = done(*args).text
+    assert f"{new} holds bytes 0 to 2,000 of {path}, 2 chunks" in shown
+    assert "lost: the inline tail" in shown
+    assert len(store.cat_file(new)) == 2000
+    assert "is there already" in failed(*args)
+    chunks = sorted(Path(f"{path}$chunks").glob("0*"))
+    gap = done("rebuild", path, "--to", f"{new}2", "--start", 1000).text
+    assert f"left: {chunks[0]} (offset 0): it lies before the start" in gap
+
+
 def test_names_cannot_steer_the_terminal(tmp_path):
     (tmp_path / "red\x1b[31m").write_bytes(b"")
     for words in (["ls"], ["ls", "-l"], ["info", f"{tmp_path}/red\x1b[31m"]):

@@ -11,7 +11,7 @@ from rollingfs.backend import refusals
 from rollingfs.backend.cloud.container import Answer, Container, Found, Service
 from rollingfs.backend.cloud.errors import CLOUD_ERRORS, errors_of, is_conflict, is_gone, retrying
 from rollingfs.backend.cloud.upload import PART_BYTES, CloudUpload
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.obstores.answers import Refusal
 from rollingfs.format import names
 
@@ -206,7 +206,7 @@ class CloudBackend(Backend):
 
     # -- new files -----------------------------------------------------------------------------------------
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         """One PUT, or an upload in parts if it is large."""
         if sum(memoryview(piece).nbytes for piece in data) <= PART_BYTES:
             container, key = self._place(path)
@@ -222,7 +222,7 @@ class CloudBackend(Backend):
             await upload.abort()
             raise
 
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         """An upload in parts that begins with the second part."""
         container, key = self._place(path)
         return CloudUpload(container, path, key, over)

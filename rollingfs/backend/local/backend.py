@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from fsspec.implementations.local import LocalFileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Part, Upload
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, date_of, info_of
@@ -195,7 +195,7 @@ class LocalBackend(Backend):
 
     # -- new files -----------------------------------------------------------------------------------------
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         with disk.new_file(path, self.sync) as descriptor:
             disk.write_all(descriptor, data)
         self._flush_folder_of(path)
@@ -210,7 +210,7 @@ class LocalBackend(Backend):
             disk.remove_if_there(temporary)
             raise
 
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         if over is None:
             return LocalUpload(path, self.sync)
         return HiddenUpload(names.export_path(path), path, over, self.sync)
@@ -237,6 +237,10 @@ class LocalBackend(Backend):
         self._flush_folder_of(target)
 
     # -- removing and folders ------------------------------------------------------------------------------
+
+    async def keeps_versions(self, path: str) -> bool:
+        """False: what keeps snapshots of a disk, or its free blocks, is beyond a filesystem's knowledge."""
+        return False
 
     async def delete(self, paths: Sequence[str]) -> None:
         refusals.delete_each(paths, os.unlink)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import NoReturn
@@ -17,9 +17,8 @@ from typing import NoReturn
 from s3fs import S3FileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, Upload
-from rollingfs.backend.pending_upload import PendingUpload
-from rollingfs.backend.s3.client import S3Client, date_of
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Over, Page, Part, PendingUpload, Upload
+from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.deletes import delete_objects
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 from rollingfs.backend.s3.folders import S3Folders
@@ -38,6 +37,7 @@ from rollingfs.backend.s3.upload import (
     make_over,
     pending,
 )
+from rollingfs.backend.values import Metadata
 from rollingfs.errors import ConflictError
 
 PUT_OBJECT_BYTES_MAX = UPLOAD_PART_BYTES
@@ -71,6 +71,7 @@ class S3Backend(Backend):
     can_join = True
     can_delete_if = True
     can_list_uploads = True
+    has_metadata = True
     has_folders = False
     join_part_bytes_min = JOIN_PART_BYTES_MIN
     date_step_s = 1.0  # an ETag is a hash of the bytes, and dates are whole seconds
@@ -145,6 +146,12 @@ class S3Backend(Backend):
             answer = await self._client.repeatable("head_object", **self._object(path))
         return FileInfo(path, answer["ContentLength"], answer["LastModified"].timestamp(), answer["ETag"])
 
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        """One HeadObject."""
+        with errors_of("looking up", path):
+            found: dict[str, str] = (await self._client.repeatable("head_object", **self._object(path)))["Metadata"]
+        return found
+
     async def is_folder(self, path: str) -> bool:
         """One ListObjectsV2 of one key; HeadBucket for a bucket."""
         bucket, key = self._split(path)
@@ -171,20 +178,13 @@ class S3Backend(Backend):
         await self.stat(path)  # raises FileNotFoundError if there is no file either
         raise refusals.not_a_folder(path)
 
+    async def keeps_versions(self, path: str) -> bool | None:
+        """One GetBucketVersioning."""
+        return await self._folders.keeps_versions(self._split(path)[0])
+
     async def now(self, path: str) -> float:
         """One HeadBucket, or ListBuckets at the top. Even a refusal has a date."""
-        bucket, _ = self._split(path)
-        with errors_of("asking the time of", bucket or "the store"):
-            try:
-                if bucket:
-                    answer = await self._client.repeatable("head_bucket", Bucket=bucket)
-                else:
-                    answer = await self._client.repeatable("list_buckets")
-            except CLIENT_ERRORS as error:
-                if not status_of(error):
-                    raise
-                answer = error.response  # type: ignore[union-attr]  # a status means a ClientError
-        return date_of(answer)
+        return await self._folders.now(self._split(path)[0])
 
     # -- conditional writes --------------------------------------------------------------------------------
 
@@ -237,13 +237,13 @@ class S3Backend(Backend):
 
     # -- new files -----------------------------------------------------------------------------------------
 
-    async def write(self, path: str, data: Sequence[Buffer]) -> None:
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         """One PutObject, or a multipart upload if it is large."""
         size = sum(memoryview(piece).nbytes for piece in data)
         if size <= PUT_OBJECT_BYTES_MAX:
-            await self._put(path, data)
+            await self._put(path, data, None, metadata)
             return
-        upload = self._upload(path, part_bytes=max(UPLOAD_PART_BYTES, -(-size // PARTS_MAX)))
+        upload = self._upload(path, max(UPLOAD_PART_BYTES, -(-size // PARTS_MAX)), None, metadata)
         try:
             for piece in data:
                 await upload.write(piece)
@@ -252,28 +252,26 @@ class S3Backend(Backend):
             await abort_after(upload.abort, error)
             raise
 
-    async def open_write(self, path: str, over: Over | None = None) -> Upload:
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         """A multipart upload that begins with the second part."""
-        return self._upload(path, UPLOAD_PART_BYTES, over)
+        return self._upload(path, UPLOAD_PART_BYTES, over, metadata)
 
-    def _upload(self, path: str, part_bytes: int, over: Over | None = None) -> S3Upload:
-        put = partial(self._put, path, over=over)
-        copies_max = self.requests_max
-        return S3Upload(
-            self._multipart(path), put, self._copy_range, part_bytes, copies_in_flight_max=copies_max, over=over
-        )
+    def _upload(self, path: str, part_bytes: int, over: Over | None, metadata: Metadata) -> S3Upload:
+        put = partial(self._put, path, over=over, metadata=metadata)
+        multipart, at_once = self._multipart(path, metadata), self.requests_max
+        return S3Upload(multipart, put, self._copy_range, part_bytes, copies_in_flight_max=at_once, over=over)
 
     async def _copy_range(self, multipart: Multipart, part: Part, number: int) -> None:
         with errors_of("copying", part.path), _only_of(part.path, part.token):
             await multipart.copy(number, self._range_of(part), part.token)
 
-    def _multipart(self, path: str) -> Multipart:
+    def _multipart(self, path: str, metadata: Metadata = None) -> Multipart:
         target = self._object(path)
-        return Multipart(self._client, path, target["Bucket"], target["Key"])
+        return Multipart(self._client, path, target["Bucket"], target["Key"], metadata=metadata)
 
-    async def _put(self, path: str, data: Sequence[Buffer], over: Over | None = None) -> None:
+    async def _put(self, path: str, data: Sequence[Buffer], over: Over | None, metadata: Metadata) -> None:
         with errors_of("writing", path):
-            put = partial(self._client.put, *self._place(path), data)
+            put = partial(self._client.put, *self._place(path), data, metadata=metadata)
             if over is not None:
                 await make_over(self._client, put, path, self._object(path), over)
                 return

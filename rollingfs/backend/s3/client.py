@@ -44,7 +44,7 @@ from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
-from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, errors_of_machine, is_transient, status_of
 from rollingfs.backend.s3.objects import Answer, Objects
@@ -165,6 +165,8 @@ class S3Client:
             The installed botocore does not know an argument. Without it the request would mean something else.
         """
         method = getattr(await self.session(arguments.get("Bucket")), verb)
+        if "Metadata" in arguments:  # beside the user's own
+            arguments["Metadata"] = {**self.fs.s3_additional_kwargs.get("Metadata", {}), **arguments["Metadata"]}
         merged = self.fs._get_s3_method_kwargs(method, **arguments)
         unknown = sorted(arguments.keys() - merged.keys())
         if unknown:
@@ -186,9 +188,16 @@ class S3Client:
 
         return await self.retrying(lambda: self.routes.following(bucket, once))
 
-    async def put(self, bucket: str, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
+    async def put(
+        self,
+        bucket: str,
+        key: str,
+        data: Sequence[Buffer],
+        over: Over | str | None = None,
+        metadata: Metadata = None,
+    ) -> str:
         """`Objects.put`, sent once."""
-        return await self.routes.following(bucket, lambda objects: objects.put(key, data, over))
+        return await self.routes.following(bucket, lambda objects: objects.put(key, data, over, metadata))
 
     async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send a request that may be sent again."""

@@ -71,6 +71,31 @@ class S3Folders:
                 "list_objects_v2", Bucket=bucket, Prefix=_prefix(key), Delimiter="/", **token, **more
             )
 
+    async def now(self, bucket: str) -> float:
+        """The store's clock, by the date of an answer, be it a refusal; the bucket "" is the top."""
+        with errors_of("asking the time of", bucket or "the store"):
+            try:
+                if bucket:
+                    answer = await self._client.repeatable("head_bucket", Bucket=bucket)
+                else:
+                    answer = await self._client.repeatable("list_buckets")
+            except CLIENT_ERRORS as error:
+                if not status_of(error):
+                    raise
+                answer = error.response  # type: ignore[union-attr]  # a status means a ClientError
+        return date_of(answer)
+
+    async def keeps_versions(self, bucket: str) -> bool | None:
+        """Whether former versions of objects may be kept: versioning is on, or was; None if the store does not say."""
+        with errors_of("asking for the versioning of", bucket):
+            try:
+                answer = await self._client.repeatable("get_bucket_versioning", Bucket=bucket)
+            except CLIENT_ERRORS as error:
+                if not status_of(error) or code_of(error) == "NoSuchBucket":
+                    raise
+                return None  # a refusal, or a store that does not know the request
+        return "Status" in answer
+
     async def buckets(self) -> Listing:
         """The buckets that these credentials own."""
         with errors_of("listing", "the buckets"):

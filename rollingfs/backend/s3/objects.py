@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.contract import Buffer, Metadata, Over
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,13 @@ class Objects(Protocol):
     ) -> Answer:
         """GetObject, whole or ``[start, end)``, if the token equals `if_match`, and differs from `unless_match`."""
 
-    async def put(self, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
+    async def put(
+        self,
+        key: str,
+        data: Sequence[Buffer],
+        over: Over | str | None = None,
+        metadata: Metadata = None,
+    ) -> str:
         """PutObject; returns the token.
 
         Parameters
@@ -54,4 +60,6 @@ class Objects(Protocol):
             The bytes, in pieces.
         over
             A condition: `Over.NOTHING` requires that the name is free, a token that the object has it.
+        metadata
+            Kept with the object, beside those that the user wants for every object.
         """

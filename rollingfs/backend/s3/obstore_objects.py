@@ -12,7 +12,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.obstores.answers import is_unread, is_whole_instead_of_range, is_without_credentials
 from rollingfs.backend.obstores.ending import is_over, watched
 from rollingfs.backend.obstores.forks import keep_from_children
@@ -133,10 +133,16 @@ class ObstoreObjects:
             return Answer(memoryview(data), token_of(meta["e_tag"], span is None), meta["last_modified"].timestamp())
         return await self._others.get(key, span, if_match=if_match, unless_match=unless_match)
 
-    async def put(self, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
+    async def put(
+        self,
+        key: str,
+        data: Sequence[Buffer],
+        over: Over | str | None = None,
+        metadata: Metadata = None,
+    ) -> str:
         """As `Objects.put`."""
         if is_over() or not can_name(key):
-            return await self._others.put(key, data, over)
+            return await self._others.put(key, data, over, metadata)
         store = self._quick if is_quick(data) else self._patient
         hashed = None if isinstance(over, str) else self._proof.begin(data)
         try:
@@ -147,7 +153,7 @@ class ObstoreObjects:
                         store,
                         key,
                         body(data),
-                        attributes=self._options.attributes,
+                        attributes={**self._options.attributes, **(metadata or {})},
                         mode=put_mode(over),
                         use_multipart=False,
                     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiobotocore.httpsession import AIOHTTPSession
 
-from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.s3.objects import Answer, token_of
 
 SEND_BYTES = 256 * 1024
@@ -45,10 +45,17 @@ class S3fsObjects:
         modified = answer["LastModified"].timestamp() if "LastModified" in answer else 0.0
         return Answer(data, token_of(answer.get("ETag"), span is None), modified)
 
-    async def put(self, key: str, data: Sequence[Buffer], over: Over | str | None = None) -> str:
+    async def put(
+        self,
+        key: str,
+        data: Sequence[Buffer],
+        over: Over | str | None = None,
+        metadata: Metadata = None,
+    ) -> str:
         """As `Objects.put`."""
         condition = {"IfMatch": over} if isinstance(over, str) else {"IfNoneMatch": "*"} if over is Over.NOTHING else {}
-        answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **condition)
+        more: dict[str, Any] = {**condition, **({"Metadata": dict(metadata)} if metadata else {})}
+        answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **more)
         return token_of(answer.get("ETag"))
 
 

@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Buffer, Over, Part, Upload, frozen
-from rollingfs.backend.pending_upload import PendingUpload
+from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload, Upload, frozen
 from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, code_of, errors_of, status_of
 
@@ -39,12 +38,22 @@ class Range(NamedTuple):
 class Multipart:
     """One multipart upload: its parts in any order, then `complete` or `abort`. An upload with an `id` has begun."""
 
-    def __init__(self, client: S3Client, path: str, bucket: str, key: str, id: str | None = None) -> None:
+    def __init__(
+        self,
+        client: S3Client,
+        path: str,
+        bucket: str,
+        key: str,
+        id: str | None = None,
+        *,
+        metadata: Metadata = None,
+    ) -> None:
         self.path = path
         self._client = client
         self._target = {"Bucket": bucket, "Key": key}
         self._id = id
         self._etags: dict[int, str] = {}
+        self._metadata = {"Metadata": dict(metadata)} if metadata else {}
 
     @property
     def begun(self) -> bool:
@@ -53,7 +62,7 @@ class Multipart:
 
     async def begin(self) -> None:
         """Ask the store for an upload."""
-        answer = await self._client.repeatable("create_multipart_upload", **self._target)
+        answer = await self._client.repeatable("create_multipart_upload", **self._target, **self._metadata)
         self._id = answer["UploadId"]
 
     async def put(self, number: int, data: bytes) -> None:

@@ -1,0 +1,132 @@
+"""What the verbs of the contract take and return: files, folders, listings, uploads."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+Buffer = bytes | bytearray | memoryview
+Metadata = Mapping[str, str] | None
+"""What a store keeps with a new file, if it can."""
+
+
+class Over(Enum):
+    """What a new file may replace, under a name that others use as well."""
+
+    NOTHING = "nothing"
+    ANYTHING = "anything"
+
+
+def frozen(data: Buffer) -> bytes:
+    """Bytes that nobody will change: the very object that a buffer covers whole, else a copy."""
+    whole = data.obj if isinstance(data, memoryview) else data
+    if isinstance(whole, bytes) and len(whole) == memoryview(data).nbytes:
+        return whole
+    return bytes(data)
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file or folder as the store shows it."""
+
+    path: str
+    """Path within the backend, without a trailing slash."""
+    size: int
+    """Bytes; 0 for a folder."""
+    modified: float
+    """Seconds since 1970 by the store's clock; 0.0 for a folder without a date."""
+    token: str | None = None
+    """The token that `replace` takes for this content, if the store's listing tells it."""
+    is_folder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A whole small file, read in one request."""
+
+    data: bytes
+    token: str
+    """Opaque. Two equal tokens mean the same write."""
+    modified: float
+    """Seconds since 1970 by the store's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files and folders directly in a folder, sorted by path."""
+
+    entries: tuple[FileInfo, ...]
+    now: float | None = None
+    """The store's clock (seconds since 1970) when it answered; an age is `now - modified`. None: ask `Backend.now`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing, sorted by path."""
+
+    entries: tuple[FileInfo, ...]
+    next_place: str | None
+    """The place at which `Backend.list_page` continues; None after the last page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A byte range of a file for `Backend.join` and `Upload.copy`; with `token`, only `Upload.copy` compares it."""
+
+    path: str
+    start: int
+    end: int
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingUpload:
+    """A file whose writing has begun. The store keeps its parts until the upload is finished or aborted."""
+
+    path: str
+    """The file that the upload would make."""
+    began: float
+    """Seconds since 1970 by the store's clock."""
+    id: str
+    """The store's own name for the upload."""
+
+
+class Upload(abc.ABC):
+    """A new file that is written piece by piece. The file appears whole, with `finish` and not before.
+
+    (Without `over`, a disk may show the file earlier, under its own name, which nobody refers to yet.)
+    """
+
+    @abc.abstractmethod
+    async def write(self, data: Buffer) -> None:
+        """Append bytes. The upload may buffer them; the caller may reuse `data` after the call."""
+
+    async def copy(self, part: Part) -> None:
+        """Append a range of a file on the same store, if the backend says `can_join`; a later call may raise its error.
+
+        Raises
+        ------
+        FileNotFoundError, ConflictError
+            The file of the part is missing, or has another token.
+        ValueError
+            The bytes that were written before it are fewer than `Backend.join_part_bytes_min`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
+
+    @abc.abstractmethod
+    async def finish(self) -> None:
+        """Make the file durable and visible. A write after it is an error.
+
+        Raises
+        ------
+        FileExistsError
+            With `Over.NOTHING`: a file exists (the caller's own, if an answer was lost), or another is changing it.
+        ConflictError
+            Somebody aborted the upload.
+        """
+
+    @abc.abstractmethod
+    async def abort(self) -> None:
+        """Give up and leave nothing: no file, no unfinished multipart upload. A missing file is no error."""

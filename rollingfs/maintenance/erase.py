@@ -1,0 +1,285 @@
+"""Erase: a truncation after which no file of the segment holds bytes before its start.
+
+1. Write the retained bytes of each file that also holds others as a new file, and read it back.
+2. Commit the new start and the new files at once, on condition that the map needs no further file.
+3. Delete at once what may be deleted; collect; say what is left.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from rollingfs.backend.tiers import check_aliases
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.chunk_files import Stored, TierStored
+from rollingfs.commit.committer import Committer
+from rollingfs.commit.drop_files import finish_drops
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.shadowing import delete_shadowed
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import (
+    ConflictError,
+    CorruptChunkError,
+    CorruptHeaderError,
+    RollingError,
+    SegmentTruncatedError,
+    StagedExpiredError,
+    if_interrupted,
+)
+from rollingfs.format import erasing, names, transitions
+from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.format.transitions import Guard
+from rollingfs.maintenance.collect import Collector
+from rollingfs.maintenance.erased import Erased
+from rollingfs.maintenance.passing import checksum, pass_through
+from rollingfs.maintenance.remains import Remainder
+from rollingfs.maintenance.steps import Steps
+from rollingfs.maintenance.swaps import is_there, live
+from rollingfs.maintenance.tier_lines import young_line
+from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.clock import Moment
+from rollingfs.write.segment_operations import Segments
+
+logger = logging.getLogger("rollingfs")
+
+LOOKS_MAX = 16
+"""Maximum repetitions, because the map changed while files were written anew."""
+
+
+class _MapChangedError(RollingError):
+    """Internal: the header to be replaced needs a file that is not written yet."""
+
+
+@dataclass
+class _Run:
+    """One erase: what was written for it, and what its last attempt would drop."""
+
+    path: str
+    offset: int
+    guard: Guard
+    uploads: Uploads
+    written: dict[Chunk, Stored] = field(default_factory=dict)
+    """New files, by the retained parts whose bytes they have."""
+    known: dict[tuple[Page, int], list[Chunk]] = field(default_factory=dict)
+    """What index pages list that is used in part, by the page and the cut."""
+    gone: list[Chunk] = field(default_factory=list)
+    """Old chunks that the last attempt drops."""
+    parts: list[Chunk] = field(default_factory=list)
+    """Retained parts that it writes anew."""
+
+
+class Eraser:
+    """Erases the heads of segments."""
+
+    def __init__(self, committer: Committer, segments: Segments, fetcher: Fetcher, collector: Collector) -> None:
+        self.committer = committer
+        self.store = committer.store
+        self.backend = self.store.backend
+        self.segments = segments
+        self.fetcher = fetcher
+        self.collector = collector
+        self.remainder = Remainder(self.store)
+
+    async def erase(self, path: str, offset: int, guard: Guard | None = None) -> Erased:
+        """Drop the bytes before `offset`, and leave none of them in a file that the segment refers to.
+
+        An offset before the start erases what lies before the start.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such segment or file.
+        BadOffsetError
+            The offset is negative or beyond the end.
+        CorruptChunkError
+            A file that must be written anew is damaged; nothing was erased.
+        ConflictError
+            The map changed again and again; nothing was erased.
+        OSError
+            Its text says whether the segment is cut already, and not all old files could be deleted. Call it again.
+        """
+        guard = guard or Guard()
+        if not await self.segments.adopt(path, guard.segment):
+            raise transitions.missing(path)
+        run = _Run(path, offset, guard, Uploads(self.store.chunks, path))
+        base, header = await run.uploads.settle(self._commit(run))
+        try:
+            with if_interrupted(path, "committed"):
+                return await self._finish(run, base, header)
+        except OSError as error:
+            why = error.strerror or error
+            text = f"{path} begins at {header.start} now, but not all old files could be deleted; erase it again: {why}"
+            raise OSError(error.errno or errno.EIO, text) from error
+
+    # -- the commit ------------------------------------------------------------------------------------------
+
+    async def _commit(self, run: _Run) -> tuple[Header, Header]:
+        """Commit the cut; returns the header before and after."""
+        for _ in range(LOOKS_MAX):
+            found = (await self.store.headers.load(run.path)).header
+            if found is not None and (found.merges or found.aborts):
+                await self.committer.merges.settle(run.path)
+            header = await self._cut(run, await live(self.store, run.path, None))
+            parts = erasing.to_rewrite(await self._parts(run, header))
+            for part in parts:
+                if part not in run.written:
+                    await self._write(run, header, part)
+            try:
+                return await self._commit_once(run)
+            except _MapChangedError:
+                continue
+            except StagedExpiredError as error:
+                logger.info("%s: what was written anew was collected, so it is written again: %s", run.path, error)
+                run.written.clear()
+        raise ConflictError(f"{run.path}: its map changed {LOOKS_MAX} times; nothing was erased, try again")
+
+    async def _commit_once(self, run: _Run) -> tuple[Header, Header]:
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = transitions.check(base.header, run.guard, run.path)
+            cut = await self._cut(run, found)
+            new = {part: await self._new(run, part, attempt) for part in await self._needed(run, cut)}
+            pages = await self._holding(run, cut, new)
+            header, swapped = erasing.rewritten(cut, pages, new, self.store.now_ms())
+            run.gone[:], run.parts[:] = [*await self._dropped(run, found), *swapped], new
+            header = erasing.without_lags(header)
+            return None if header == found else header
+
+        committed = await self.committer.commit(run.path, step, uploads=[run.uploads], slow=True)
+        assert committed.base is not None
+        assert committed.header is not None
+        return committed.base, committed.header
+
+    async def _cut(self, run: _Run, found: Header) -> Header:
+        """The header after a plain truncation."""
+        check_aliases(self.backend, found.tiers, run.path)
+        wanted = transitions.pages_to_truncate(found, run.offset)
+        pages = {page: await self.store.pages.chunks(run.path, page) for page in wanted}
+        return transitions.truncate(found, run.offset, self.store.now_ms(), pages, run.path)
+
+    async def _dropped(self, run: _Run, found: Header) -> list[Chunk]:
+        """The chunks that a truncation drops, but those of pages that have none which others delete."""
+        foreign = transitions.pages_to_truncate(found, run.offset)
+        entries = [entry for entry in found.entries if isinstance(entry, Chunk) or entry in foreign]
+        return [c for c in await self.store.pages.unfold(run.path, entries) if c.end <= run.offset]
+
+    async def _needed(self, run: _Run, header: Header) -> list[Chunk]:
+        parts = erasing.to_rewrite(await self._parts(run, header))
+        if any(part not in run.written for part in parts):
+            raise _MapChangedError(f"{run.path}: its map has changed; nothing was erased yet")
+        return parts
+
+    async def _new(self, run: _Run, part: Chunk, attempt: Attempt) -> Chunk:
+        return (await attempt.young(run.written[part])).chunk(run.path, part.start)
+
+    async def _parts(self, run: _Run, header: Header) -> list[Chunk]:
+        """The retained chunks that are used in part, in the whole map."""
+        found: list[Chunk] = []
+        for entry in header.entries:
+            found += erasing.parts([entry], header.start) if isinstance(entry, Chunk) else []
+            found += await self._parts_of(run, entry, header.start) if isinstance(entry, Page) else []
+        return found
+
+    async def _parts_of(self, run: _Run, page: Page, cut: int) -> list[Chunk]:
+        key = page, max(cut, page.start)
+        if key not in run.known:
+            run.known[key] = erasing.parts(await self.store.pages.chunks(run.path, page), cut)
+        return run.known[key]
+
+    async def _holding(self, run: _Run, header: Header, new: dict[Chunk, Chunk]) -> dict[Page, Sequence[Chunk]]:
+        """The pages that list parts which are replaced, unfolded."""
+        found: dict[Page, Sequence[Chunk]] = {}
+        for entry in header.entries:
+            if isinstance(entry, Page) and not new.keys().isdisjoint(await self._parts_of(run, entry, header.start)):
+                found[entry] = await self.store.pages.chunks(run.path, entry)
+        return found
+
+    # -- one file --------------------------------------------------------------------------------------------
+
+    async def _write(self, run: _Run, header: Header, part: Chunk) -> None:
+        """Write a retained part as a file of its own; nothing if it is no longer part of the segment."""
+        await self.store.abilities(run.path)
+        stored = await self._target(run, header, part)
+        run.uploads.add([stored])
+        try:
+            crc = await self._copy(run, header, part, stored.file)
+        except (FileNotFoundError, SegmentTruncatedError) as error:
+            if await is_there(self.store, run.path, header.segment, [part]):
+                raise CorruptChunkError(
+                    f"{run.path}: a chunk that its header names is missing, so nothing was erased: {error}"
+                ) from error
+            logger.info("%s: bytes %d to %d are not written anew: %s", run.path, part.start, part.end, error)
+            return
+        if await checksum(self.backend, stored.file, part.length) != crc:
+            raise CorruptChunkError(
+                f"{stored.file}: the file that was just written differs from what was sent: its store is at fault; "
+                "nothing was erased"
+            )
+        run.written[part] = replace(stored, crc32c=crc)
+
+    async def _target(self, run: _Run, header: Header, part: Chunk) -> Stored:
+        folder, began = names.chunks_folder(run.path), Moment.now(self.store.clock)
+        if not part.tier:
+            name = names.new_chunk_name(part.start)
+            return Stored(f"{folder}/{name}", part.length, None, part.at_ms, began)
+        line = await young_line(self.committer, run.path, header, part.tier)
+        name = names.new_tier_name(line.key, part.start)
+        return TierStored(f"{folder}/{name}", part.length, None, part.at_ms, began, tier=part.tier)
+
+    async def _copy(self, run: _Run, header: Header, part: Chunk, target: str) -> int:
+        """Read and write the bytes, with the whole old file verified; returns the checksum."""
+        view, checks = Snapshot(run.path, header, None), PieceChecks()
+        upload = await self.backend.open_write(target)
+        try:
+            crc = await pass_through(self.fetcher, view, part.start, part.end, upload, checks, Steps(part.length, None))
+            await self.fetcher.complete(view, checks)
+            await upload.finish()
+        except BaseException:
+            await upload.abort()
+            raise
+        return crc
+
+    # -- what goes, and what is left -------------------------------------------------------------------------
+
+    async def _finish(self, run: _Run, base: Header, header: Header) -> Erased:
+        path = run.path
+        held = {names.locate(path, chunk.file, chunk.tier) for chunk in run.gone}
+        folders = await self._folders(path, header)
+        own = {names.locate(path, chunk.file, chunk.tier) for chunk in erasing.deletable(run.gone)}
+        if own:
+            await self.backend.delete(sorted(own))
+        await finish_drops(self.committer.loop, path, header)
+        await delete_shadowed(self.store, path, header.adopted)
+        await self._delete_asks(path)
+        try:
+            await self.collector.collect(path)
+        except (CorruptHeaderError, ConflictError) as error:  # the report says what it has left
+            logger.info("%s: erased, but not collected: %s", path, error)
+        return Erased(
+            header.start,
+            header.start - base.start,
+            len(run.parts),
+            sum(part.length for part in run.parts),
+            await self.remainder.look(path, folders, held),
+            await self.remainder.versions(path, header),
+        )
+
+    async def _folders(self, path: str, header: Header) -> set[str]:
+        """The chunk folders where bytes of the segment may lie or wait."""
+        hints = {drop.file[:-1] for drop in header.drops if drop.is_hint and drop.file != "./"}
+        hinted = {names.climb(names.parent(path), folder) for folder in hints}
+        return {names.chunks_folder(path), *hinted, *await self.store.pages.folders(path, header.entries)}
+
+    async def _delete_asks(self, path: str) -> None:
+        """Delete the asks, which hold bytes of appends; a writer that still waits competes instead."""
+        try:
+            listing = await self.backend.list(names.chunks_folder(path))
+        except FileNotFoundError:
+            return
+        asks = [info.path for info in listing.entries if info.path.rpartition("/")[2].startswith(names.ASK_PREFIX)]
+        if asks:
+            await self.backend.delete(asks)

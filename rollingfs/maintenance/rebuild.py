@@ -1,0 +1,273 @@
+"""Rebuild: a new segment of what a segment with a lost header left. Nothing old is touched: the chunks are copied.
+
+1. List the folder, also in tiers; leave out what other segments refer to.
+2. Read every chunk file once, for its checksum, and every index page.
+3. Plan (`rebuild_plan`).
+4. Copy the files of the plan under new names, read the copies back, and create the new segment in one commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.tiers import check_tiers, list_folder
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.committer import Committer
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError
+from rollingfs.format import names, transitions
+from rollingfs.format.header import Header
+from rollingfs.format.index_codec import parse_page
+from rollingfs.format.labels import parse_label
+from rollingfs.format.pin_codec import parse_pin
+from rollingfs.maintenance.passing import copy_range, read_checksum
+from rollingfs.maintenance.rebuild_plan import By, File, Gap, Left, ListedPage, Piece, Plan, gather, plan
+from rollingfs.maintenance.references import References
+from rollingfs.maintenance.steps import Progress, Steps
+from rollingfs.runtime.clock import Moment
+from rollingfs.write.segment_operations import Segments
+
+logger = logging.getLogger("rollingfs")
+
+FILES_AT_ONCE_MAX = 4
+CANNOT_RETURN = (
+    "the inline tail: the newest bytes, which lay in the header",
+    "attributes, the seal, the policy, the owner and the epoch",
+    "chunks in folders of other segments, unless an index page lists them",
+    "staged chunks, unless an index page lists them",
+)
+OTHERS = "another segment refers to it: "
+UNREADABLE = "the index page cannot be read: "
+EMPTY = "it is empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a rebuild made, or in a dry run would make, and what it could not bring back."""
+
+    start: int
+    end: int
+    """The new segment holds bytes `start` to `end`."""
+    chunks: int
+    by_page: int
+    """Bytes that index pages place: they were committed there."""
+    by_label: int
+    """Bytes that the metadata of their files place; whether they were committed there, nobody knows."""
+    by_name: int
+    """Bytes that only the names of their files place; whether they were committed there, nobody knows."""
+    gaps: tuple[Gap, ...]
+    """Offsets behind `end` for which there is no file, and behind which there are files."""
+    left: tuple[Left, ...]
+    """Files of the folder that are no part of the new segment, with the reason."""
+    lost: tuple[str, ...] = CANNOT_RETURN
+    """What no file says, so that it cannot return."""
+    is_dry_run: bool = False
+
+
+class Rebuilder:
+    """Makes segments of chunk files."""
+
+    def __init__(self, committer: Committer, segments: Segments) -> None:
+        self.committer = committer
+        self.segments = segments
+        self.store = committer.store
+        self.backend = self.store.backend
+        self.references = References(self.store.pages)
+
+    async def rebuild(
+        self,
+        path: str,
+        to: str,
+        start: int,
+        *,
+        leave_out: Collection[str] = (),
+        incarnations: Collection[str] = (),
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Rebuilt:
+        """Make a segment at `to` of the chunks of the segment at `path`, whose header is lost or damaged.
+
+        Parameters
+        ----------
+        start
+            The offset at which the lost segment began, or another at which a chunk begins.
+        leave_out
+            Files that are no part of it: paths, or last parts of paths.
+        incarnations
+            Only files of these, if any are given, and those of which nothing says of which they are.
+        progress
+            Takes the number of bytes that were read since the last call.
+
+        Raises
+        ------
+        FileExistsError
+            The segment at `path` has a header; or something is at `to`.
+        FileNotFoundError
+            The segment was deleted, or there is no chunk at `start`.
+        AmbiguousRebuildError
+            The files allow more than one content.
+        CorruptChunkError
+            A copy differs from its chunk.
+        """
+        if start < 0:
+            raise ValueError(f"{path}: start is {start}: it must be at least 0; nothing was made")
+        if path == to:
+            raise ValueError(f"{path}: give the new segment another name: nothing of the old one is touched")
+        await self._check_lost(path)
+        await self._check_free(to)
+        found = await self._plan(path, start, leave_out, incarnations, progress)
+        if not found.pieces:
+            starts = sorted({left.start for left in found.left if left.start is not None})
+            hint = f"; chunks begin at {', '.join(map(str, starts[:5]))}" if starts else ""
+            raise FileNotFoundError(2, f"No chunk begins at offset {start}{hint}; nothing was made", path)
+        if not dry_run:
+            await self._make(to, found)
+        return Rebuilt(
+            start,
+            found.end,
+            len(found.pieces),
+            found.bytes_by(By.PAGE),
+            found.bytes_by(By.LABEL),
+            found.bytes_by(By.NAME),
+            found.gaps,
+            found.left,
+            is_dry_run=dry_run,
+        )
+
+    async def _check_lost(self, path: str) -> None:
+        try:
+            header = (await self.store.headers.load(path)).header
+        except CorruptHeaderError as error:
+            logger.info("%s: its header is damaged, so it is rebuilt without: %s", path, error)
+            return
+        if header is not None and header.deleted:
+            raise FileNotFoundError(2, "The segment was deleted, not lost; nothing was made", path)
+        if header is not None:
+            raise FileExistsError(17, "The segment has a header that can be read; nothing was made", path)
+
+    async def _check_free(self, to: str) -> None:
+        base = await self.store.headers.load(to)
+        if base.live or await self.segments.contents.room(to, base) is not None:
+            raise transitions.exists(to)
+
+    # -- what is there ---------------------------------------------------------------------------------------
+
+    async def _plan(
+        self,
+        path: str,
+        start: int,
+        leave_out: Collection[str],
+        incarnations: Collection[str],
+        progress: Progress | None,
+    ) -> Plan:
+        folder = names.chunks_folder(path)
+        listed = await list_folder(self.backend, folder, ["", *self.backend.tiers])
+        if not listed:
+            raise FileNotFoundError(2, "There are no chunks of such a segment; nothing was made", path)
+        others = await self._of_others(path, folder, listed)
+        infos = {info.path: info for info in listed if not info.is_folder and info.path not in others}
+        pages, unreadable = await self._pages(infos.values())
+        named = {names.locate(path, chunk.file, chunk.tier) for page in pages for chunk in page.chunks}
+        away = named - infos.keys() - others.keys()
+        check_tiers(self.backend, away)
+        wanted = [info for info in infos.values() if _is_chunk(info)]
+        for file in sorted(away):
+            with contextlib.suppress(FileNotFoundError):  # the plan lists it as missing
+                wanted.append(await self.backend.stat(file))
+        steps = Steps(sum(info.size for info in wanted), progress)
+        calls = [partial(self._file, info, steps) for info in wanted]
+        files = await self.store.runtime.gather(calls, FILES_AT_ONCE_MAX)
+        evidence = gather(path, {file.path: file for file in files if file is not None}, pages, leave_out)
+        evidence.left += [Left(file, f"{OTHERS}{who}") for file, who in sorted(others.items())]
+        evidence.left += unreadable
+        return plan(evidence, start, incarnations)
+
+    async def _of_others(self, path: str, folder: str, listed: Iterable[FileInfo]) -> dict[str, str]:
+        """The files of a folder that other segments refer to, which pins name; each with its segment."""
+        found: dict[str, str] = {}
+        for info in listed:
+            if not info.path.rpartition("/")[2].startswith(names.PIN_PREFIX):
+                continue
+            pin = parse_pin((await self.backend.read(info.path)).data, folder, info.path)
+            for other in {pin.source, pin.target} - {path}:
+                header = (await self.store.headers.load(other)).header
+                if header is not None:
+                    found |= dict.fromkeys(await self.references.of(other, header, folder), other)
+        return found
+
+    async def _pages(self, infos: Iterable[FileInfo]) -> tuple[list[ListedPage], list[Left]]:
+        pages, unreadable = [], []
+        for info in infos:
+            if not info.path.rpartition("/")[2].startswith(names.INDEX_PREFIX):
+                continue
+            try:
+                chunks = parse_page((await self.backend.read(info.path)).data, None, info.path)
+                label = parse_label(await self.backend.metadata(info.path))
+                pages.append(ListedPage(info.path, tuple(chunks), label))
+            except CorruptHeaderError as error:
+                unreadable.append(Left(info.path, f"{UNREADABLE}{error}"))
+        return pages, unreadable
+
+    async def _file(self, info: FileInfo, steps: Steps) -> File | None:
+        try:
+            crc, size = await read_checksum(self.backend, info.path)
+        except FileNotFoundError:
+            return None  # a collection took it meanwhile
+        steps.add(size)
+        label = parse_label(await self.backend.metadata(info.path))
+        return File(info.path, size, crc, round(info.modified * 1000), label)
+
+    # -- the new segment -------------------------------------------------------------------------------------
+
+    async def _make(self, to: str, found: Plan) -> None:
+        await self.store.abilities(to)
+        uploads = Uploads(self.store.chunks, to)
+        stored: dict[Piece, Stored] = {}
+        calls = [partial(self._copied, to, piece, uploads, stored) for piece in found.pieces]
+        try:
+            await self.store.runtime.gather(calls, FILES_AT_ONCE_MAX)
+        except BaseException:
+            await uploads.discard()
+            raise
+        await uploads.settle(self._commit(to, found, [stored[piece] for piece in found.pieces], uploads))
+
+    async def _commit(self, to: str, found: Plan, stored: Sequence[Stored], uploads: Uploads) -> None:
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if base.live or await self.segments.contents.room(to, base) is not None:
+                raise transitions.exists(to)
+            header = self.segments.adoption.new(base.header, self.segments.policy)
+            young = [await attempt.young(one) for one in stored]
+            entries = tuple(one.chunk(to, piece.start) for one, piece in zip(young, found.pieces, strict=True))
+            return replace(header, start=found.start, entries=entries)
+
+        await self.committer.commit(to, step, fresh=True, uploads=[uploads])
+
+    async def _copied(self, to: str, piece: Piece, uploads: Uploads, stored: dict[Piece, Stored]) -> None:
+        began = Moment.now(self.store.clock)
+        target = f"{names.chunks_folder(to)}/{names.new_chunk_name(piece.start)}"
+        new = Stored(target, piece.length, None, piece.file.modified_ms, began)
+        uploads.add([new])
+        if piece.is_whole:
+            await self.store.chunks.copy(piece.file.path, target)
+            wanted = piece.file.crc32c
+        else:
+            end = piece.offset + piece.length
+            wanted = await copy_range(self.backend, piece.file.path, piece.offset, end, target)
+        if await read_checksum(self.backend, target) != (wanted, piece.length):
+            raise CorruptChunkError(
+                f"{target}: the copy differs from {piece.file.path}, which may have changed meanwhile; "
+                "nothing was made, and nothing old was touched"
+            )
+        stored[piece] = replace(new, crc32c=wanted)
+
+
+def _is_chunk(info: FileInfo) -> bool:
+    name = info.path.rpartition("/")[2]
+    return not info.is_folder and (names.offset_of(name) is not None or names.is_staged(name))

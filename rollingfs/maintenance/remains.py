@@ -1,0 +1,87 @@
+"""Looks for files that may still hold bytes which a segment has erased."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Set
+
+from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.tiers import check_aliases
+from rollingfs.commit.store import Store
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S, Header
+from rollingfs.maintenance.erased import HIDDEN, NAMED, PINNED, UNREADABLE, UPLOAD, YOUNG, Remains
+from rollingfs.maintenance.survey import Survey, Surveyor
+
+logger = logging.getLogger("rollingfs")
+
+
+class Remainder:
+    """Lists what an erase could not delete."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.backend = store.backend
+        self.surveyor = Surveyor(store.backend, store.headers, store.pages)
+
+    async def look(self, path: str, folders: Iterable[str], held: Set[str]) -> tuple[Remains, ...]:
+        """The files in some chunk folders that may hold erased bytes of the segment at `path`, and its plain file.
+
+        Parameters
+        ----------
+        held
+            Files in which the erased bytes certainly lay.
+        """
+        found: list[Remains] = []
+        for folder in sorted(folders):
+            try:
+                found += of_survey(await self.surveyor.look(folder), path, held)
+            except FileNotFoundError:
+                logger.debug("%s: nothing is there any more", folder)
+            except CorruptHeaderError as error:
+                found.append(Remains(folder, 0, f"{UNREADABLE}: {error}", False))
+            found += [
+                Remains(upload.path, 0, UPLOAD, False, upload.began + GRACE_S)
+                for upload in await self.surveyor.uploads(folder)
+            ]
+        with contextlib.suppress(FileNotFoundError):
+            plain = await self.backend.stat(path)
+            found.append(Remains(path, plain.size, HIDDEN, True))
+        return tuple(found)
+
+    async def versions(self, path: str, header: Header) -> dict[str, bool | None]:
+        """Whether each store of a segment keeps former versions of files."""
+        check_aliases(self.backend, header.tiers, path)
+        file = names.header_path(path)
+        found = {"": await self.backend.keeps_versions(file)}
+        for tier in header.tiers:
+            found[tier.alias] = await self.backend.keeps_versions(names.in_tier(tier.alias, file))
+        return found
+
+
+def of_survey(survey: Survey, path: str, held: Set[str]) -> list[Remains]:
+    """What a look at one folder shows; pure."""
+    itself = {file for referrer in survey.referrers if referrer.path == path for file in referrer.files}
+    blocked = survey.blocked_until()
+    found = []
+    for info in survey.files:
+        if info.path in itself or not _has_bytes(info):
+            continue
+        is_held, until = info.path in held, info.modified + GRACE_S
+        if info.path in survey.named:
+            if is_held:
+                found.append(Remains(info.path, info.size, NAMED, is_held))
+        elif info.modified <= blocked:
+            found.append(Remains(info.path, info.size, PINNED, is_held))
+        else:
+            found.append(Remains(info.path, info.size, YOUNG, is_held, until))
+    found += [Remains(one.path, 0, UPLOAD, False, one.began + GRACE_S) for one in survey.tier_uploads]
+    return found
+
+
+def _has_bytes(info: FileInfo) -> bool:
+    """Whether a file in a chunk folder may hold bytes of a segment: index pages do not."""
+    name = info.path.rpartition("/")[2]
+    return not info.is_folder and not name.startswith((names.INDEX_PREFIX, names.PROBE_PREFIX))

@@ -1,0 +1,505 @@
+"""Erase: what a cut leaves of the bytes before it, beside readers, writers, collectors, faults and crashes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError, RollingError
+from rollingfs.format import erasing, names, placement
+from rollingfs.format.header import GRACE_S
+from rollingfs.format.tokens import crc32c
+from rollingfs.maintenance.erased import HIDDEN, PINNED, YOUNG, Erased
+from rollingfs.maintenance.offload import Offloader
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.life import World, pieces_of
+
+SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+A = "/stream/a"
+DATA = bytes(range(1, 101))
+TAIL = b"\xf0\xf1\xf2\xf3"
+WHOLE = DATA + TAIL
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def slowly(*parameters: object) -> list[object]:
+    return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
+
+
+def client(store: Store) -> World:
+    return World(Faulty(store), SMALL, CLOCK.time)
+
+
+def small(store: Store) -> World:
+    """Segment A: five chunks of 20 bytes, each byte another, and a tail."""
+    world = client(store)
+    world.create(A, pieces_of(DATA, [20] * 5))
+    world.append(A, TAIL)
+    return world
+
+
+def erase(world: World, offset: int, path: str = A) -> Erased:
+    return drive(world.client.eraser.erase(path, offset))
+
+
+def chunks(world: World, path: str = A):
+    return drive(world.client.pages.unfold(path, world.header(path).entries))
+
+
+def holding(store: Store, secret: bytes) -> list[str]:
+    """The files in which any of these bytes is, of a store in which no other file has them."""
+    return sorted(
+        path
+        for path, data in store.snapshot().items()
+        if ("$chunks/" not in path or "/index-" not in path)
+        and "/pin-" not in path
+        and any(bytes([byte]) in _content(path, data) for byte in secret)
+    )
+
+
+def _content(path: str, data: bytes) -> bytes:
+    return data.partition(b"\n\n")[2] if path.endswith("$header") else data
+
+
+def is_whole(world: World, path: str = A) -> bool:
+    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
+
+
+def check_erased(store: Store, cut: int, expected: bytes) -> None:
+    """No file has an erased byte; the segment has exactly the rest, in files that it uses whole."""
+    world = client(store)
+    assert world.content(A) == expected
+    assert is_whole(world)
+    header = world.header(A)
+    assert not erasing.to_rewrite(erasing.parts(chunks(world), header.start))
+    assert holding(store, DATA[: min(cut, 100)]) == []
+
+
+# -- what goes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 30, 60, 99, 100, 102, 104])
+def test_no_file_has_a_byte_before_the_cut(cut):
+    store = Store()
+    did = erase(small(store), cut)
+    check_erased(store, cut, WHOLE[cut:])
+    straddles = 0 < cut < 100 and cut % 20
+    assert did == Erased(cut, cut, bool(straddles), 20 - cut % 20 if straddles else 0, (), {"": False})
+    assert did.is_gone
+
+
+def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start():
+    store = Store()
+    world = small(store)
+    world.truncate(A, 30)
+    assert holding(store, DATA[20:30])
+    did = erase(world, 0)
+    assert (did.start, did.bytes, did.rewritten_files, did.rewritten_bytes) == (30, 0, 1, 10)
+    check_erased(store, 30, WHOLE[30:])
+
+
+def test_a_second_erase_commits_nothing_new_of_its_own():
+    store = Store()
+    world = small(store)
+    erase(world, 30)
+    before = world.header(A).entries
+    assert erase(world, 30) == Erased(30, versions={"": False})
+    assert world.header(A).entries == before
+
+
+@pytest.mark.parametrize("offset", [-1, 105])
+def test_an_offset_that_cannot_be_meant_is_refused_and_nothing_is_erased(offset):
+    store = Store()
+    world = small(store)
+    before = store.snapshot()
+    with pytest.raises(BadOffsetError):
+        erase(world, offset)
+    assert store.snapshot() == before
+
+
+def test_a_missing_segment_is_not_found():
+    with pytest.raises(FileNotFoundError):
+        erase(client(Store()), 0)
+
+
+def test_files_that_a_consolidation_keeps_for_readers_go_at_once():
+    store = Store()
+    world = small(store)
+    world.consolidate(A)
+    assert len(holding(store, DATA[:20])) == 2
+    erase(world, 20)
+    check_erased(store, 20, WHOLE[20:])
+
+
+def test_a_reader_of_an_older_snapshot_reads_on_behind_the_cut():
+    world = small(Store())
+    view = drive(world.client.lookup.view(A, fresh=True))
+    erase(world, 30)
+    assert drive(world.client.fetcher.read(view, 30, 104)) == WHOLE[30:]
+
+
+def test_a_chunk_in_a_tier_is_written_anew_in_its_tier():
+    store = TieredStore()
+    world = small(store)
+    drive(Offloader(world.client.committer).offload(A, "cold"))
+    did = erase(world, 30)
+    assert [chunk.tier for chunk in chunks(world)] == ["cold"] * 4
+    check_erased(store, 30, WHOLE[30:])
+    assert did.versions == {"": False, "cold": False}
+
+
+def test_chunks_in_index_pages_are_written_anew(monkeypatch):
+    monkeypatch.setattr(placement, "PAGE_CHUNKS", 2)
+    fold = placement.plan_fold
+    monkeypatch.setattr(placement, "plan_fold", lambda entries, **how: fold(entries, loose_max=2))
+    for cut in (10, 30, 50, 90):
+        store = Store()
+        world = small(store)
+        assert len(world.header(A).entries) < 5
+        erase(world, cut)
+        check_erased(store, cut, WHOLE[cut:])
+        store.lapse(GRACE_S)
+        drive(world.client.collector.collect(A))
+        assert world.content(A) == WHOLE[cut:]
+
+
+def test_the_plain_file_that_a_segment_was_adopted_from_goes():
+    store = Store()
+    drive(store.write(A, [DATA]))
+    world = client(store)
+    erase(world, 30)
+    check_erased(store, 30, DATA[30:])
+
+
+def test_asks_of_writers_go():
+    store = Store()
+    world = small(store)
+    drive(store.write(f"{names.chunks_folder(A)}/{names.ASK_PREFIX}{'0' * 32}", [DATA[:3]]))
+    assert erase(world, 30).is_gone
+    check_erased(store, 30, WHOLE[30:])
+
+
+# -- what is shared, and what is left --------------------------------------------------------------------------
+
+
+def joined(store: Store) -> World:
+    """A of 4 chunks, of which the last three came from two segments in other folders; the first of them was cut."""
+    world = client(store)
+    world.create(A, [DATA[:20]])
+    world.create("/b/b", [b"\xff" * 10 + DATA[20:30], DATA[30:50]])
+    world.truncate("/b/b", 10)
+    world.create("/c/c", [DATA[50:100]])
+    for source in ("/b/b", "/c/c"):
+        world.seal(source)
+    drive(world.client.concats.concat(A, ["/b/b", "/c/c"]))
+    world.append(A, TAIL)
+    return world
+
+
+def test_what_lies_in_other_folders_is_named_until_it_is_old_enough():
+    store = Store()
+    world = joined(store)
+    did = erase(world, 40)
+    assert {(one.file.partition("$")[0], one.reason, one.held) for one in did.remains} == {("/b/b", YOUNG, True)}
+    assert {one.file for one in did.remains} == set(holding(store, DATA[:40])) == set(holding(store, DATA[20:40]))
+    assert not did.is_gone
+    store.lapse(max(one.until for one in did.remains) - CLOCK.time() + 1)
+    again = erase(world, 40)
+    assert (again.is_gone, again.remains) == (True, ())
+    check_erased(store, 40, WHOLE[40:])
+    assert not [file for file in store.files() if b"\xff" in store.snapshot()[file]], "the head of the source as well"
+
+
+def test_bytes_that_a_source_had_truncated_before_its_concat_go_with_any_erase():
+    store = Store()
+    world = joined(store)
+    store.lapse(GRACE_S)
+    did = erase(world, 0)
+    assert did.rewritten_files == 1
+    assert did.is_gone
+    assert not [file for file in store.files() if b"\xff" in store.snapshot()[file]]
+    assert world.content(A) == WHOLE
+
+
+def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_stays():
+    store = Store()
+    world = client(store)
+    world.create(A, [DATA[:20]])
+    sources = []
+    for number in range(4):  # the tails of the first three become one file of the target
+        begin = 20 + 20 * number
+        source = world.create(f"/stream/s{number}", [DATA[begin : begin + 15]])
+        world.append(source, DATA[begin + 15 : begin + 20])
+        world.seal(source)
+        sources.append(source)
+    drive(world.client.concats.concat(A, sources))
+    shared = [chunk for chunk in chunks(world) if chunk.length < chunk.size]
+    assert [chunk.start for chunk in shared] == [35, 55, 75]
+    assert len({chunk.file for chunk in shared}) == 1
+    store.lapse(GRACE_S)
+    did = erase(world, 45)
+    assert did.is_gone
+    assert did.rewritten_files == 3, "the chunk at the cut, and the two parts of the shared file that stay"
+    check_erased(store, 45, DATA[45:])
+
+
+def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later():
+    store = Store()
+    world = client(store)
+    world.create(A, [])
+    receipt = drive(world.client.segments.stage(A, DATA))
+    drive(world.client.segments.append(A, [receipt]))
+    did = erase(world, 30)
+    assert [(one.reason, one.held, one.size) for one in did.remains] == [(YOUNG, True, 100)]
+    store.lapse(GRACE_S)
+    assert erase(world, 30).is_gone
+    check_erased(store, 30, DATA[30:])
+
+
+def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_what_it_holds():
+    store = Store()
+    world = small(store)
+    orphan = f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}"
+    drive(store.write(orphan, [DATA[:5]]))
+    did = erase(world, 30)
+    assert [(one.file, one.reason, one.held) for one in did.remains] == [(orphan, YOUNG, False)]
+    store.lapse(GRACE_S)
+    assert erase(world, 30).is_gone
+    assert orphan not in store.files()
+
+
+def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to():
+    store = Store()
+    world = joined(store)
+    pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\ntarget gone\n"
+    text = pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()
+    store.lapse(1)
+    drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))
+    store.lapse(GRACE_S)
+    did = erase(world, 40)
+    assert {(one.file.partition("$")[0], one.reason) for one in did.remains} == {("/b/b", PINNED)}
+
+
+def test_a_plain_file_that_cannot_be_deleted_is_named():
+    store = Store()
+    store.can_delete_if = False
+    drive(store.write(A, [DATA]))
+    did = erase(client(store), 30)
+    assert [(one.file, one.reason) for one in did.remains] == [(A, HIDDEN)]
+    assert not did.is_gone
+
+
+@pytest.mark.parametrize("kept", [True, None])
+def test_a_store_that_keeps_former_versions_or_does_not_say_is_never_said_to_be_clean(kept):
+    class Versioned(Store):
+        async def keeps_versions(self, path: str) -> bool | None:
+            return kept
+
+    did = erase(small(Versioned()), 30)
+    assert did.versions == {"": kept}
+    assert (did.remains, did.is_gone) == ((), False)
+
+
+def test_a_damaged_file_is_refused_before_anything_is_erased():
+    store = Store()
+    world = small(store)
+    file = names.resolve(A, world.header(A).entries[1].file)
+    store._put(file, b"?" * 20)
+    before = world.header(A)
+    with pytest.raises(CorruptChunkError):
+        erase(world, 30)
+    assert world.header(A) == before
+    assert erase(world, 40).is_gone, "at the end of the damaged chunk nothing of it is needed"
+
+
+def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
+    class Careless(Store):
+        def _put(self, path: str, content: bytes) -> str:
+            return super()._put(path, b"?" + content[1:] if "$chunks/00000000000000000030-" in path else content)
+
+    store = Careless()
+    world = small(store)
+    before = world.header(A)
+    with pytest.raises(CorruptChunkError, match="nothing was erased"):
+        erase(world, 30)
+    assert world.header(A) == before
+    assert world.content(A) == WHOLE
+
+
+def test_a_chunk_that_is_missing_is_an_error_and_nothing_is_erased():
+    store = Store()
+    world = small(store)
+    before = world.header(A)
+    del store.fs.store[names.resolve(A, before.entries[1].file)]
+    with pytest.raises(CorruptChunkError):
+        erase(world, 30)
+    assert world.header(A) == before
+
+
+# -- crashes, faults, others ---------------------------------------------------------------------------------
+
+
+def calls_of(fill: Callable[[Store], World] = small) -> list[tuple[str, object]]:
+    store = TieredStore()
+    fill(store)
+    world = client(store)
+    erase(world, 30)
+    return world.backend.trace  # type: ignore[attr-defined]
+
+
+def check_end(store: Store, cut: int, expected: bytes) -> None:
+    """A second erase finishes what was begun; once all is old, nothing of the bytes is left."""
+    world = client(store)
+    assert world.content(A) in (expected, WHOLE + expected[len(WHOLE) - cut :])
+    erase(world, cut)
+    assert world.content(A) == expected
+    store.lapse(GRACE_S)
+    did = erase(world, cut)
+    assert did.is_gone, did
+    check_erased(store, cut, expected)
+
+
+def changing(trace: list[tuple[str, object]]) -> list[int]:
+    return [index for index, (verb, path) in enumerate(trace) if verb in CHANGING and "/probe-" not in str(path)]
+
+
+@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
+def test_a_second_erase_finishes_what_a_crash_broke_off(crash):
+    calls = calls_of()
+    assert len(changing(calls)) >= 3
+    for index in range(len(calls)):
+        store = TieredStore()
+        small(store)
+        broken = client(store)
+        broken.backend.prepare({index: crash})  # type: ignore[attr-defined]
+        with contextlib.suppress(Crashed):
+            erase(broken, 30)
+        check_end(store, 30, WHOLE[30:])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.LOST, *slowly(Fault.BEFORE, Fault.AFTER, Fault.CONFLICT, Fault.BUSY, Fault.LATE, Fault.NAP, Fault.COMA)],
+)
+def test_any_fault_of_any_call_loses_nothing_and_hides_nothing(fault):
+    for index in range(len(calls_of()) + 4):
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare({index: fault})  # type: ignore[attr-defined]
+        did = None
+        with contextlib.suppress(OSError):
+            did = erase(world, 30)
+        if did is not None:
+            left = {one.file for one in did.remains}
+            assert set(holding(store, DATA[:30])) <= left, "what is left is said"
+        store.land()
+        check_end(store, 30, WHOLE[30:])
+
+
+def _concat(world: World) -> None:
+    world.create("/stream/source", [b"s" * 20])
+    world.seal("/stream/source")
+    drive(world.client.concats.concat(A, ["/stream/source"]))
+
+
+OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
+    "append": (lambda world: world.append(A, b"\xfe" * 40), WHOLE[30:] + b"\xfe" * 40),
+    "truncate": (lambda world: world.truncate(A, 45), WHOLE[45:]),
+    "concat": (_concat, WHOLE[30:] + b"s" * 20),
+    "consolidate": (lambda world: world.consolidate(A), WHOLE[30:]),
+    "erase": (lambda world: erase(world, 45), WHOLE[45:]),
+    "offload": (lambda world: drive(Offloader(world.client.committer).offload(A, "cold", lag_s=0)), WHOLE[30:]),
+    "collect": (lambda world: drive(world.client.collector.collect(A)), WHOLE[30:]),
+}
+
+
+@pytest.mark.parametrize("other", ["consolidate", *slowly(*[name for name in OTHERS if name != "consolidate"])])
+def test_another_client_between_any_two_calls_loses_nothing_and_brings_nothing_back(other):
+    act, expected = OTHERS[other]
+    for index in range(len(calls_of())):
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare(between={index: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
+        did = erase(world, 30)
+        assert client(store).content(A) == expected
+        if not did.remains:
+            assert holding(store, DATA[:30]) == []
+        store.lapse(GRACE_S)
+        assert erase(client(store), 0).is_gone
+        check_erased(store, 30, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_client_then_a_crash_at_any_call_loses_nothing(other, crash):
+    act, expected = OTHERS[other]
+    count = len(calls_of())
+    for between in range(0, count, 2):
+        for index in range(between, count + 6, 2):
+            store = TieredStore()
+            small(store)
+            world = client(store)
+            world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
+            with contextlib.suppress(OSError, Crashed):
+                erase(world, 30)
+            if world.backend.between:  # type: ignore[attr-defined]
+                continue
+            again = client(store)
+            erase(again, 30)
+            assert again.content(A) == expected
+            store.lapse(GRACE_S)
+            assert erase(again, 30).is_gone
+            check_erased(store, 30, expected)
+
+
+@pytest.mark.slow
+def test_a_segment_that_is_deleted_meanwhile_stays_deleted():
+    for index in range(len(calls_of())):
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare(between={index: lambda store=store: drive(client(store).client.segments.delete(A))})  # type: ignore[attr-defined]
+        with contextlib.suppress(FileNotFoundError, RollingError, OSError):
+            erase(world, 30)
+        with pytest.raises(FileNotFoundError):
+            client(store).content(A)
+
+
+# -- faces ---------------------------------------------------------------------------------------------------
+
+
+def test_filesystems_and_handles_erase_by_a_switch_of_truncate():
+    fs = RollingFileSystem(backend=Store(), max_bytes=20, inline_bytes=0, header_cache_s=0)
+    for path in ("/a", "/b"):
+        fs.pipe_file(path, DATA)
+    handle = fs.segment("/b")
+    assert fs.truncate("/a", 30, erase=True) == handle.truncate(30, erase=True)
+    assert fs.cat_file("/a") == fs.cat_file("/b") == DATA[30:]
+    assert fs.truncate("/a", 40) == 0
+    with pytest.raises(TypeError, match="erase is 'yes'"):
+        fs.truncate("/a", 40, erase="yes")
+    fs.rm("/b")
+    with pytest.raises(FileNotFoundError):
+        handle.truncate(50, erase=True)
+
+
+def test_an_exclusive_owner_fences_an_erase_of_others():
+    fs = RollingFileSystem(backend=Store(), max_bytes=20, inline_bytes=0, header_cache_s=0)
+    fs.pipe_file("/a", DATA)
+    owner = fs.segment("/a").acquire("me")
+    with pytest.raises(FencedError):
+        fs.truncate("/a", 30, erase=True)
+    assert fs.cat_file("/a") == DATA
+    assert owner.truncate(30, erase=True).start == 30

@@ -1,0 +1,384 @@
+"""Rebuild: a segment of what a lost header left, which has the lost bytes or is not made."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError
+from rollingfs.format import names, placement
+from rollingfs.format.header import GRACE_S
+from rollingfs.format.labels import parse_label
+from rollingfs.maintenance.consolidate import Consolidator
+from rollingfs.maintenance.offload import Offloader
+from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
+from rollingfs.maintenance.rebuild_plan import MISSING, SAME, AmbiguousRebuildError, Gap
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.life import World, pieces_of
+
+SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+A, NEW = "/stream/a", "/found/b"
+DATA = bytes(range(1, 101))
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def client(store: Store) -> World:
+    return World(Faulty(store), SMALL, CLOCK.time)
+
+
+def small(store: Store) -> World:
+    world = client(store)
+    world.create(A, pieces_of(DATA, [20] * 5))
+    world.append(A, b"tail")
+    return world
+
+
+def lose(store: Store, path: str = A) -> None:
+    """Another program deletes the header."""
+    del store.fs.store[names.header_path(path)]
+
+
+def rebuild(world: World, start: int = 0, **how: object) -> Rebuilt:
+    return drive(world.client.rebuilder.rebuild(A, NEW, start, **how))  # type: ignore[arg-type]
+
+
+def is_whole(world: World) -> bool:
+    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(NEW)))
+
+
+def test_all_but_the_tail_returns_and_nothing_old_is_touched():
+    store = Store()
+    small(store)
+    lose(store)
+    before = store.snapshot()
+    did = rebuild(client(store))
+    world = client(store)
+    assert (did.start, did.end, did.chunks, did.gaps, did.left) == (0, 100, 5, (), ())
+    assert "the inline tail" in did.lost[0]
+    assert world.content(NEW) == DATA
+    assert is_whole(world)
+    assert {path: data for path, data in store.snapshot().items() if path in before} == before
+    assert world.append(NEW, b"more") == 100
+    drive(world.client.segments.truncate(NEW, 100))
+    assert {path for path in store.files() if path.startswith("/stream/")} == set(before)
+
+
+def test_a_segment_that_began_later_keeps_its_offsets():
+    store = Store()
+    small(store).truncate(A, 40)
+    lose(store)
+    with pytest.raises(FileNotFoundError, match="No chunk begins at offset 0; chunks begin at 40, 60, 80"):
+        rebuild(client(store))
+    rebuild(client(store), 40)
+    header = client(store).header(NEW)
+    assert (header.start, header.length) == (40, 100)
+    assert client(store).content(NEW) == DATA[40:]
+
+
+def test_a_dry_run_says_the_same_and_makes_nothing():
+    store = Store()
+    small(store)
+    lose(store)
+    before = store.snapshot()
+    said = rebuild(client(store), dry_run=True)
+    assert store.snapshot() == before
+    did = rebuild(client(store))
+    assert said.is_dry_run
+    assert (said.end, said.chunks, said.left) == (did.end, did.chunks, did.left)
+
+
+def test_a_damaged_header_counts_as_lost():
+    store = Store()
+    small(store)
+    store._put(names.header_path(A), b"rollingfs 1\nsegm")
+    with pytest.raises(CorruptHeaderError):
+        client(store).content(A)
+    rebuild(client(store))
+    assert client(store).content(NEW) == DATA
+
+
+def test_what_has_a_header_was_deleted_or_never_was_is_refused():
+    store = Store()
+    world = small(store)
+    with pytest.raises(FileExistsError, match="has a header"):
+        rebuild(world)
+    with pytest.raises(ValueError, match="another name"):
+        drive(world.client.rebuilder.rebuild(A, A, 0))
+    with pytest.raises(ValueError, match="at least 0"):
+        rebuild(world, -1)
+    drive(world.client.segments.delete(A))
+    with pytest.raises(FileNotFoundError, match="deleted, not lost"):
+        rebuild(world)
+    with pytest.raises(FileNotFoundError, match="no chunks"):
+        drive(world.client.rebuilder.rebuild("/stream/never", NEW, 0))
+    assert not [file for file in store.files() if file.startswith("/found")]
+
+
+@pytest.mark.parametrize("make", [lambda w: w.create(NEW), lambda w: drive(w.backend.write(NEW, [b"plain"]))])
+def test_nothing_is_made_over_what_is_there(make):
+    store = Store()
+    small(store)
+    lose(store)
+    make(client(store))
+    before = store.snapshot()
+    with pytest.raises(FileExistsError):
+        rebuild(client(store))
+    assert store.snapshot() == before
+
+
+def test_a_lost_chunk_is_a_gap_and_what_lies_behind_it_is_listed():
+    store = Store()
+    world = small(store)
+    del store.fs.store[names.resolve(A, world.header(A).entries[2].file)]
+    lose(store)
+    did = rebuild(client(store))
+    assert (did.end, did.gaps, [one.start for one in did.left]) == (40, (Gap(40, 60),), [60, 80])
+    assert client(store).content(NEW) == DATA[:40]
+
+
+def test_an_orphan_of_a_lost_race_is_refused_until_it_is_left_out():
+    store = Store()
+    small(store)
+    lose(store)
+    orphan = names.new_chunk_name(20)
+    drive(store.write(f"{names.chunks_folder(A)}/{orphan}", [b"other bytes of this!"]))
+    with pytest.raises(AmbiguousRebuildError, match=f"at offset 20 .*{orphan}"):
+        rebuild(client(store))
+    rebuild(client(store), leave_out=[orphan])
+    assert client(store).content(NEW) == DATA
+
+
+def test_old_files_that_a_consolidation_keeps_are_the_same_bytes():
+    store = Store()
+    world = small(store)
+    drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(A))
+    lose(store)
+    did = rebuild(client(store))
+    assert {one.reason for one in did.left} == {SAME}
+    assert (did.chunks, len(did.left)) == (1, 5)
+    assert client(store).content(NEW) == DATA
+
+
+def test_chunks_in_a_tier_return(monkeypatch):
+    store = TieredStore()
+    world = small(store)
+    drive(Offloader(world.client.committer).offload(A, "cold", lag_s=0))
+    lose(store)
+    before = store.snapshot()
+    rebuild(client(store))
+    assert client(store).content(NEW) == DATA
+    assert before.items() <= store.snapshot().items()
+
+
+def fold_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "PAGE_CHUNKS", 2)
+    fold = placement.plan_fold
+    monkeypatch.setattr(placement, "plan_fold", lambda entries, **how: fold(entries, loose_max=2))
+
+
+def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_staged_files(monkeypatch):
+    fold_early(monkeypatch)
+    store = Store()
+    world = client(store)
+    world.create("/other/source", [DATA[20:40]])
+    world.seal("/other/source")
+    world.create(A, [DATA[:20]])
+    drive(world.client.concats.concat(A, ["/other/source"]))
+    receipt = drive(world.client.segments.stage(A, DATA[40:60]))
+    drive(world.client.segments.append(A, [receipt]))
+    for start in (60, 80):
+        world.append(A, DATA[start : start + 20])
+    assert world.header(A).loose_count <= 2
+    lose(store)
+    did = rebuild(client(store))
+    assert did.by_page >= 60
+    assert client(store).content(NEW) == DATA
+    assert did.by_page + did.by_label + did.by_name == 100
+
+
+def test_chunks_that_another_segment_refers_to_are_no_part_of_it():
+    store = Store()
+    world = small(store)
+    world.seal(A)
+    world.create("/far/target", [])
+    drive(world.client.concats.concat("/far/target", [A]))
+    lose(store)
+    with pytest.raises(FileNotFoundError, match="No chunk begins"):
+        rebuild(client(store))
+    orphan = f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}"
+    drive(store.write(orphan, [b"alone"]))
+    did = rebuild(client(store))
+    assert (did.end, {one.reason for one in did.left}) == (5, {f"{OTHERS}/far/target"})
+
+
+def test_a_missing_chunk_that_a_page_lists_is_said(monkeypatch):
+    fold_early(monkeypatch)
+    store = Store()
+    world = small(store)
+    lost = [file for file in store.files() if "$chunks/00000000000000000020-" in file]
+    del store.fs.store[lost[0]]
+    lose(store)
+    did = rebuild(world)
+    assert (did.end, did.gaps) == (20, (Gap(20, 40),))
+    assert MISSING in {one.reason for one in did.left if one.start == 20}
+
+
+def test_a_copy_that_differs_is_never_part_of_the_new_segment():
+    class Careless(Store):
+        def _put(self, path: str, content: bytes) -> str:
+            return super()._put(path, b"?" + content[1:] if path.startswith(f"{NEW}$chunks/0") else content)
+
+    store = Careless()
+    small(store)
+    lose(store)
+    with pytest.raises(CorruptChunkError, match="nothing was made"):
+        rebuild(client(store))
+    assert not [file for file in store.files() if file.startswith("/found/") and "$chunks/probe" not in file]
+
+
+@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, pytest.param(Fault.CRASH_BEFORE, marks=pytest.mark.slow)])
+def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash):
+    store = Store()
+    small(store)
+    lose(store)
+    probe = client(store)
+    rebuild(probe)
+    for index in range(len(probe.backend.trace)):  # type: ignore[attr-defined]
+        store = Store()
+        small(store)
+        lose(store)
+        old = store.snapshot()
+        broken = client(store)
+        broken.backend.prepare({index: crash})  # type: ignore[attr-defined]
+        with contextlib.suppress(Crashed):
+            rebuild(broken)
+        with contextlib.suppress(FileExistsError):
+            rebuild(client(store))
+        world = client(store)
+        assert world.content(NEW) == DATA
+        store.lapse(GRACE_S)
+        drive(world.client.collector.collect(NEW))
+        assert world.content(NEW) == DATA
+        assert len([file for file in store.files() if file.startswith(f"{NEW}$chunks/0")]) == 5
+        assert old.items() <= store.snapshot().items()
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 60)),
+        st.tuples(st.just("truncate"), st.floats(0, 1)),
+        st.tuples(st.just("consolidate"), st.none()),
+        st.tuples(st.just("concat"), st.integers(1, 30)),
+        st.tuples(st.just("stage"), st.integers(1, 30)),
+        st.tuples(st.just("orphan"), st.integers(1, 30)),
+        st.tuples(st.just("collect"), st.none()),
+        st.tuples(st.just("offload"), st.none()),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(operations=OPERATIONS)
+def test_whatever_was_done_before_the_header_was_lost_no_wrong_byte_returns(operations):
+    store = TieredStore()
+    world = client(store)
+    world.create(A, [])
+    for number, (verb, how) in enumerate(operations):
+        fresh = bytes([number + 1])
+        header = world.header(A)
+        if verb == "append":
+            world.append(A, fresh * how)
+        elif verb == "truncate":
+            world.truncate(A, header.start + int(header.size * how))
+        elif verb == "consolidate":
+            world.consolidate(A)
+        elif verb == "stage":
+            drive(world.client.segments.append(A, [drive(world.client.segments.stage(A, fresh * how))]))
+        elif verb == "orphan":
+            drive(store.write(f"{names.chunks_folder(A)}/{names.new_chunk_name(header.length)}", [fresh * how]))
+        elif verb == "collect":
+            store.lapse(GRACE_S)
+            drive(world.client.collector.collect(A))
+        elif verb == "offload":
+            drive(Offloader(world.client.committer).offload(A, "cold"))
+        else:
+            source = world.create(f"/other/{number}", [fresh * how])
+            world.seal(source)
+            drive(world.client.concats.concat(A, [source]))
+    header, content = world.header(A), world.content(A)
+    begins = header.entries[0].start if header.entries else header.start
+    lose(store)
+    before = store.snapshot()
+    try:
+        did = rebuild(client(store), begins)
+    except (AmbiguousRebuildError, FileNotFoundError):
+        assert not [file for file in store.files() if file.startswith("/found/")]
+        return
+    found = client(store).content(NEW)
+    assert before.items() <= store.snapshot().items()
+    assert len(found) == did.end - did.start == did.by_page + did.by_label + did.by_name
+    known = content[: max(0, did.end - header.start)]
+    # an orphan may have the place of bytes that were in the tail; nothing can tell them apart, and the report says so
+    if not any(verb == "orphan" for verb, _ in operations):
+        assert found[max(0, header.start - begins) :] == known[: len(found)]
+
+
+def test_filesystems_rebuild():
+    fs = RollingFileSystem(backend=Store(), max_bytes=20, inline_bytes=0, header_cache_s=0)
+    fs.pipe_file("/a", DATA)
+    del fs._backend.fs.store["/a$header"]
+    did = fs.rebuild("/a", "/b", 0)
+    assert (did.end, fs.cat_file("/b")) == (100, DATA)
+    with pytest.raises(TypeError, match="leave_out and incarnations take lists"):
+        fs.rebuild("/a", "/c", 0, leave_out="x")
+
+
+# -- metadata ------------------------------------------------------------------------------------------------
+
+
+def test_metadata_tell_the_chunks_of_another_incarnation_apart():
+    store = Store()
+    world = client(store)
+    world.create(A, [DATA[:20]])
+    old = {path: store.fs.store[path] for path in store.files() if "$chunks/0" in path}
+    drive(world.client.segments.delete(A))
+    store.lapse(2 * GRACE_S)
+    drive(world.client.collector.collect(A))
+    small(store)
+    gone = world.header(A).segment
+    store.fs.store |= old  # a backup tool brings them back
+    lose(store)
+    with pytest.raises(AmbiguousRebuildError, match="2 incarnations"):
+        rebuild(client(store))
+    did = rebuild(client(store), incarnations=[gone])
+    assert (did.by_label, did.by_name) == (100, 0)
+    assert client(store).content(NEW) == DATA
+
+
+def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from_nought():
+    store = Store()
+    world = client(store)
+    world.create(A, [DATA[:12], DATA[20:100] * 5])
+    labels = [parse_label(drive(store.metadata(names.resolve(A, e.file)))) for e in world.header(A).entries]
+    segment = world.header(A).segment
+    assert [label.offset for label in labels] == [entry.start for entry in world.header(A).entries]
+    assert {label.incarnation for label in labels} == {segment}
+    assert labels[0].crc32c == world.header(A).entries[0].crc32c
+    assert labels[1].crc32c is None, "of a file that is written piece by piece it is not known before"
+    drive(world.client.segments.overwrite(A, [DATA * 5]))
+    entries = world.header(A).entries
+    assert [names.offset_of(entry.file) for entry in entries] == [entry.start for entry in entries]
+    for entry in entries:
+        label = parse_label(drive(store.metadata(names.resolve(A, entry.file))))
+        assert (label.offset, label.incarnation) == (entry.start, None), "no attempt knows the incarnation before"

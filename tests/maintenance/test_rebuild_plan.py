@@ -1,0 +1,242 @@
+"""The plan of a rebuild: one content or none, whatever files there are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs.format import names
+from rollingfs.format.header import Chunk
+from rollingfs.format.labels import Label, parse_label
+from rollingfs.format.tokens import crc32c
+from rollingfs.maintenance.rebuild_plan import (
+    BEFORE,
+    BEYOND,
+    DAMAGED,
+    DISAGREES,
+    INSIDE,
+    LEFT_OUT,
+    MISSING,
+    NO_PLACE,
+    OTHER,
+    SAME,
+    AmbiguousRebuildError,
+    By,
+    Evidence,
+    File,
+    Gap,
+    Left,
+    ListedPage,
+    Piece,
+    gather,
+    plan,
+)
+
+S = "/stream/a"
+X, Y = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", "c0ffee00-0000-4000-8000-000000000001"
+
+
+def piece(start: int, data: bytes, name: str = "", by: By = By.NAME) -> Piece:
+    return Piece(start, len(data), File(name or f"{start}-{data.hex()}", len(data), crc32c(data), 0), by)
+
+
+# -- one chain or none, compared with all chains of small worlds -------------------------------------------------
+
+World = Sequence[tuple[int, bytes]]
+
+
+def chains(world: World, start: int) -> Iterator[list[int]]:
+    """All chains from an offset on, each until nothing goes on."""
+    following = [index for index, (at, _) in enumerate(world) if at == start]
+    if not following:
+        yield []
+    for index in following:
+        for rest in chains(world, start + len(world[index][1])):
+            yield [index, *rest]
+
+
+def check(world: World, start: int = 0) -> bool:
+    """Compare the plan of a world with all of its chains; returns whether there is a plan."""
+    pieces = [piece(at, data, f"f{index}") for index, (at, data) in enumerate(world)]
+    contents = {b"".join(world[index][1] for index in chain) for chain in chains(world, start)}
+    try:
+        found = plan(Evidence(pieces), start)
+    except AmbiguousRebuildError:
+        assert len(list(chains(world, start))) > 1, "one chain alone is never refused"
+        return False
+    by_name = {f"f{index}": data for index, (_, data) in enumerate(world)}
+    assert contents == {b"".join(by_name[piece.file.path] for piece in found.pieces)}
+    offsets = [piece.start for piece in found.pieces]
+    assert [start, *(piece.end for piece in found.pieces)] == [*offsets, found.end]
+    named = {piece.file.path for piece in found.pieces} | {one.file for one in found.left}
+    assert named == set(by_name), "each file is part of the plan or listed"
+    return True
+
+
+FILES = [(at, data) for at in range(4) for data in (b"a", b"b", b"ab", b"aa", b"aab")]
+
+
+def test_every_set_of_three_files_in_a_small_world_has_the_plan_of_all_its_chains_or_none():
+    outcomes = [check(world) for count in range(4) for world in itertools.combinations_with_replacement(FILES, count)]
+    assert outcomes.count(True) > 500
+    assert outcomes.count(False) > 100
+
+
+@pytest.mark.slow
+def test_every_set_of_four_files_in_a_small_world_has_the_plan_of_all_its_chains_or_none():
+    outcomes = [check(world) for world in itertools.combinations_with_replacement(FILES, 4)]
+    assert outcomes.count(True) > 2000
+    assert outcomes.count(False) > 2000
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_pieces_of_one_content_are_put_together_however_they_overlap(data):
+    content = data.draw(st.binary(min_size=1, max_size=12))
+    cuts = [sorted(data.draw(st.sets(st.integers(1, len(content)), max_size=4)) | {len(content)}) for _ in range(2)]
+    world = []
+    for ends in cuts:
+        for first, last in itertools.pairwise([0, *ends]):
+            world.append((first, content[first:last]))
+    check(world)
+    first_only = world[: len(cuts[0])]
+    assert check(data.draw(st.permutations(first_only)))
+
+
+# -- doubles, gaps, and what is left ----------------------------------------------------------------------------
+
+
+def test_a_chunk_that_a_consolidation_made_and_its_old_parts_are_the_same_bytes():
+    parts = [piece(0, b"one"), piece(3, b"two"), piece(6, b"three")]
+    whole, last = piece(0, b"onetwo", "whole"), piece(6, b"three", "again", By.PAGE)
+    found = plan(Evidence([*parts, whole, last]), 0)
+    assert [one.file.path for one in found.pieces] == ["whole", "again"]
+    assert {one.file: one.reason for one in found.left} == dict.fromkeys([p.file.path for p in parts], SAME)
+
+
+@pytest.mark.parametrize("other", [b"onetwO", b"onetw", b"on"])
+def test_doubles_with_other_bytes_are_refused_with_both_names(other):
+    pieces = [piece(0, b"one", "left"), piece(3, b"two"), piece(0, other, "right")]
+    with pytest.raises(AmbiguousRebuildError, match=r"offset 0.*right.*left|offset 0.*left.*right"):
+        plan(Evidence(pieces), 0)
+
+
+def test_the_same_bytes_as_only_a_part_of_a_file_prove_nothing():
+    whole = piece(0, b"onetwo", "whole")
+    part = Piece(0, 3, File("part", 10, 1, 0), By.PAGE, 2)
+    with pytest.raises(AmbiguousRebuildError):
+        plan(Evidence([whole, part]), 0)
+
+
+def test_a_gap_ends_the_plan_and_what_lies_behind_before_and_inside_is_listed():
+    pieces = [piece(0, b"old"), piece(3, b"one"), piece(4, b"n", "inside"), piece(9, b"far"), piece(20, b"end")]
+    found = plan(Evidence(pieces), 3)
+    assert (found.start, found.end) == (3, 6)
+    assert found.gaps == (Gap(6, 9), Gap(12, 20))
+    assert [(one.reason, one.start) for one in found.left] == [(BEFORE, 0), (INSIDE, 4), (BEYOND, 9), (BEYOND, 20)]
+
+
+def test_nothing_at_the_start_is_an_empty_plan():
+    assert plan(Evidence([piece(5, b"x")]), 0).pieces == ()
+
+
+def test_several_incarnations_are_refused_unless_one_is_named():
+    one, two = (Piece(start, 1, File(f"{start}", 1, 0, 0), By.LABEL, 0, who) for start, who in ((0, X), (1, Y)))
+    with pytest.raises(AmbiguousRebuildError, match=f"{X}, {Y}"):
+        plan(Evidence([one, two]), 0)
+    found = plan(Evidence([one, two]), 0, [X])
+    assert found.pieces == (one,)
+    assert found.left == (Left("1", OTHER, 1),)
+
+
+# -- evidence ----------------------------------------------------------------------------------------------------
+
+
+def chunk_file(data: bytes, start: int | None, label: Label | None = None, random: str = "a" * 12) -> File:
+    name = f"{start:020d}-{random}" if start is not None else f"stage-{random}"
+    return File(f"{S}$chunks/{name}", len(data), crc32c(data), 0, label)
+
+
+def evidence(*files: File, pages: Sequence[ListedPage] = (), **how: object) -> Evidence:
+    return gather(S, {file.path: file for file in files}, pages, **how)  # type: ignore[arg-type]
+
+
+def listed(*files: File, label: Label | None = None) -> ListedPage:
+    chunks, start = [], 0
+    for file in files:
+        chunks.append(Chunk(start, file.size, names.relate(S, file.path), file.crc32c, 0))
+        start += file.size
+    return ListedPage(f"{S}$chunks/index-1", chunks, label)
+
+
+def test_a_name_says_where_a_chunk_lies_and_a_staged_one_has_no_place():
+    named, staged = chunk_file(b"one", 7), chunk_file(b"two", None)
+    found = evidence(named, staged)
+    assert found.pieces == [Piece(7, 3, named, By.NAME)]
+    assert found.left == [Left(staged.path, NO_PLACE)]
+
+
+def test_a_page_places_what_has_no_offset_in_its_name_or_another_one():
+    first, staged = chunk_file(b"one", 7), chunk_file(b"two", None)
+    found = evidence(first, staged, pages=[listed(first, staged)])
+    assert [(p.start, p.by) for p in found.pieces] == [(7, By.PAGE), (10, By.PAGE)]
+    raced = chunk_file(b"x", 3)
+    page = listed(raced, label=Label(X, 50))
+    assert [(p.start, p.incarnation) for p in evidence(raced, pages=[page]).pieces] == [(50, X)]
+
+
+def test_a_page_whose_names_do_not_agree_places_nothing():
+    first, second = chunk_file(b"one", 7), chunk_file(b"two", 99)
+    found = evidence(first, second, pages=[listed(first, second)])
+    assert [(p.start, p.by) for p in found.pieces] == [(7, By.NAME), (99, By.NAME)]
+    assert found.left == [Left(f"{S}$chunks/index-1", DISAGREES)]
+
+
+def test_what_is_damaged_missing_or_left_out_is_listed_with_its_reason():
+    good, bad, out = chunk_file(b"one", 0), chunk_file(b"two", 3), chunk_file(b"three", 6)
+    gone = chunk_file(b"four", 11)
+    page = listed(good, bad, out, gone)
+    spoiled = File(bad.path, 3, 5, 0)
+    found = evidence(good, spoiled, out, pages=[page], leave_out=[out.path.rpartition("/")[2]])
+    assert [piece.file for piece in found.pieces] == [good]
+    assert {one.file: one.reason for one in found.left} == {
+        bad.path: DAMAGED, out.path: LEFT_OUT, gone.path: MISSING,
+    }  # fmt: skip
+    torn = chunk_file(b"one", 0, Label(X, 0, 5))
+    assert evidence(torn).left == [Left(torn.path, DAMAGED, 0)]
+
+
+def test_metadata_say_of_which_incarnation_a_chunk_is():
+    labelled = chunk_file(b"one", 7, Label(X, 7, crc32c(b"one")))
+    assert evidence(labelled).pieces == [Piece(7, 3, labelled, By.LABEL, 0, X)]
+
+
+@pytest.mark.parametrize("label", [Label(X, 0, 0), Label(None, 2**62), Label(X), Label(crc32c=2**32 - 1)])
+def test_labels_survive_metadata_of_any_case(label):
+    assert parse_label(label.metadata()) == label
+    assert parse_label({key.upper(): value for key, value in label.metadata().items()}) == label
+
+
+@pytest.mark.parametrize("metadata", [{}, {"rollingfs-offset": "-1"}, {"rollingfs-incarnation": "x"}, {"a": "b"}])
+def test_metadata_of_others_are_no_label(metadata):
+    assert parse_label(metadata) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "offset"),
+    [
+        (names.new_chunk_name(17), 17),
+        (names.new_tier_name("5f3a9c21e0b4", 17), 17),
+        (names.new_staged_name(), None),
+        (names.new_shared_tier_name("5f3a9c21e0b4"), None),
+        (names.new_index_name(), None),
+        ("17-x", None),
+        ("tier-", None),
+    ],
+)
+def test_the_offset_in_a_name(name, offset):
+    assert names.offset_of(name) == offset
