@@ -50,7 +50,7 @@ class Folders:
         """
         if await self.listings.is_there(path):
             raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
-        names.check_segment_name(path)
+        names.check_new_name(path)
         above = self.above(path)
         if not parents and self.backend.has_folders and not await self.listings.is_folder(above):
             raise FileNotFoundError(errno.ENOENT, "The folder above it is missing", above)

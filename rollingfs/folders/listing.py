@@ -102,12 +102,12 @@ class Scan:
     @property
     def errors(self) -> dict[str, OSError]:
         """The segments and plain files that cannot be read and that listings show."""
-        return {path: error for path, error in self.unreadable.items() if not names.is_ledger(path)}
+        return {path: error for path, error in self.unreadable.items() if not names.is_hidden_segment(path)}
 
     @property
     def listed(self) -> dict[str, Snapshot]:
         """The segments and plain files that listings show."""
-        return {path: view for path, view in self.views.items() if not names.is_ledger(path)}
+        return {path: view for path, view in self.views.items() if not names.is_hidden_segment(path)}
 
     @property
     def shown(self) -> list[str]:

@@ -90,7 +90,7 @@ class WriteFile(CommitsByClose):
             raise ValueError(f"{path}: an owner is for mode 'ab', not {mode!r}")
         if commit_on != NEVER and not autocommit:
             raise ValueError(f"{path}: a file of a transaction is committed at its end: leave out commit_on")
-        names.check_segment_name(path)
+        names.check_new_name(path)
         transitions.check_attrs(attrs or {}, path)
         self.fs = fs
         self.path = path
