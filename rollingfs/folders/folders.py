@@ -11,10 +11,12 @@ from functools import partial
 from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
+from rollingfs.folders.listing_rows import is_ours
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import removed_path
+from rollingfs.read.snapshot import Snapshot
 
 logger = logging.getLogger("rollingfs")
 
@@ -261,6 +263,8 @@ class Folders:
             into = source != target and await self._is_folder_only(target)
         if into:
             target = self.backend.strip(f"{target}/{source.rpartition('/')[2]}")
+        if names.is_listing(target):
+            names.check_new_name(target)
         try:
             await self.client.concats.rename(source, target)
         except FileNotFoundError:
@@ -282,7 +286,7 @@ class Folders:
         _check_readable(source, scans.values(), "moved")
         for folder in scans:
             await self.make_all(target + folder[len(source) :], exist_ok=True)
-        files = [file for scan in scans.values() for file in scan.views]
+        files = [path for scan in scans.values() for path, view in scan.views.items() if not _has_rows(path, view)]
         for file in [file for file in files if file in scans]:
             # a segment that has a folder's name goes first: it would be refused once that folder holds something
             await self.client.concats.rename(file, target + file[len(source) :])
@@ -292,7 +296,14 @@ class Folders:
             if file not in scans
         ]
         await self.client.store.each(renames)
+        for folder in scans:
+            if names.listing_path(folder) in scans[folder].views:
+                await self.listings.rows.remove(folder)  # the moved headers have other tokens
         await self._remove_all(scans, source)
+
+
+def _has_rows(path: str, view: Snapshot) -> bool:
+    return names.is_listing(path) and is_ours(view.header)
 
 
 def _check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:

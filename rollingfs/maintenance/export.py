@@ -125,7 +125,9 @@ class Exporter:
         """Refuse a target before anything is touched."""
         names.check_segment_name(name)
         if names.is_hidden_segment(name):
-            raise ValueError(f"{name}: the name is reserved for what rollingfs itself keeps in a folder; nothing was written")
+            raise ValueError(
+                f"{name}: the name is reserved for what rollingfs itself keeps in a folder; nothing was written"
+            )
         if target is self.backend and name == view.path:
             raise ValueError(f"{name} cannot be exported to its own name; nothing was written, choose another name")
         if not target.has_folders and view.size > OBJECT_BYTES_MAX:
