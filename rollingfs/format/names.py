@@ -152,6 +152,11 @@ def new_index_name() -> str:
     return f"{INDEX_PREFIX}{_random()}"
 
 
+def is_index(path: str) -> bool:
+    """Whether this is an index page."""
+    return path.rpartition("/")[2].startswith(INDEX_PREFIX)
+
+
 def is_staged(reference: str) -> bool:
     """Whether a chunk reference names a chunk that only collection deletes: staged, or shared by several entries."""
     name = posixpath.basename(reference)
