@@ -100,6 +100,11 @@ class Upload(abc.ABC):
     (Without `over`, a disk may show the file earlier, under its own name, which nobody refers to yet.)
     """
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory that it has taken and not sent yet."""
+        return 0
+
     @abc.abstractmethod
     async def write(self, data: Buffer) -> None:
         """Append bytes. The upload may buffer them; the caller may reuse `data` after the call."""
@@ -313,10 +318,7 @@ class Backend(abc.ABC):
         """Write a new file durably, under a name that nobody uses, and make missing parent folders."""
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write a small file whole, over any file of its name. Nobody relies on it: a loss of power may take it back.
-
-        This default is for stores whose `write` takes any name.
-        """
+        """Write a small file whole, over any file of its name; a loss of power may take it back."""
         await self.write(path, [data])
 
     @abc.abstractmethod
@@ -356,9 +358,7 @@ class Backend(abc.ABC):
         """
 
     async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
-        """The unfinished uploads of files directly in a folder, whoever began them.
-
-        With `name`, only the uploads of that file. Some stores (MinIO) list no others.
+        """The unfinished uploads of files directly in a folder; with `name`, only those of that file, as MinIO needs.
 
         Raises
         ------

@@ -25,6 +25,7 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.snapshot import Lookup
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
+from rollingfs.write.budget import Budget
 from rollingfs.write.delete import Deletes
 from rollingfs.write.gather import Append, Appender, Written
 from rollingfs.write.grow import as_items, grow
@@ -41,7 +42,10 @@ Check = Callable[[Header | None, FileInfo | None], None]
 class Segments:
     """Changes segments, one commit each."""
 
-    def __init__(self, committer: Committer, lookup: Lookup, contents: Contents, policy: RollingPolicy) -> None:
+    def __init__(
+        self, committer: Committer, lookup: Lookup, contents: Contents, policy: RollingPolicy, budget: Budget
+    ) -> None:
+        self.budget = budget
         self.committer = committer
         self.store = committer.store
         self.appender = Appender(committer.merges)
@@ -111,7 +115,7 @@ class Segments:
         intake = await self._taken(data, self.replacement(path, guard, create_only=create_only))
         items, uploads = await intake.finish(), intake.uploads
         call = self._overwrite(path, items, attrs or {}, guard, create_only, uploads)
-        return await self._settled(uploads, call)
+        return await self._settled(intake, call)
 
     async def _overwrite(
         self,
@@ -177,7 +181,7 @@ class Segments:
                     raise transitions.missing(path)
                 transitions.check_absent(guard or Guard(), path)
 
-        return Intake(self.store, path, partial(self._destination, path, check))
+        return Intake(self.store, path, partial(self._destination, path, check), self.budget.share())
 
     def replacement(self, path: str, guard: Guard | None = None, *, create_only: bool = False) -> Intake:
         """An intake for data that replaces the content; it refuses as `addition` does."""
@@ -188,7 +192,7 @@ class Segments:
             if header is not None:
                 transitions.check(header, guard or Guard(), path)
 
-        return Intake(self.store, path, partial(self._destination, path, check))
+        return Intake(self.store, path, partial(self._destination, path, check), self.budget.share())
 
     async def _destination(self, path: str, check: Check | None) -> Destination:
         """How large data is written: by the segment's own policy, or that of this client if there is no segment."""
@@ -208,7 +212,7 @@ class Segments:
             The receipt, for `append` or `overwrite`. Collection deletes the files of a receipt that is never committed.
         """
         names.check_segment_name(path)
-        intake = Intake(self.store, path, partial(self._destination, path, None), staged=True)
+        intake = Intake(self.store, path, partial(self._destination, path, None), self.budget.share(), staged=True)
         await intake.take(data)
         return new_receipt(path, await intake.finish())
 
@@ -247,7 +251,7 @@ class Segments:
         guard = guard or Guard()
         intake = await self._taken(data, self.addition(path, guard, create=create))
         items, uploads = await intake.finish(), intake.uploads
-        return await self._settled(uploads, self._extend(path, items, attrs or {}, guard, create, uploads))
+        return await self._settled(intake, self._extend(path, items, attrs or {}, guard, create, uploads))
 
     async def _extend(
         self,
@@ -282,9 +286,12 @@ class Segments:
             return Written(header.start, header)
         raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
 
-    async def _settled(self, uploads: Uploads, call: Coroutine[Any, Any, T]) -> T:
+    async def _settled(self, intake: Intake, call: Coroutine[Any, Any, T]) -> T:
         # not to be cancelled: an upload may be deleted only after the last attempt that could name it
-        return await self.store.runtime.shield(uploads.settle(call))
+        try:
+            return await self.store.runtime.shield(intake.uploads.settle(call))
+        finally:
+            intake.share.close()
 
     async def _taken(self, data: Data | Intake, intake: Intake) -> Intake:
         if isinstance(data, Intake):
