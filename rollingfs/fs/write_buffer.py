@@ -120,9 +120,7 @@ class WriteBuffer(Spillable):
     async def _spill(self) -> None:
         intake = self.intake  # garbage collection of the file may take it away
         assert intake is not None
-        if self._pieces:
-            await intake.take(self._joined())
-        await intake.spill()
+        await intake.spill(self._joined())
 
     async def spill_if_idle(self) -> bool:
         due = self._due

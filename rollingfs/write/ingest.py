@@ -200,11 +200,17 @@ class Intake:
             self._items += stored
             self._writer = None
 
-    async def spill(self) -> None:
-        """Write what is held in memory as chunk files; what comes next begins others."""
+    async def spill(self, data: bytes = b"") -> None:
+        """Write what is held in memory as chunk files, and more data behind it; what comes next begins others.
+
+        This asks for no room: it is how others get some.
+        """
         try:
-            if self._pending and self._writer is None:
+            if (self._pending or data) and self._writer is None:
                 await self._begin()
+            if self._writer is not None:
+                await self._writer.write(data)
+                self.size += len(data)
             await self._end_run()
         except BaseException as error:
             await self._give_up(error)
