@@ -16,7 +16,7 @@ def _write(job: Job, **options: object) -> None:
     """As many open files, each with 1 MiB in small writes by turns, and none committed."""
     count = job.pick(1_000, 200)
     fs = rolling(job, **options)
-    data = bytes(WRITE_BYTES)
+    data = bytearray(WRITE_BYTES)  # which each file copies
     with job.measured(count) as sample:
         files = [fs.open(f"{BUCKET}/p13-{job.name}-{nth}", "ab") for nth in range(count)]
         for _ in range(FILE_BYTES // WRITE_BYTES):
