@@ -58,8 +58,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     target_protocol
         The protocol of the target: ``"s3"``, ``"file"``, ``"memory"``, ...
     target_options
-        Its options. You may also give them under its name, as in ``s3={"anon": True}``, or by themselves, as in
-        ``anon=True``, if the target lies over no other filesystem.
+        Its options; or give them under its name, ``s3={"anon": True}``, or alone if it lies over no other filesystem.
     fs
         The target itself; it is not altered.
     backend
@@ -96,8 +95,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     Raises
     ------
     ValueError
-        There is no target, or more than one. A policy or a tuning is out of range. `max_concurrency` is more than the
-        connections (``config_kwargs={"max_pool_connections": ...}``) of the target.
+        There is no target, or more than one. An option is out of range, or `max_concurrency` beyond the target's pool.
     TypeError
         Neither rolling nor the target has an option, or both have it and it is not clear which is meant.
     ImportError
@@ -172,8 +170,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._strip = partial(arguments.strip, self._backend)
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = self._parent_of
-        choices: dict[str, Any] = {"probe_cache": cache, "share_commits": share_commits, "clock": clock}
-        self._client = Client(self._backend, rolling, max_write_memory=max_write_memory, **seconds, **choices)
+        choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
+        self._client = Client(self._backend, rolling, max_write_memory=max_write_memory, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
 

@@ -1,4 +1,4 @@
-"""P13: the memory of many files that are open for appending."""
+"""L6: the memory of many files that are open for appending."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _write(job: Job, **options: object) -> None:
     fs = rolling(job, **options)
     data = bytearray(WRITE_BYTES)  # which each file copies
     with job.measured(count) as sample:
-        files = [fs.open(f"{BUCKET}/p13-{job.name}-{nth}", "ab") for nth in range(count)]
+        files = [fs.open(f"{BUCKET}/l6-{job.name}-{nth}", "ab") for nth in range(count)]
         for _ in range(FILE_BYTES // WRITE_BYTES):
             for file in files:
                 file.write(data)
@@ -38,7 +38,7 @@ def bounded(job: Job) -> None:
 
 CASES = (
     Case(
-        "P13",
+        "L6",
         "memory of 1,000 files open for appending, 1 MiB written to each",
         {"rollingfs, 256 MiB": default, "rollingfs, 32 MiB": bounded},
         (
