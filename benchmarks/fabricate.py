@@ -59,7 +59,7 @@ async def fabricate(
     for number in sorted(set(present)):
         chunk = _chunk(number, 0, size, 0)
         calls += [_write(backend, path, chunk.file, chunk_data(number, size)) for path in paths]
-    await _at_once(calls)
+    await at_once(calls)
     header = format_header(
         Header(
             segment="7b0c2f6e-0000-4000-8000-000000000000",
@@ -70,7 +70,7 @@ async def fabricate(
             modified_ms=AT_MS,
         )
     )
-    await _at_once([partial(backend.create, names.header_path(path), header) for path in paths])
+    await at_once([partial(backend.create, names.header_path(path), header) for path in paths])
     return len(header)
 
 
@@ -78,7 +78,8 @@ def _write(backend: Any, path: str, file: str, data: bytes) -> Callable[[], Awai
     return partial(backend.write, names.resolve(path, file), [data])
 
 
-async def _at_once(calls: Iterable[Callable[[], Awaitable[Any]]]) -> None:
+async def at_once(calls: Iterable[Callable[[], Awaitable[Any]]]) -> None:
+    """Make calls, some of them at a time."""
     gate = asyncio.Semaphore(WRITES_MAX)
 
     async def one(call: Callable[[], Awaitable[Any]]) -> None:

@@ -25,6 +25,7 @@ from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
 from rollingfs.runtime.meters import Meters
+from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_write_memory
 from rollingfs.write.concat import Concats
 from rollingfs.write.segment_operations import Segments
 
@@ -49,6 +50,8 @@ class Client:
         The local file or folder that keeps the verdicts of probes for other processes.
     share_commits
         Whether appends without conditions share commits with other clients: for many writers of one segment.
+    max_write_memory
+        The bytes (or text like ``"256MiB"``) that all open writers and appends hold together, at most.
     clock
         The wall clock, seconds since 1970.
     """
@@ -63,6 +66,7 @@ class Client:
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         probe_cache: str | None = None,
         share_commits: bool = False,
+        max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
     ) -> None:
         runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
@@ -79,7 +83,8 @@ class Client:
         self.offload_policy = offload_policy
         self.merges = Merges(CommitLoop(self.store, commit_timeout_s, share_commits=share_commits))
         self.committer = Committer(self.merges)
-        self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy())
+        budget = Budget(runtime, check_write_memory(max_write_memory))
+        self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy(), budget)
         self.concats = Concats(self.committer, self.segments)
         self.collector = Collector(self.committer, self.lookup, self.merges)
         self.eraser = Eraser(self.committer, self.segments, self.fetcher, self.collector)
@@ -92,3 +97,4 @@ class Client:
         self.committer.slots.after_fork()
         self.committer.loop.after_fork()
         self.segments.appender.after_fork()
+        self.segments.budget.after_fork()

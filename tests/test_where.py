@@ -74,6 +74,7 @@ ELSEWHERE = {
     "fs/export_verb": "maintenance/test_export",
     "fs/folder_operations": "fs/test_filesystem",
     "fs/opening": "fs/test_target",
+    "fs/write_buffer": "fs/test_write_memory",
     "fs/operations": "fs/test_filesystem",
     "fs/queries": "fs/test_filesystem",
     "fs/read_buffer": "fs/test_read_file",

@@ -216,10 +216,7 @@ class Backend(abc.ABC):
         """
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write a small file whole, over any file of its name. Nobody relies on it: a loss of power may take it back.
-
-        This default is for stores whose `write` takes any name.
-        """
+        """Write a small file whole, over any file of its name; a loss of power may take it back."""
         await self.write(path, [data])
 
     @abc.abstractmethod
@@ -259,9 +256,7 @@ class Backend(abc.ABC):
         """
 
     async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
-        """The unfinished uploads of files directly in a folder, whoever began them.
-
-        With `name`, only the uploads of that file. Some stores (MinIO) list no others.
+        """The unfinished uploads of files directly in a folder; with `name`, only those of that file, as MinIO needs.
 
         Raises
         ------

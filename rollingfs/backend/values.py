@@ -99,6 +99,11 @@ class Upload(abc.ABC):
     (Without `over`, a disk may show the file earlier, under its own name, which nobody refers to yet.)
     """
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory that it has taken and not sent yet."""
+        return 0
+
     @abc.abstractmethod
     async def write(self, data: Buffer) -> None:
         """Append bytes. The upload may buffer them; the caller may reuse `data` after the call."""

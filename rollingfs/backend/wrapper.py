@@ -176,6 +176,10 @@ class _WrappedUpload(Upload):
         self._path = path
         self._inner = inner
 
+    @property
+    def held_bytes(self) -> int:
+        return self._inner.held_bytes
+
     async def write(self, data: Buffer) -> None:
         await self._wrapper.call("upload.write", self._path, self._inner, data)
 

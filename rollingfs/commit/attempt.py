@@ -61,6 +61,8 @@ class Change:
     """When the commit gives up, by the monotonic clock."""
     fresh: bool = False
     """Whether to load the header first, rather than to begin with the header as last seen."""
+    seen: Loaded | None = None
+    """A header of the segment that the caller has seen, to begin with where the cache has lost it."""
     uploads: Sequence[Uploads] = ()
     """The files written for this change: each attempt tells them, before it is sent, which files it names."""
     slow: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rollingfs.commit.attempt import Change, Committed, Step
+from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import if_interrupted
@@ -27,6 +28,7 @@ class Committer:
         step: Step,
         *,
         fresh: bool = False,
+        seen: Loaded | None = None,
         uploads: Sequence[Uploads] = (),
         slow: bool = False,
         deadline_s: float | None = None,
@@ -46,7 +48,7 @@ class Committer:
             It did not take place within the time allowed.
         """
         deadline_s = self.loop.deadline_s() if deadline_s is None else deadline_s
-        return await self.store.runtime.shield(self._commit(Change(path, step, deadline_s, fresh, uploads, slow)))
+        return await self.store.runtime.shield(self._commit(Change(path, step, deadline_s, fresh, seen, uploads, slow)))
 
     async def _commit(self, change: Change) -> Committed:
         while True:

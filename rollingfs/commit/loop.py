@@ -10,6 +10,7 @@ The loop knows nothing of merges: an error of a step that asks for one to be res
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -150,7 +151,7 @@ class CommitLoop:
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
         path, headers = attempt.path, self.store.headers
-        seen = None if change.fresh else self._believed(attempt)
+        seen = None if change.fresh else self._believed(attempt, change.seen)
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
@@ -204,18 +205,19 @@ class CommitLoop:
         if attempt.carrier is not None:
             attempt.carrier.committed(wanted, attempt.carry)
 
-    def _believed(self, attempt: Attempt) -> Loaded | None:
+    def _believed(self, attempt: Attempt, given: Loaded | None) -> Loaded | None:
         """The header as last seen, unless many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not tell that it failed.
         """
         path, carrier = attempt.path, attempt.carrier
-        seen = self.store.headers.seen(path)
+        seen = self.store.headers.seen(path) or given
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
             return seen
         is_alone = all(line.writer == attempt.writer for line in seen.header.commits)
-        if not is_alone and self.store.headers.recent(path, attempt.turns.believed_s) is None:
+        is_first = seen is given and attempt.turns.believed_s == math.inf  # none of its own lines can go
+        if not (is_alone or is_first) and self.store.headers.recent(path, attempt.turns.believed_s) is None:
             return None
         if len(seen.header.commits) <= COMMITS_MAX // 2 or (carrier is not None and carrier.believes(seen.header)):
             return seen

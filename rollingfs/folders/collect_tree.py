@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.listing import Listings
+from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
 from rollingfs.format import names
 from rollingfs.maintenance.collected import Collected
 
@@ -92,7 +93,22 @@ class TreeCollector:
 
         calls = [partial(one, segment) for segment in found]
         results = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
+        if not dry_run:
+            await self._refresh_rows(found)
         return _sum(found, [*failures, *results])
+
+    async def _refresh_rows(self, segments: Sequence[str]) -> None:
+        """Write the rows of folders of many segments; delete rows of which nothing else is left in their folder."""
+        counts = Counter(names.parent(segment) for segment in segments)
+        alone = [names.parent(one) for one in segments if names.is_listing(one) and counts[names.parent(one)] == 1]
+        try:
+            for folder in alone:
+                await self.listings.rows.remove(folder)
+            for folder, count in counts.items():
+                if count > ROWLESS_MAX:
+                    await self.listings.scan(folder, REPORT, with_rows=True, rowless_max=0)
+        except OSError as error:
+            logger.info("the rows of folders are not renewed, so listings read the headers: %s", error)
 
     async def segments(self, path: str, unlisted: dict[str, OSError] | None = None) -> list[str]:
         """Paths of everything at or below a path that has a header or a chunk folder; headers below it are not read.
@@ -180,7 +196,7 @@ def _failure(path: str, error: OSError) -> Failure:
     return Failure(path, str(error))
 
 
-def _sum(paths: Iterable[str], results: Iterable[Collected | Failure]) -> CollectedTree:
+def _sum(paths: Sequence[str], results: Sequence[Collected | Failure]) -> CollectedTree:
     several = tuple(results)
     total = Collected.of(result for result in several if isinstance(result, Collected))
     failures = tuple(result for result in several if isinstance(result, Failure))

@@ -9,12 +9,16 @@ from collections.abc import Iterable
 from functools import partial
 
 from rollingfs.client import Client
+from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
+from rollingfs.folders.listing_rows import is_ours
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import removed_path
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.write.delete import Buried
 
 logger = logging.getLogger("rollingfs")
 
@@ -50,7 +54,7 @@ class Folders:
         """
         if await self.listings.is_there(path):
             raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
-        names.check_segment_name(path)
+        names.check_new_name(path)
         above = self.above(path)
         if not parents and self.backend.has_folders and not await self.listings.is_folder(above):
             raise FileNotFoundError(errno.ENOENT, "The folder above it is missing", above)
@@ -148,22 +152,25 @@ class Folders:
         CorruptHeaderError
             The header of a segment cannot be read, and `damaged` is false; nothing was deleted.
         """
+        delete = partial(self._delete, path, recursive=recursive, depth_max=depth_max, damaged=damaged)
+        await self.client.segments.deletes.all([delete])
+
+    async def _delete(self, path: str, *, recursive: bool, depth_max: int | None, damaged: bool) -> Buried | None:
         if names.is_reserved(path):
             raise missing(path)
         try:
             if path and not self.backend.has_folders and self.listings.is_top(path):
                 raise missing(path)  # a bucket is no file, and a request for a file of its name would be invalid
-            await self.delete_file(path, damaged=damaged)
+            return await self._bury_file(path, damaged=damaged)
         except FileNotFoundError:
             if not await self.listings.is_folder(path):
                 raise
-        else:
-            return
         if not recursive:
             raise IsADirectoryError(
                 errno.EISDIR, "It is a folder, and still there: remove it with recursive=True", path
             )
         await self._delete_tree(path, depth_max, damaged)
+        return None
 
     async def delete_all(
         self, paths: Iterable[str], *, recursive: bool, depth_max: int | None, damaged: bool = False
@@ -171,28 +178,34 @@ class Folders:
         """`delete` for several paths at once; a path that lies in another goes with that one."""
         listed = sorted(set(paths))
         outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
-        await self.client.store.each(
-            [partial(self.delete, path, recursive=recursive, depth_max=depth_max, damaged=damaged) for path in outer]
-        )
+        delete = partial(self._delete, recursive=recursive, depth_max=depth_max, damaged=damaged)
+        await self.client.segments.deletes.all([partial(delete, path) for path in outer])
 
-    async def delete_file(self, path: str, *, damaged: bool = False) -> None:
+    async def delete_file(self, path: str) -> None:
         """Delete a segment or plain file; the folder it lies in stays, perhaps empty."""
-        await self._delete_file(path, damaged)
-        await self.unmark(self.above(path))
+        await self.client.segments.deletes.all([partial(self._bury_file, path, damaged=False)])
 
-    async def _delete_file(self, path: str, damaged: bool) -> None:
+    async def _bury_file(self, path: str, *, damaged: bool) -> Buried | None:
+        buried = await self._bury(path, damaged)
+        await self.unmark(self.above(path))
+        return buried
+
+    async def _bury(self, path: str, damaged: bool, seen: Loaded | None = None) -> Buried | None:
         try:
-            await self.client.segments.delete(path)
+            return await self.client.segments.deletes.bury(path, seen=seen)
         except CorruptHeaderError as error:
             if not damaged:
                 raise CorruptHeaderError(f"{error}. {_HOW_TO_DELETE}") from error
             await self._delete_damaged(path)
+            return None
 
     async def _delete_tree(self, path: str, depth_max: int | None, damaged: bool) -> None:
         scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
         _check_readable(path, scans.values(), "deleted", damaged=damaged)
-        files = [file for scan in scans.values() for file in (*scan.views, *scan.unreadable)]
-        await self.client.store.each([partial(self._delete_gone, file, damaged) for file in files])
+        seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
+        files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
+        calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files]
+        await self.client.segments.deletes.all(calls)
         if depth_max is None:
             await self._remove_all(scans, path)
 
@@ -203,9 +216,10 @@ class Folders:
                 await self._remove(folder)
         await self.unmark(self.above(top))
 
-    async def _delete_gone(self, path: str, damaged: bool) -> None:
+    async def _bury_gone(self, path: str, damaged: bool, seen: Loaded | None) -> Buried | None:
         with contextlib.suppress(FileNotFoundError):  # somebody else deleted it meanwhile
-            await self._delete_file(path, damaged)
+            return await self._bury(path, damaged, seen)
+        return None
 
     async def _delete_damaged(self, path: str) -> None:
         """Delete an unreadable header, and the plain file of its name; collection takes the chunks.
@@ -261,6 +275,8 @@ class Folders:
             into = source != target and await self._is_folder_only(target)
         if into:
             target = self.backend.strip(f"{target}/{source.rpartition('/')[2]}")
+        if names.is_listing(target):
+            names.check_new_name(target)
         try:
             await self.client.concats.rename(source, target)
         except FileNotFoundError:
@@ -282,7 +298,7 @@ class Folders:
         _check_readable(source, scans.values(), "moved")
         for folder in scans:
             await self.make_all(target + folder[len(source) :], exist_ok=True)
-        files = [file for scan in scans.values() for file in scan.views]
+        files = [path for scan in scans.values() for path, view in scan.views.items() if not _has_rows(path, view)]
         for file in [file for file in files if file in scans]:
             # a segment that has a folder's name goes first: it would be refused once that folder holds something
             await self.client.concats.rename(file, target + file[len(source) :])
@@ -292,7 +308,14 @@ class Folders:
             if file not in scans
         ]
         await self.client.store.each(renames)
+        for folder in scans:
+            if names.listing_path(folder) in scans[folder].views:
+                await self.listings.rows.remove(folder)  # the moved headers have other tokens
         await self._remove_all(scans, source)
+
+
+def _has_rows(path: str, view: Snapshot) -> bool:
+    return names.is_listing(path) and is_ours(view.header)
 
 
 def _check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:

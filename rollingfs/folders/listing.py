@@ -1,20 +1,25 @@
 """What lies in folders: segments, plain files and folders, as of the call.
 
-The backend lists headers with their tokens, so `Listings` reads only headers that it has not seen. An entry that
-cannot be read fails the listing of its folder, or is shown with its error: the caller chooses.
+The backend lists headers with their tokens, so `Listings` reads only headers that it has not seen, and of which the
+folder has no row (`listing_rows`). An entry that cannot be read fails the listing of its folder, or is shown with its
+error: the caller chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 from rollingfs.backend.contract import Listing
 from rollingfs.client import Client
+from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
+from rollingfs.folders.listing_rows import ListingRows
 from rollingfs.format import names
+from rollingfs.format.header import Header
+from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import Sorted
 from rollingfs.read.snapshot import Snapshot
@@ -26,6 +31,10 @@ OnError = Literal["raise", "report"]
 """What a listing does about an entry that cannot be read: fail, or show it with its error."""
 RAISE: OnError = "raise"
 REPORT: OnError = "report"
+UNSEEN_MIN = 32
+"""A listing with fewer headers that were not seen before reads them, rather than the rows of the folder."""
+ROWLESS_MAX = 1000
+"""A listing that finds more headers without a row that counts writes the rows anew."""
 
 
 def check_on_error(on_error: str) -> OnError:
@@ -51,18 +60,25 @@ def info_of(view: Snapshot) -> Info:
         dates = {"created": view.plain.modified, "mtime": view.plain.modified}
         tag = f"{view.plain.size}-{view.plain.modified}"
         details = {"sealed": False, "chunks": int(view.size > 0), "version": 0}
-    else:
-        dates = {"created": header.created_ms / 1000, "mtime": header.modified_ms / 1000}
-        tag = f"{header.segment}-{header.version}"
-        details = {"sealed": header.sealed, "chunks": header.chunk_count, "version": header.version}
+        return _info(view.path, view, details | dates, tag)
+    return _info_of_header(view.path, header)
+
+
+def _info_of_header(path: str, header: Header | Row) -> Info:
+    """The info of a segment, by its header or by the row that says the same."""
+    dates = {"created": header.created_ms / 1000, "mtime": header.modified_ms / 1000}
+    details = {"sealed": header.sealed, "chunks": header.chunk_count, "version": header.version}
+    return _info(path, header, details | dates, f"{header.segment}-{header.version}")
+
+
+def _info(path: str, view: Snapshot | Header | Row, details: Info, tag: str) -> Info:
     return {
-        "name": view.path,
-        "size": view.size,
+        "name": path,
+        "size": view.length - view.start,
         "type": "file",
         "start_offset": view.start,
         "length": view.length,
         **details,
-        **dates,
         "ETag": tag,  # the key by which caches (of Hugging Face's datasets, for one) see that a file changed
     }
 
@@ -83,7 +99,7 @@ class Scan:
 
     path: str
     views: dict[str, Snapshot]
-    """Segments and plain files, by path."""
+    """Segments and plain files, by path; without the segments of which a row says enough."""
     folders: tuple[str, ...]
     """Folders in it. They may hold nothing but tombstones, and then they do not exist for users."""
     stays: bool
@@ -92,27 +108,30 @@ class Scan:
     """Segments and plain files that cannot be read and so are not among the views, by path."""
     error: OSError | None = None
     """The error, if the folder itself cannot be listed."""
+    rows: dict[str, Row] = field(default_factory=dict)
+    """The segments of which the folder's rows say enough, by path; only for a caller that asked for them."""
 
     @property
     def infos(self) -> dict[str, Info]:
         """The infos of the segments and plain files that listings show, by path."""
         found = {path: info_of(view) for path, view in self.listed.items()}
+        found |= {path: _info_of_header(path, row) for path, row in self.rows.items()}
         return found | {path: info_of_unreadable(path, error) for path, error in self.errors.items()}
 
     @property
     def errors(self) -> dict[str, OSError]:
         """The segments and plain files that cannot be read and that listings show."""
-        return {path: error for path, error in self.unreadable.items() if not names.is_ledger(path)}
+        return {path: error for path, error in self.unreadable.items() if not names.is_hidden_segment(path)}
 
     @property
     def listed(self) -> dict[str, Snapshot]:
         """The segments and plain files that listings show."""
-        return {path: view for path, view in self.views.items() if not names.is_ledger(path)}
+        return {path: view for path, view in self.views.items() if not names.is_hidden_segment(path)}
 
     @property
     def shown(self) -> list[str]:
         """The folders that no segment of the same name hides."""
-        return [folder for folder in self.folders if folder not in self.views]
+        return [folder for folder in self.folders if folder not in self.views and folder not in self.rows]
 
 
 class Listings:
@@ -121,6 +140,7 @@ class Listings:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.backend = client.backend
+        self.rows = ListingRows(client)
         self.gather = client.contents.gather
         self.is_folder = client.contents.is_folder
         self.is_removed = client.contents.is_removed
@@ -165,8 +185,17 @@ class Listings:
 
     # -- one folder ----------------------------------------------------------------------------------------
 
-    async def scan(self, folder: str, on_error: OnError = RAISE) -> Scan:
+    async def scan(
+        self, folder: str, on_error: OnError = RAISE, *, with_rows: bool = False, rowless_max: int | None = None
+    ) -> Scan:
         """List a folder.
+
+        Parameters
+        ----------
+        with_rows
+            Whether the folder's rows may stand for headers, so that the caller gets no `Header` of those segments.
+        rowless_max
+            With more headers than this that have no row, the rows are written anew; by default `ROWLESS_MAX`.
 
         Raises
         ------
@@ -176,26 +205,42 @@ class Listings:
             An entry that listings show cannot be read, and `on_error` is ``"raise"``.
         """
         listing = await self.backend.list(folder)
-        scan = await self._complete(folder, listing, Sorted.of(listing.entries))
+        found = Sorted.of(listing.entries)
+        rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
+        rows = await self._rows(folder, found.headers, rowless_max) if with_rows else None
+        scan = await self._complete(folder, listing, found, rows, rowless_max)
         if on_error == RAISE and scan.errors:
             raise scan.errors[min(scan.errors)]
         return scan
 
-    async def _complete(self, folder: str, listing: Listing, found: Sorted) -> Scan:
-        contents = self.client.contents
-        calls = [partial(contents.loaded_or_error, path, token) for path, token in found.headers.items()]
+    async def _rows(self, folder: str, headers: Mapping[str, str | None], rowless_max: int) -> Mapping[str, Row] | None:
+        """The rows that count; None where so few headers were not seen before that rows spare nothing."""
+        unseen = [path for path, token in headers.items() if self.client.headers.by_token(path, token) is None]
+        spares_some = len(unseen) > UNSEEN_MIN or not rowless_max
+        return await self.rows.load(folder, headers) if spares_some else None
+
+    async def _complete(
+        self, folder: str, listing: Listing, found: Sorted, rows: Mapping[str, Row] | None, rowless_max: int
+    ) -> Scan:
+        contents, told = self.client.contents, rows or {}
+        asked = {path: token for path, token in found.headers.items() if path not in told}
+        calls = [partial(contents.loaded_or_error, path, token) for path, token in asked.items()]
         views: dict[str, Snapshot] = {}
         unreadable: dict[str, OSError] = {}
         dead = {}
-        for path, loaded in zip(found.headers, await self.gather(calls), strict=True):
+        read: dict[str, Loaded] = {}
+        for path, loaded in zip(asked, await self.gather(calls), strict=True):
             if isinstance(loaded, OSError):
                 unreadable[path] = loaded
-            elif loaded.live:
+                continue
+            read[path] = loaded
+            if loaded.live:
                 views[path] = Snapshot(path, loaded.header, loaded.token)
             else:
                 dead[path] = loaded
+        live = {path: row for path, row in told.items() if row.live}
         for file in found.files:
-            if file.path in views or file.path in unreadable:
+            if file.path in views or file.path in unreadable or file.path in live:
                 continue
             visible = await contents.is_visible_or_error(file, dead.get(file.path))
             if isinstance(visible, OSError):
@@ -203,7 +248,9 @@ class Listings:
             elif visible:
                 views[file.path] = Snapshot(file.path, None, file.token, file)
         stays = not found.is_removed if self.backend.has_folders else not listing.entries
-        return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable)
+        if rows is not None and len(read) > rowless_max:
+            await self.rows.keep(folder, told.values(), read, rowless_max)
+        return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable, rows=live)
 
     async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:
         """The infos of a folder's content, sorted by name; for a file, its own info.
@@ -217,7 +264,7 @@ class Listings:
         if file is not None:
             return [file]
         try:
-            scan = await self.scan(path, on_error)
+            scan = await self.scan(path, on_error, with_rows=True)
         except (FileNotFoundError, NotADirectoryError):
             return [await self._info_of_file(path, on_error)]
         found = scan.infos
@@ -250,7 +297,13 @@ class Listings:
     # -- trees ---------------------------------------------------------------------------------------------
 
     async def tree(
-        self, folder: str, depth_max: int | None = None, *, hidden: bool = False, on_error: OnError = RAISE
+        self,
+        folder: str,
+        depth_max: int | None = None,
+        *,
+        hidden: bool = False,
+        on_error: OnError = RAISE,
+        with_rows: bool = False,
     ) -> dict[str, Scan]:
         """List a folder and those below it, the upper ones first.
 
@@ -260,20 +313,22 @@ class Listings:
             Number of levels of folders to list; None for all.
         hidden
             Also list folders that have the name of a segment.
+        with_rows
+            The same as in `scan`.
         """
         scans: dict[str, Scan] = {}
         level = [folder]
         while level and (depth_max is None or depth_max > 0):
-            calls = [partial(self._scan, path, on_error, is_top=path == folder) for path in level]
+            calls = [partial(self._scan, path, on_error, path == folder, with_rows) for path in level]
             found = [scan for scan in await self.gather(calls) if scan]
             scans.update({scan.path: scan for scan in found})
             level = [inner for scan in found for inner in (scan.folders if hidden else scan.shown)]
             depth_max = None if depth_max is None else depth_max - 1
         return scans
 
-    async def _scan(self, folder: str, on_error: OnError, *, is_top: bool) -> Scan | None:
+    async def _scan(self, folder: str, on_error: OnError, is_top: bool, with_rows: bool) -> Scan | None:
         try:
-            return await self.scan(folder, on_error)
+            return await self.scan(folder, on_error, with_rows=with_rows)
         except (FileNotFoundError, NotADirectoryError):
             return None  # deleted meanwhile
         except PermissionError as error:
@@ -291,7 +346,7 @@ class Listings:
         file = await self._file_first(path, on_error)
         if file is not None:
             return {path: file}
-        scans = await self.tree(path, depth_max, on_error=on_error)
+        scans = await self.tree(path, depth_max, on_error=on_error, with_rows=True)
         found: dict[str, Info] = {}
         if with_folders:
             found |= {folder: info_of_folder(folder) for folder in await self._alive_in(scans) if folder != ""}
@@ -312,6 +367,6 @@ class Listings:
         edge = [folder for scan in scans.values() for folder in scan.shown if folder not in scans]
         alive = {folder for folder, is_alive in zip(edge, await self._alive(edge), strict=True) if is_alive}
         for path, scan in reversed(scans.items()):
-            if scan.stays or scan.listed or scan.errors or any(folder in alive for folder in scan.folders):
+            if scan.stays or scan.listed or scan.rows or scan.errors or any(folder in alive for folder in scan.folders):
                 alive.add(path)
         return alive

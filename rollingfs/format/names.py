@@ -26,6 +26,8 @@ REMOVED_NAME = "$removed"
 """The mark of a folder that was removed while tombstones had to stay in it. Without content, it does not exist."""
 LEDGER_NAME = "$stream"
 """The segment in which the stream of a folder keeps its memory; listings hide it."""
+LISTING_NAME = "$listing"
+"""The segment with the rows of a folder, which spare listings most headers; listings hide it."""
 OFFSET_DIGITS = 20
 
 
@@ -59,6 +61,21 @@ def ledger_path(folder: str) -> str:
 def is_ledger(path: str) -> bool:
     """Whether this segment holds the memory of a stream."""
     return path.rpartition("/")[2] == LEDGER_NAME
+
+
+def listing_path(folder: str) -> str:
+    """The hidden segment with the rows of a folder."""
+    return f"{folder.rstrip('/')}/{LISTING_NAME}" if folder else LISTING_NAME
+
+
+def is_listing(path: str) -> bool:
+    """Whether this segment holds the rows of a folder."""
+    return path.rpartition("/")[2] == LISTING_NAME
+
+
+def is_hidden_segment(path: str) -> bool:
+    """Whether listings hide this segment, and a folder with nothing else in it is empty."""
+    return is_ledger(path) or is_listing(path)
 
 
 def lock_path(header: str) -> str:
@@ -142,6 +159,11 @@ def new_index_name() -> str:
     return f"{INDEX_PREFIX}{_random()}"
 
 
+def is_index(path: str) -> bool:
+    """Whether this is an index page."""
+    return path.rpartition("/")[2].startswith(INDEX_PREFIX)
+
+
 def is_staged(reference: str) -> bool:
     """Whether a chunk reference names a chunk that only collection deletes: staged, or shared by several entries."""
     name = posixpath.basename(reference)
@@ -169,6 +191,19 @@ def check_segment_name(path: str) -> str:
     except UnicodeEncodeError as error:
         raise ValueError(f"{path!r} is no segment name: it is not valid Unicode") from error
     return path
+
+
+def check_new_name(path: str) -> str:
+    """`check_segment_name`, for a name that a user gives to something new.
+
+    Raises
+    ------
+    ValueError
+        The name is none for a segment, or is that of the rows of a folder.
+    """
+    if is_listing(path):
+        raise ValueError(f"{path!r} is no name for a segment: '$listing' is reserved; nothing was written")
+    return check_segment_name(path)
 
 
 def is_hidden(name: str) -> bool:

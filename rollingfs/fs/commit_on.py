@@ -109,6 +109,8 @@ class Due:
     def __init__(self, when: CommitOn, on_time: Callable[[], None]) -> None:
         self.lock = threading.RLock()
         """Held by every use of the file: the timer's thread commits beside the writer."""
+        self.uses = 0
+        """Uses under way, one within the other; the lock lets its own thread pass."""
         self.when = when
         self._on_time = weakref.WeakMethod(on_time)  # the timer keeps no file alive that nobody closes
         self._bytes = 0
@@ -157,8 +159,13 @@ def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
         # in a child process, and once the interpreter stops, a thread that is gone may hold the lock for ever
         if file._process != os.getpid() or sys.is_finalizing():
             return method(file, *args, **kwargs)
-        with file._due.lock:
-            return method(file, *args, **kwargs)
+        due = file._due
+        with due.lock:
+            due.uses += 1
+            try:
+                return method(file, *args, **kwargs)
+            finally:
+                due.uses -= 1
 
     return run
 

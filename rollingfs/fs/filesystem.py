@@ -41,6 +41,7 @@ from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.clock import Clock
+from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 
 if TYPE_CHECKING:
     from rollingfs.fs.stream_handle import Stream
@@ -58,8 +59,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     target_protocol
         The protocol of the target: ``"s3"``, ``"file"``, ``"memory"``, ...
     target_options
-        The options of the target. You may also give them under its name, as in ``s3={"anon": True}``, or by
-        themselves, as in ``anon=True``, if the target lies over no other filesystem.
+        Its options; or give them under its name, ``s3={"anon": True}``, or alone if it lies over no other filesystem.
     fs
         The target itself; it is not altered.
     backend
@@ -71,8 +71,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     commit_timeout_s
         After how many seconds of conflicts and failures a commit gives up.
     tiers
-        Stores for chunks that are seldom read, by alias: the URL of a folder of their own, or a mapping with `root`,
-        `protocol` and `options`. Readers see no difference; `offload` moves chunks there.
+        Stores for chunks that are seldom read, for `offload`, by alias: the URL of a folder of their own, or a mapping
+        with `root`, `protocol` and `options`.
     offload_policy
         Which chunks move to a tier by ``stream.offload()`` and ``rollingfs run``, where neither a segment nor its
         folder says so; an `OffloadPolicy`, or a mapping of its fields.
@@ -81,16 +81,16 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     single_writer
         Your word that nobody else writes, for a filesystem without atomic writes.
     probe_cache
-        A local file or folder where processes note for each other, for 30 days, that a store passed its probe. Nobody
-        else should be able to write there. By default each process probes.
+        A local file or folder, of this user only, where processes note that a store passed its probe. It holds 30 days.
     share_commits
-        Whether appends without conditions share commits with other processes that chose so: for four or more that
-        append to one file at once. A process that dies may leave an append that appears up to 10 s later.
+        Whether appends without conditions share commits with other processes that chose so: for four or more of one
+        file. A process that dies may leave an append that appears up to 10 s later.
+    max_write_memory
+        The bytes (or text like ``"256MiB"``) that all open writers and appends hold together; at least 8 MiB.
     clock
         The wall clock, seconds since 1970.
     max_concurrency
-        How many requests for data one read, one `cat_ranges` or one open file makes at once. None lets the store
-        choose: 64 on S3, where the pool gets at least twice as many connections.
+        How many requests for data one read, `cat_ranges` or open file makes at once; by default the store's choice.
     prefetch
         Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
@@ -99,8 +99,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     Raises
     ------
     ValueError
-        There is no target, or more than one. A policy or a tuning is out of range. `max_concurrency` is more than the
-        connections (``config_kwargs={"max_pool_connections": ...}``) of the target.
+        There is no target, or more than one. An option is out of range, or `max_concurrency` beyond the target's pool.
     TypeError
         Neither rolling nor the target has an option, or both have it and it is not clear which is meant.
     ImportError
@@ -134,6 +133,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         single_writer: bool = False,
         probe_cache: str | os.PathLike[str] | None = None,
         share_commits: bool = False,
+        max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
         max_concurrency: int | None = None,
         prefetch: bool = True,
@@ -176,8 +176,12 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         self._strip_protocol = self._strip  # type: ignore[method-assign]
         self._parent = lambda path: self._folders.folders.above(self._strip(path))  # type: ignore[has-type]
         choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
-        default = check_default(self._backend, offload_policy)
-        self._client = Client(self._backend, rolling, offload_policy=default, **choices)
+        choices["offload_policy"] = check_default(self._backend, offload_policy)
+        choices["max_write_memory"] = max_write_memory
+            "offload_policy": check_default(self._backend, offload_policy),
+            "max_write_memory": max_write_memory,
+        }
+        self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
 

@@ -126,7 +126,7 @@ class Opener:
             There is no such segment or file.
         """
         path = self.strip(path)
-        if names.is_reserved(path):
+        if names.is_reserved(path) or names.is_listing(path):  # a handle could append to it
             raise missing(path)
         return await Segment.open(self.client, self.bridge, path, self.strip)
 

@@ -49,7 +49,7 @@ class Operations:
         IsADirectoryError
             It is a bucket.
         """
-        path = names.check_segment_name(self.strip(path))
+        path = names.check_new_name(self.strip(path))
         if "/" not in path and self.is_top(path):
             why = f"It is a bucket, not a segment: name a key in it, as in {path}/events; nothing was written"
             raise IsADirectoryError(errno.EISDIR, why, path)

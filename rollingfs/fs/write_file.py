@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rollingfs.backend.contract import frozen
 from rollingfs.client import Client
 from rollingfs.errors import FencedError, if_interrupted
 from rollingfs.format import names, transitions
@@ -18,13 +17,26 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs.append_start import Start, check_absent, find_end
 from rollingfs.fs.commit_on import NEVER, CommitOn, Due, alone
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
+from rollingfs.fs.write_buffer import WriteBuffer
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write.ingest import PIECE_BYTES, Intake, as_bytes
+from rollingfs.write.ingest import Intake, as_bytes
 
 logger = logging.getLogger("rollingfs")
 
 MODES = ("wb", "xb", "ab")
+
+
+def _weakly(method: Callable[[], Intake]) -> Callable[[], Intake]:
+    """A method, without a reference to its file: a cycle would keep a file alive that nobody closes."""
+    weak = weakref.WeakMethod(method)
+
+    def call() -> Intake:
+        bound = weak()
+        assert bound is not None
+        return bound()
+
+    return call
 
 
 class WriteFile(CommitsByClose):
@@ -83,14 +95,14 @@ class WriteFile(CommitsByClose):
         commit_on: CommitOn = NEVER,
     ) -> None:
         super().__init__()
-        self._intake: Intake | None = None  # for `__del__`, if this method fails
+        self._buffer: WriteBuffer | None = None  # for `__del__`, if this method fails
         if mode not in MODES:
             raise ValueError(f"{path}: there is no mode {mode!r}: write a segment by 'wb', 'xb' or 'ab'")
         if owner is not None and mode != "ab":
             raise ValueError(f"{path}: an owner is for mode 'ab', not {mode!r}")
         if commit_on != NEVER and not autocommit:
             raise ValueError(f"{path}: a file of a transaction is committed at its end: leave out commit_on")
-        names.check_segment_name(path)
+        names.check_new_name(path)
         transitions.check_attrs(attrs or {}, path)
         self.fs = fs
         self.path = path
@@ -100,13 +112,9 @@ class WriteFile(CommitsByClose):
         self._bridge = bridge
         self._attrs = attrs
         self._process = os.getpid()
-        self._is_broken = False
-        self._failure: BaseException | None = None
         self._is_discarded = False
         self._is_held = False
         self._is_told = False
-        self._pieces: list[bytes] = []
-        self._pieces_bytes = 0
         if mode == "xb":
             bridge.run(check_absent(client, path))
         start = bridge.run(find_end(client, path, owner)) if mode == "ab" else Start()
@@ -114,8 +122,8 @@ class WriteFile(CommitsByClose):
         self._segment = start.segment
         self._position = start.position
         self._is_there = start.is_there
-        self._intake = self._new_intake()
         self._due = Due(commit_on, self._commit_in_time)
+        self._buffer = WriteBuffer(bridge, client.segments.budget, path, self._due, _weakly(self._new_intake))
         watch(self)
 
     def _new_intake(self) -> Intake:
@@ -159,40 +167,24 @@ class WriteFile(CommitsByClose):
 
     @alone
     def _accept(self, view: memoryview) -> None:
-        with self._or_broken():
-            if self._is_held or self._pieces_bytes + len(view) < PIECE_BYTES:
-                self._pieces.append(frozen(view))
-                self._pieces_bytes += len(view)
-            else:
-                self._send()
-                self._take(view)
+        with self._open_buffer.or_broken():
+            self._open_buffer.add(view, is_held=self._is_held)
             self._position += len(view)
             is_due = not self._is_held and self._due.wrote(view)
         if is_due:
             self.commit()
 
-    def _send(self) -> None:
-        """Hand the buffered bytes to the intake."""
-        if self._pieces:
-            with self._or_broken():
-                data, self._pieces, self._pieces_bytes = b"".join(self._pieces), [], 0
-                self._take(memoryview(data))
+    @property
+    def _open_buffer(self) -> WriteBuffer:
+        assert self._buffer is not None
+        return self._buffer
 
-    def _take(self, view: memoryview) -> None:
-        assert self._intake is not None
-        self._bridge.run(self._intake.take(view))
-
-    @contextlib.contextmanager
-    def _or_broken(self) -> Iterator[None]:
-        """Break the file on any error, Ctrl-C too: later bytes must not follow a gap."""
-        try:
-            yield
-        except BaseException:
-            self._is_broken = True
-            raise
+    @property
+    def _intake(self) -> Intake | None:
+        return self._buffer.intake if self._buffer is not None else None
 
     def _run(self, coroutine: Any, *, commits: str | None = None) -> None:
-        with self._or_broken():
+        with self._open_buffer.or_broken():
             self._bridge.run(coroutine, commits=commits)
 
     @alone
@@ -216,14 +208,15 @@ class WriteFile(CommitsByClose):
         if self._is_discarded:
             return
         self._check_sound()
-        assert self._intake is not None
         self._due.restart()
-        self._send()
-        if not self._is_there or not self._intake.is_empty:
-            if self._intake.is_streaming:
-                self._run(self._intake.flush())  # a call of its own: Ctrl-C cancels it, and nothing is committed
+        self._open_buffer.send()
+        intake = self._intake
+        assert intake is not None
+        if not self._is_there or not intake.is_empty:
+            if intake.is_streaming:
+                self._run(intake.flush())  # a call of its own: Ctrl-C cancels it, and nothing is committed
             self._run(self._commit(), commits=self.path)
-            self._intake = self._new_intake()
+            self._open_buffer.renew()
         if self.closed:
             self._release_committed()
 
@@ -262,7 +255,7 @@ class WriteFile(CommitsByClose):
                 self._release_committed()
             else:
                 self._check_sound()
-                self._send()
+                self._open_buffer.send()
         finally:
             super().close()
 
@@ -272,7 +265,7 @@ class WriteFile(CommitsByClose):
         if self._is_discarded:
             return
         self._is_discarded = True
-        self._pieces, self._pieces_bytes = [], 0
+        self._open_buffer.drop()
         try:
             if self._intake is not None and self.is_mine:
                 self._bridge.run(self._intake.abort())
@@ -317,7 +310,7 @@ class WriteFile(CommitsByClose):
         """Commit if the file was opened with ``commit_on="flush"``; else written bytes stay buffered."""
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
-        if not self._due.when.flush or self._is_held or self._is_broken or self._intake is None:
+        if not self._due.when.flush or self._is_held or self._intake is None or self._open_buffer.is_broken:
             return  # `IOBase.close` calls this method too, of a file that is let go as well
         if self.pending_bytes and not is_unwinding(self):
             self.commit()
@@ -325,12 +318,12 @@ class WriteFile(CommitsByClose):
     @alone
     def _commit_in_time(self) -> None:
         """Commit in the timer's thread; the next call of the writer raises what went wrong."""
-        if self.closed or self._is_broken or not self.is_mine or not self.pending_bytes:
+        if self.closed or self._open_buffer.is_broken or not self.is_mine or not self.pending_bytes:
             return
         try:
             self.commit()
         except OSError as error:
-            self._failure = error.with_traceback(None)  # its frames would keep the file alive
+            self._open_buffer.failure = error.with_traceback(None)  # its frames would keep the file alive
             logger.error("%s: a commit by commit_on failed, so the file takes no more bytes: %s", self.path, error)
 
     @property
@@ -341,8 +334,7 @@ class WriteFile(CommitsByClose):
     @property
     def pending_bytes(self) -> int:
         """The number of written bytes that are not committed."""
-        taken = self._intake.size if self._intake is not None else 0
-        return 0 if self._is_discarded else self._pieces_bytes + taken
+        return 0 if self._is_discarded or self._buffer is None else self._buffer.pending_bytes
 
     def hold(self, is_held: bool = True) -> None:
         """Keep all written bytes in memory: a dying wrapper hands on its bytes, which are only counted."""
@@ -356,10 +348,10 @@ class WriteFile(CommitsByClose):
         lost
             The number of bytes that are not committed, as the wrapper of this file counts them.
         """
-        if self._intake is None:
+        if self._buffer is None or self._buffer.intake is None:
             return
         lost, is_closed = self.pending_bytes if lost is None else lost, self.closed
-        intake, self._intake = self._intake, None
+        intake, self._buffer.intake = self._buffer.intake, None
         super().close()
         try:
             self._tell(lost, is_closed, at_exit=sys.is_finalizing())
@@ -375,7 +367,7 @@ class WriteFile(CommitsByClose):
 
     def _tell(self, lost: int, is_closed: bool, *, at_exit: bool) -> None:
         """Say once how many bytes are lost, if any are and the error of a failed `close` has not said so."""
-        if lost and self.is_mine and not self._is_told and not (self._is_broken and is_closed):
+        if lost and self.is_mine and not self._is_told and not (self._open_buffer.is_broken and is_closed):
             self._is_told = True
             tell_lost(self.path, lost, at_exit=at_exit)
 
@@ -396,6 +388,6 @@ class WriteFile(CommitsByClose):
     def _check_sound(self) -> None:
         if not self.is_mine:
             raise ValueError(f"{self.path} was opened for writing in another process; open it here")
-        if self._is_broken:
+        if self._open_buffer.is_broken:
             text = f"{self.path}: an earlier write or commit of this file failed; nothing after it is written"
-            raise OSError(text) from self._failure
+            raise OSError(text) from self._open_buffer.failure

@@ -125,8 +125,10 @@ class Exporter:
     async def _check_target(self, view: Snapshot, target: Backend, name: str, overwrite: bool) -> None:
         """Refuse a target before anything is touched."""
         names.check_segment_name(name)
-        if names.is_ledger(name):
-            raise ValueError(f"{name}: the name is reserved for what a stream remembers; nothing was written")
+        if names.is_hidden_segment(name):
+            raise ValueError(
+                f"{name}: the name is reserved for what rollingfs itself keeps in a folder; nothing was written"
+            )
         if is_same(target, self.backend) and name == view.path:
             raise ValueError(f"{name} cannot be exported to its own name; nothing was written, choose another name")
         if not target.has_folders and view.size > OBJECT_BYTES_MAX:

@@ -170,7 +170,7 @@ class Contents:
         if await self._is_any_live(found.headers):
             return True
         for file in found.files:  # it may lie beside a tombstone
-            if file.path in found.headers and not names.is_ledger(file.path) and await self._lives(file, found):
+            if file.path in found.headers and not names.is_hidden_segment(file.path) and await self._lives(file, found):
                 return True
         for folder in found.folders:
             if await self.is_alive(folder):
@@ -178,10 +178,10 @@ class Contents:
         return False
 
     async def _is_any_live(self, headers: Mapping[str, str | None]) -> bool:
-        """Whether one of these segments, given with their tokens, exists; ledgers do not count."""
+        """Whether one of these segments, given with their tokens, exists; hidden ones do not count."""
         unknown = []
         for path, token in headers.items():
-            if names.is_ledger(path):
+            if names.is_hidden_segment(path):
                 continue
             loaded = self.headers.by_token(path, token)
             if loaded is None:
@@ -249,7 +249,7 @@ class Contents:
             raise refusal
 
     async def _refusal(self, path: str) -> FolderOccupiedError | None:
-        if names.is_ledger(path):
+        if names.is_hidden_segment(path):
             return None
         try:
             living, _, is_more = await self._search(path, self._living)
@@ -275,7 +275,7 @@ class Contents:
 
     async def _living_path(self, path: str, found: Sorted, file: FileInfo | None) -> str | None:
         """The path of an entry that lives, with a slash behind a folder's; None for one that does not."""
-        if names.is_ledger(path):
+        if names.is_hidden_segment(path):
             return None
         if path in found.headers:
             loaded = await self.loaded_or_error(path, found.headers[path])

@@ -74,6 +74,12 @@ class ChunkWriter:
             if chunk.size == self.max_bytes:
                 await self._roll()
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory that the store does not have yet."""
+        chunks = [chunk for chunk, _ in self._finishing]
+        return sum(chunk.upload.held_bytes for chunk in (*chunks, *([self._open] if self._open is not None else [])))
+
     async def finish(self) -> tuple[Stored, ...]:
         """Make everything durable and return the chunks in order."""
         if self._open is not None:

@@ -190,7 +190,7 @@ class Appender:
         try:
             self._take(path, group)
             plain = group.plain if self._carriers is not None else None
-            change = Change(path, group.step, leader.deadline_s, group.is_large, group.uploads)
+            change = Change(path, group.step, leader.deadline_s, group.is_large, uploads=group.uploads)
             change = replace(change, prompt=group.is_prompt, plain=plain)
             committed = await self._loop.commit_held(slot, change)
             self._finish(path, group, group.succeeded(committed))

@@ -15,6 +15,7 @@ from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import TELLING, not_committed
 from rollingfs.format.header import Header
 from rollingfs.policy import RollingPolicy
+from rollingfs.write.budget import PART_BYTES, Share
 from rollingfs.write.chunk_writer import ChunkWriter
 
 SMALL_BYTES_MAX = 1024 * 1024
@@ -73,12 +74,21 @@ class Intake:
     ----------
     uploads : Uploads
         The chunk files that are complete and not committed.
+    share : Share
+        What it holds in memory.
     """
 
     def __init__(
-        self, store: Store, path: str, destination: Callable[[], Awaitable[Destination]], *, staged: bool = False
+        self,
+        store: Store,
+        path: str,
+        destination: Callable[[], Awaitable[Destination]],
+        share: Share,
+        *,
+        staged: bool = False,
     ) -> None:
         self.path = path
+        self.share = share
         self.size = 0
         self._backend = store.backend
         self._chunks = store.chunks
@@ -150,12 +160,18 @@ class Intake:
 
     async def put(self, view: memoryview) -> None:
         """Take some bytes; they may be reused by the caller after the call."""
-        if self._writer is None and self._pending_bytes + len(view) <= self._small_max:
-            self._keep(view)
-        else:
-            writer = self._writer or await self._begin()
-            await writer.write(view)
-        self.size += len(view)
+        for start in range(0, len(view), PART_BYTES) or [0]:
+            part = view[start : start + PART_BYTES]
+            if part:
+                await self.share.take(len(part), self.spill)
+            is_small = self._pending_bytes + len(view) - start <= self._small_max
+            if self._writer is None and is_small:
+                self._keep(part)
+            else:
+                writer = self._writer or await self._begin()
+                await writer.write(part)
+                self.share.set(writer.held_bytes)
+            self.size += len(part)
 
     def _keep(self, view: memoryview) -> None:
         if len(view):
@@ -201,6 +217,23 @@ class Intake:
             self._items += stored
             self._writer = None
 
+    async def spill(self, data: bytes = b"") -> None:
+        """Write what is held in memory as chunk files, and more data behind it; what comes next begins others.
+
+        This asks for no room: it is how others get some.
+        """
+        try:
+            if (self._pending or data) and self._writer is None:
+                await self._begin()
+            if self._writer is not None:
+                await self._writer.write(data)
+                self.size += len(data)
+            await self._end_run()
+        except BaseException as error:
+            await self._give_up(error)
+            raise
+        self.share.close()
+
     async def flush(self) -> None:
         """Make the taken data durable."""
         try:
@@ -220,6 +253,7 @@ class Intake:
         """Remove the uploaded files, and forget the taken data."""
         writer, self._writer = self._writer, None
         self._items, self._pending, self._pending_bytes = [], [], 0
+        self.share.close()
         if writer is not None:
             await writer.abort()
         await self.uploads.delete()

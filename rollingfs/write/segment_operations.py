@@ -9,17 +9,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.backend.tiers import check_aliases, check_tiers, list_folder
+from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt, Committed, Step
 from rollingfs.commit.chunk_files import Staged, Stored
 from rollingfs.commit.committer import Committer
-from rollingfs.commit.drop_files import finish_drops, mapped_files
+from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.shadowing import delete_shadowed, let_pass, shadow
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import names, transitions
-from rollingfs.format.drops import drop_all, with_hints
+from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
@@ -27,6 +26,8 @@ from rollingfs.read.contents import Contents
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.meters import APPEND, OVERWRITE
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
+from rollingfs.write.budget import Budget
+from rollingfs.write.delete import Deletes
 from rollingfs.write.gather import Append, Appender, Written
 from rollingfs.write.grow import as_items, grow
 from rollingfs.write.ingest import Data, Destination, Intake, new_receipt
@@ -42,11 +43,15 @@ Check = Callable[[Header | None, FileInfo | None], None]
 class Segments:
     """Changes segments, one commit each."""
 
-    def __init__(self, committer: Committer, lookup: Lookup, contents: Contents, policy: RollingPolicy) -> None:
+    def __init__(
+        self, committer: Committer, lookup: Lookup, contents: Contents, policy: RollingPolicy, budget: Budget
+    ) -> None:
+        self.budget = budget
         self.committer = committer
         self.store = committer.store
         self.appender = Appender(committer.merges)
         self.adoption = Adoption(committer, lookup, policy)
+        self.deletes = Deletes(committer, lookup, self.adoption)
         self.lookup = lookup
         self.contents = contents
         self.policy = policy
@@ -161,49 +166,8 @@ class Segments:
         FencedError
             An exclusive owner holds it.
         """
-        guard = guard or Guard()
-        loaded = await self.store.headers.load(path)
-        if not loaded.live and (guard.segment is None or guard.is_plain):
-            with if_interrupted(path, "unknown"):  # the file may be gone, or a segment may have taken its place
-                is_removed = await self.adoption.remove(path, guard.segment)
-            if is_removed:
-                return
-            if guard.segment is None and loaded.header is not None and await self._finish_delete(path, loaded.header):
-                return
-        own: list[str] = []
-
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            found = transitions.check(base.header, guard, path)
-            check_aliases(self.store.backend, found.tiers, path)
-            plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
-            own[:] = await mapped_files(self.store.pages, path, found)
-            grave = transitions.tombstone(found)
-            drops = drop_all(found, self.store.now_ms())
-            hints = await self.store.pages.hints(path, found.entries)
-            grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-            await let_pass(self.store, path, grave.adopted)
-            return with_hints(grave, hints, self.store.now_ms())
-
-        header = _header(await self.committer.commit(path, step))
-        with if_interrupted(path, "committed"):
-            await self.store.backend.delete(own)
-            await finish_drops(self.committer.loop, path, header)
-            await delete_shadowed(self.store, path, header.adopted)
-
-    async def _finish_delete(self, path: str, header: Header) -> bool:
-        """Delete the files that a tombstone still names; returns whether there were any."""
-        named = {names.locate(path, drop.file, drop.tier) for drop in header.drops if not drop.is_hint}
-        if not named:
-            return False
-        check_tiers(self.store.backend, named)
-        listed = await list_folder(self.store.backend, names.chunks_folder(path), {drop.tier for drop in header.drops})
-        if not any(entry.path in named for entry in listed):
-            return False
-        now = await self.store.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
-        if now.live or now.header is None:
-            return False  # a plain file was adopted meanwhile: this segment is to be deleted
-        await finish_drops(self.committer.loop, path, now.header)
-        return True
+        buried = await self.deletes.bury(path, guard)
+        await self.deletes.clear([] if buried is None else [buried])
 
     # -- content -------------------------------------------------------------------------------------------
 
@@ -218,7 +182,8 @@ class Segments:
                     raise transitions.missing(path)
                 transitions.check_absent(guard or Guard(), path)
 
-        return Intake(self.store, path, partial(self._destination, path, check, appends=True))
+        more = partial(self._destination, path, check, appends=True)
+        return Intake(self.store, path, more, self.budget.share())
 
     def replacement(self, path: str, guard: Guard | None = None, *, create_only: bool = False) -> Intake:
         """An intake for data that replaces the content; it refuses as `addition` does."""
@@ -229,7 +194,7 @@ class Segments:
             if header is not None:
                 transitions.check(header, guard or Guard(), path)
 
-        return Intake(self.store, path, partial(self._destination, path, check))
+        return Intake(self.store, path, partial(self._destination, path, check), self.budget.share())
 
     async def _destination(self, path: str, check: Check | None, appends: bool = False) -> Destination:
         """How large data is written: by the segment's own policy, or that of this client if there is no segment."""
@@ -249,7 +214,7 @@ class Segments:
             The receipt, for `append` or `overwrite`. Collection deletes the files of a receipt that is never committed.
         """
         names.check_segment_name(path)
-        intake = Intake(self.store, path, partial(self._destination, path, None), staged=True)
+        intake = Intake(self.store, path, partial(self._destination, path, None), self.budget.share(), staged=True)
         await intake.take(data)
         return new_receipt(path, await intake.finish())
 
@@ -327,7 +292,10 @@ class Segments:
     async def _settled(self, verb: str, intake: Intake, call: Coroutine[Any, Any, T]) -> T:
         # not to be cancelled: an upload may be deleted only after the last attempt that could name it
         settled = self.store.runtime.shield(intake.uploads.settle(call))
-        return await self.store.meters.measure(verb, settled, intake.size)
+        try:
+            return await self.store.meters.measure(verb, settled, intake.size)
+        finally:
+            intake.share.close()
 
     async def seal(self, path: str, guard: Guard | None = None) -> int:
         """Let the segment take no more bytes; returns its length."""

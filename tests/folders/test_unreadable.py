@@ -278,18 +278,18 @@ def test_a_plain_file_that_the_corrupt_header_hid_does_not_come_to_life(corrupt)
 
 def test_a_header_that_was_mended_meanwhile_is_deleted_as_any_other(corrupt, monkeypatch):
     fs = corrupt.fs
-    inner, told = fs._client.segments.delete, []
+    inner, told = fs._client.segments.deletes.bury, []
 
-    async def delete(path, guard=None):
+    async def delete(path, guard=None, seen=None):
         try:
-            await inner(path, guard)
+            return await inner(path, guard, seen)
         except CorruptHeaderError:
             told.append(path)
             await fs._backend.delete([f"{corrupt.bad}$header"])
             await fs._backend.write(f"{corrupt.bad}$header", [corrupt.header])
             raise
 
-    monkeypatch.setattr(fs._client.segments, "delete", delete)
+    monkeypatch.setattr(fs._client.segments.deletes, "bury", delete)
     fs.rm(corrupt.bad, damaged=True)
     assert told == [corrupt.bad]
     assert fs._bridge.run(fs._client.headers.load(corrupt.bad)).header.deleted

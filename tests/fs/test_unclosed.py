@@ -15,7 +15,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from rollingfs.fs import write_file
+from rollingfs.fs import write_buffer
 from rollingfs.write import ingest
 
 LARGE = b"0123456789" * 300_001
@@ -55,7 +55,7 @@ def test_a_file_that_is_forgotten_says_how_many_bytes_are_lost(fs, tmp_path, cap
 
 
 def test_bytes_that_went_to_chunks_are_counted_too(fs, tmp_path, monkeypatch):
-    monkeypatch.setattr(write_file, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(write_buffer, "PIECE_BYTES", 1000)
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 1000)
     held = [fs.open(f"{tmp_path}/x", "wb")]
     for _ in range(7):

@@ -14,7 +14,7 @@ from rollingfs import FencedError, RollingPolicy, SegmentSealedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
 from rollingfs.format.transitions import Guard
-from rollingfs.fs import write_file
+from rollingfs.fs import write_buffer
 from rollingfs.fs.text_file import TextFile
 from rollingfs.fs.write_file import WriteFile
 from rollingfs.runtime.concurrency import drive
@@ -31,7 +31,7 @@ LARGE = bytes(range(256)) * 8
 def small(monkeypatch):
     """Small limits, so that a test of streams needs no megabytes."""
     monkeypatch.setattr(ingest, "PIECE_BYTES", 200)
-    monkeypatch.setattr(write_file, "PIECE_BYTES", 200)
+    monkeypatch.setattr(write_buffer, "PIECE_BYTES", 200)
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 300)
     monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 1000)
 

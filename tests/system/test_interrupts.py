@@ -222,7 +222,7 @@ def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted
 
 
 def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_gap(site, monkeypatch):
-    monkeypatch.setattr("rollingfs.fs.write_file.PIECE_BYTES", 8)
+    monkeypatch.setattr("rollingfs.fs.write_buffer.PIECE_BYTES", 8)
 
     def write(file, data):
         file.write(data)
@@ -234,7 +234,7 @@ def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_
         files.append(file)
         file.write(b"first;")
         outcome, met = interrupted_at(nth, partial(write, file, b"second;"), ("rollingfs/fs/write_file.py", *CORE))
-        if file._is_broken:
+        if file._open_buffer.is_broken:
             with pytest.raises(OSError, match="an earlier write"):
                 file.write(b"third;")
             assert outcome is not None
@@ -352,7 +352,7 @@ def test_a_concat_or_rename_whose_caller_is_cancelled_leaves_no_mark(verb, reque
 
 def test_a_file_that_is_forgotten_on_the_loops_own_thread_leaves_no_upload(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
-    monkeypatch.setattr("rollingfs.fs.write_file.PIECE_BYTES", 16)
+    monkeypatch.setattr("rollingfs.fs.write_buffer.PIECE_BYTES", 16)
     site = Site(Counting(private_memory(), suspends=True), "", RollingPolicy(max_bytes=32))
     site.create()
     files = [site.open("ab")]

@@ -13,7 +13,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from rollingfs.backend.cloud.container import Answer, Found
-from rollingfs.backend.cloud.upload import PART_BYTES
+from rollingfs.backend.cloud.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX
 from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.obstores.answers import Refusal, from_obstore, is_without_credentials
 from rollingfs.backend.obstores.ending import check_usable, watched
@@ -31,7 +31,6 @@ from rollingfs.backend.obstores.requests import (
 
 CONNECT_S_MAX = 5.0
 READ_S_MAX = 15.0
-PARTS_IN_FLIGHT_MAX = 4
 PART_TRIES_MAX = 4
 DELETES_MAX = 256
 """The files of one request to Azure; obstore makes such requests of any number."""

@@ -13,6 +13,7 @@ from rollingfs.backend.cloud.errors import CLOUD_ERRORS, errors_of, is_conflict,
 from rollingfs.backend.contract import Buffer, Over, Upload, frozen
 
 PART_BYTES = 16 * 2**20
+PARTS_IN_FLIGHT_MAX = 4
 
 
 class CloudUpload(Upload):
@@ -25,9 +26,15 @@ class CloudUpload(Upload):
         self._over = over
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
+        self._handed_bytes = 0
         self._parts: Parts | None = None
         self._making: asyncio.Task[Any] | None = None
         self._is_over = False
+
+    @property
+    def held_bytes(self) -> int:
+        # the store's client does not say how many of the parts that it was handed are on their way
+        return 0 if self._is_over else self._pieces_bytes + min(self._handed_bytes, PARTS_IN_FLIGHT_MAX * PART_BYTES)
 
     async def write(self, data: Buffer) -> None:
         self._check_open()
@@ -81,6 +88,7 @@ class CloudUpload(Upload):
         await parts.complete(b"".join(self._take()))
 
     def _take(self) -> list[bytes]:
+        self._handed_bytes += self._pieces_bytes
         pieces, self._pieces, self._pieces_bytes = self._pieces, [], 0
         return pieces
 

@@ -220,8 +220,13 @@ class S3Upload(Upload):
         self._pieces_bytes = 0
         self._parts = 0
         self._in_flight: set[asyncio.Task[None]] = set()
+        self._whole_bytes = 0
         self._making: asyncio.Task[None] | None = None
         self._closed = False
+
+    @property
+    def held_bytes(self) -> int:
+        return self._pieces_bytes + self._whole_bytes + len(self._in_flight) * self._part_bytes
 
     async def write(self, data: Buffer) -> None:
         """Append bytes; wait while too many parts are under way.
@@ -260,7 +265,9 @@ class S3Upload(Upload):
         """Send the rest; the object exists when this returns."""
         self._check_open()
         if not self._multipart.begun:  # at most one part
+            self._whole_bytes = self._pieces_bytes
             await self._make(self._put_whole(self._take()))
+            self._whole_bytes = 0
         else:
             if self._pieces:
                 await self._send_part()

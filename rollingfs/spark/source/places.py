@@ -132,7 +132,7 @@ def _matching(fs: RollingFileSystem, pattern: str) -> Looks:
     level = ["/".join(parts[:magic])]
     if level == [""]:  # the top of a store, which may be no folder
         found = [_at(fs, path) for path in fs.glob(pattern) if not _is_skipped(path.rpartition("/")[2])]
-        return {path: look for looks in found for path, look in looks.items() if not names.is_ledger(path)}
+        return {path: look for looks in found for path, look in looks.items() if not names.is_hidden_segment(path)}
     if "**" in parts:
         return _matched(_scans(fs, level), re.compile(glob_translate(pattern)), fs)
     for nth in range(magic, len(parts) - 1):

@@ -103,8 +103,8 @@ def _objection(name: str) -> str | None:
         return "reads of the folder skip names that begin with '_' or '.'"
     if len(name.encode()) > NAME_BYTES_MAX:
         return f"it has {len(name.encode())} bytes, and a name has at most {NAME_BYTES_MAX}"
-    if names.is_ledger(name):
-        return "the memory of a stream has this name"
+    if names.is_hidden_segment(name):
+        return "what rollingfs keeps in a folder has this name"
     try:
         names.check_segment_name(name)
     except ValueError as error:

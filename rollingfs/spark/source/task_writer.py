@@ -132,7 +132,7 @@ def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> s
         No segment can have this path.
     """
     target = fs._strip_protocol(options.target.path)
-    return names.check_segment_name(target if name is None else f"{target}/{name}")
+    return names.check_new_name(target if name is None else f"{target}/{name}")
 
 
 def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> Piece:

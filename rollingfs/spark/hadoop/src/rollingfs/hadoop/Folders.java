@@ -102,7 +102,7 @@ final class Folders {
         List<FileStatus> found = new ArrayList<>();
         for (String path : listing.headers().keySet()) {
             Found header = headers.get(path);
-            if (header.isLive() && !Names.isLedger(path)) {
+            if (header.isLive() && !Names.isHiddenSegment(path)) {
                 found.add(header.error() != null ? unreadable(path) : status(path, Snapshot.of(header.header())));
             }
         }
@@ -188,7 +188,7 @@ final class Folders {
             }
         }
         return headers.entrySet().stream()
-                .anyMatch(entry -> !Names.isLedger(entry.getKey()) && entry.getValue().isLive());
+                .anyMatch(entry -> !Names.isHiddenSegment(entry.getKey()) && entry.getValue().isLive());
     }
 
     private static String removedPath(String folder) {

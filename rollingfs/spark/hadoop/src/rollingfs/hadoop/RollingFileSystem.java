@@ -132,9 +132,9 @@ public class RollingFileSystem extends FileSystem {
     }
 
     private static void checkName(String path) throws IOException {
-        if (Names.isReserved(path)) {
+        if (Names.isReserved(path) || Names.baseName(path).equals(Names.LISTING_NAME)) {
             throw new IOException(path + " is no name for a file or folder: '$header' at the end, '$chunks' anywhere "
-                    + "and the name '$removed' are reserved; nothing was changed: choose another name");
+                    + "and the names '$removed' and '$listing' are reserved; nothing was changed: choose another name");
         }
     }
 

@@ -9,6 +9,8 @@ public final class Names {
     public static final String REMOVED_NAME = "$removed";
     /** A segment in the folder of a stream, with the state of the stream; listings hide it. */
     public static final String LEDGER_NAME = "$stream";
+    /** A segment with what the headers of its folder said; listings hide it, and this filesystem does not use it. */
+    public static final String LISTING_NAME = "$listing";
 
     /** A folder of this name belongs to the committers of Hadoop. */
     private static final String SCRATCH_NAME = "_temporary";
@@ -52,8 +54,9 @@ public final class Names {
         return path.endsWith(HEADER_SUFFIX) || path.contains(CHUNKS_SUFFIX) || baseName(path).equals(REMOVED_NAME);
     }
 
-    public static boolean isLedger(String path) {
-        return baseName(path).equals(LEDGER_NAME);
+    /** Whether listings hide this segment, and a folder with nothing else in it is empty. */
+    public static boolean isHiddenSegment(String path) {
+        return baseName(path).equals(LEDGER_NAME) || baseName(path).equals(LISTING_NAME);
     }
 
     /** Whether a committer of Hadoop keeps this path until its job ends. */

@@ -1,0 +1,113 @@
+"""The rows of a folder: what its headers said, as the text of the segment `$listing`. Pure.
+
+A row is bound to the token of its header. It says what the header says, wherever a store shows this very token.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, fields
+
+from rollingfs.format.header import Header
+
+VERSION = 1
+MARK = ("rollingfs.listing", "1")
+"""The attribute, with its value, by which `$listing` is not a user's segment."""
+OPEN, SEALED, DELETED = "open", "sealed", "deleted"
+VERSION_KEY = "rollingfs-listing"
+ROWS_MAX = 200_000
+TEXT_BYTES_MAX = 256 * 1024 * 1024
+_LEVEL = 1  # of zlib: tokens and uuids are random, so more effort gains little
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a listing needs to know of a header."""
+
+    name: str
+    """The segment's name within the folder."""
+    token: str
+    """The token of the header that says this."""
+    segment: str
+    """The incarnation."""
+    version: int
+    state: str
+    """`OPEN`, `SEALED` or `DELETED`; of a merging source, its state from before."""
+    start: int
+    length: int
+    chunk_count: int
+    created_ms: int
+    modified_ms: int
+
+    @property
+    def live(self) -> bool:
+        """Whether the segment exists."""
+        return self.state != DELETED
+
+    @property
+    def sealed(self) -> bool:
+        return self.state == SEALED
+
+
+_TYPES = tuple({"str": str, "int": int}[str(field.type)] for field in fields(Row))
+
+
+def row_of(name: str, header: Header, token: str) -> Row | None:
+    """The row of a header; None where a listing must look at the header itself."""
+    if header.has_plain_copy or (header.deleted and header.adopted is not None):
+        return None
+    return Row(
+        name,
+        token,
+        header.segment,
+        header.version,
+        DELETED if header.deleted else SEALED if header.sealed else OPEN,
+        header.start,
+        header.length,
+        header.chunk_count,
+        header.created_ms,
+        header.modified_ms,
+    )
+
+
+def format_rows(rows: Iterable[Row]) -> bytes:
+    """The content of `$listing`: at most `ROWS_MAX` rows, the first by name."""
+    listed = [astuple(row) for row in sorted(rows, key=lambda row: row.name)[:ROWS_MAX]]
+    text = json.dumps({VERSION_KEY: VERSION, "rows": listed}, separators=(",", ":"))
+    return zlib.compress(text.encode(), _LEVEL)
+
+
+def parse_rows(data: bytes) -> dict[str, Row]:
+    """The rows by name.
+
+    Raises
+    ------
+    ValueError
+        This is no text of rows, or one of another version; the message is the rest of a sentence.
+    """
+    unpacked = zlib.decompressobj()
+    try:
+        text = unpacked.decompress(data, TEXT_BYTES_MAX)
+    except zlib.error as error:
+        raise ValueError(f"it is no list of rows: {error}") from error
+    if not unpacked.eof or unpacked.unused_data:
+        raise ValueError("it is cut off, too long, or followed by other bytes")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no list of rows: {error}") from error
+    if not isinstance(found, dict) or found.get(VERSION_KEY) != VERSION or not isinstance(found.get("rows"), list):
+        raise ValueError("it is no list of rows that this release reads")
+    rows = [_row(values) for values in found["rows"]]
+    return {row.name: row for row in rows}
+
+
+def _row(values: object) -> Row:
+    if not isinstance(values, list) or tuple(map(type, values)) != _TYPES:
+        raise ValueError(f"a row is malformed: {str(values)[:80]}")
+    row = Row(*values)
+    if row.state not in (OPEN, SEALED, DELETED) or not 0 <= row.start <= row.length:
+        raise ValueError(f"a row is malformed: {str(values)[:80]}")
+    return row

@@ -1,0 +1,144 @@
+"""The bytes that were written to an open file and are not committed: the newest in memory, the others on their way."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+
+from rollingfs.backend.contract import frozen
+from rollingfs.fs.commit_on import Due
+from rollingfs.runtime.bridge import Bridge
+from rollingfs.write.budget import Budget, Spillable
+from rollingfs.write.ingest import PIECE_BYTES, Intake
+
+logger = logging.getLogger("rollingfs")
+
+GRAIN_BYTES = 16 * 1024
+"""Room for so many bytes is asked for at once, so that small writes are quick."""
+PIECE_COST_BYTES = 48
+"""What Python needs for a piece beside its bytes."""
+
+
+class WriteBuffer(Spillable):
+    """Gathers what is written, and hands it to the intake of the next commit.
+
+    Parameters
+    ----------
+    new_intake
+        Makes the intake of a commit.
+    due
+        Its lock is held by every use of the file.
+
+    Attributes
+    ----------
+    is_broken : bool
+        A write failed: later bytes must not follow a gap.
+    failure : BaseException or None
+        The error that the writer has not seen, because another thread met it.
+    """
+
+    def __init__(self, bridge: Bridge, budget: Budget, path: str, due: Due, new_intake: Callable[[], Intake]) -> None:
+        self.intake: Intake | None = new_intake()
+        self.is_broken = False
+        self.failure: BaseException | None = None
+        self._bridge = bridge
+        self._path = path
+        self._due = due
+        self._new_intake = new_intake
+        self._pieces: list[bytes] = []
+        self._bytes = 0
+        self._share = budget.share()
+        self._process = os.getpid()
+        budget.add(self)
+
+    def renew(self) -> None:
+        """Begin anew, after a commit."""
+        self.intake = self._new_intake()
+
+    @property
+    def pending_bytes(self) -> int:
+        """The number of written bytes that are not committed."""
+        return self._bytes + (self.intake.size if self.intake is not None else 0)
+
+    @contextlib.contextmanager
+    def or_broken(self) -> Iterator[None]:
+        """Break the file on any error, Ctrl-C too: later bytes must not follow a gap."""
+        try:
+            yield
+        except BaseException:
+            self.is_broken = True
+            raise
+
+    def add(self, view: memoryview, *, is_held: bool) -> None:
+        """Take bytes; with `is_held`, keep them all in memory, whatever the bound."""
+        if is_held or self._bytes + len(view) < PIECE_BYTES:
+            if not is_held:
+                self._make_room(len(view))
+            self._pieces.append(frozen(view))
+            self._bytes += len(view)
+        else:
+            self.send()
+            self._take(view)
+
+    def _make_room(self, size: int) -> None:
+        need = self._bytes + size + PIECE_COST_BYTES * (len(self._pieces) + 1)
+        if need <= self._share.count:
+            return
+        grains = max(GRAIN_BYTES, need - self._share.count)
+        if not (self._share.try_take(grains) or self._share.try_take(need - self._share.count)):
+            # what is spilled meanwhile makes room as well, so this may be more than needed, and never less
+            self._bridge.run(self._share.take(max(size + PIECE_COST_BYTES, min(grains, GRAIN_BYTES)), self._spill))
+
+    def send(self) -> None:
+        """Hand the buffered bytes to the intake."""
+        if self._pieces:
+            with self.or_broken():
+                self._take(memoryview(self._joined()))
+
+    def _joined(self) -> bytes:
+        data, self._pieces, self._bytes = b"".join(self._pieces), [], 0
+        self._share.close()
+        return data
+
+    def _take(self, view: memoryview) -> None:
+        assert self.intake is not None
+        self._bridge.run(self.intake.take(view))
+
+    def drop(self) -> None:
+        """Forget the buffered bytes."""
+        self._pieces, self._bytes = [], 0
+        self._share.close()
+
+    # -- for other writers, at the bound of memory ---------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        return self._share.count + (self.intake.share.count if self.intake is not None else 0)
+
+    async def _spill(self) -> None:
+        intake = self.intake  # garbage collection of the file may take it away
+        assert intake is not None
+        await intake.spill(self._joined())
+
+    async def spill_if_idle(self) -> bool:
+        due = self._due
+        if self._process != os.getpid() or not due.lock.acquire(blocking=False):
+            return False
+        try:
+            if due.uses or self.is_broken or self.intake is None or not self.held_bytes:
+                return False
+            due.uses += 1  # the lock lets other tasks of this thread pass
+            try:
+                with self.or_broken():
+                    await self._spill()
+            except Exception as error:  # noqa: BLE001 - the owner hears of it
+                self.failure = error.with_traceback(None)  # its frames would keep the file alive
+                self.drop()
+                logger.error("%s: its bytes could not be uploaded, so the file takes no more: %s", self._path, error)
+            finally:
+                due.uses -= 1
+            return True
+        finally:
+            due.lock.release()

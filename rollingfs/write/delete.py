@@ -1,0 +1,199 @@
+"""Deletes segments and plain files: a tombstone for each segment, then the files of many in few requests."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rollingfs.backend.tiers import check_aliases, check_tiers, list_folder
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.committer import Committer
+from rollingfs.commit.drop_files import dropped_files, finish_drops, mapped_files
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.shadowing import delete_shadowed, let_pass, shadow
+from rollingfs.errors import AppendOutcomeUnknown, UnknownTierError, if_interrupted
+from rollingfs.format import names, transitions
+from rollingfs.format.drops import drop_all, is_due, with_hints
+from rollingfs.format.header import Drop, Header
+from rollingfs.format.transitions import Guard
+from rollingfs.read.snapshot import Lookup
+from rollingfs.write.adopt import Adoption
+
+logger = logging.getLogger("rollingfs")
+
+BELIEVED_S_MAX = 60.0
+"""A header in the cache that was seen longer ago is looked at again before the segment is deleted."""
+BATCH_MAX = 256
+"""Maximum segments whose tombstones are committed before the files of all of them are deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buried:
+    """A segment whose tombstone is committed, and the files that go with it."""
+
+    path: str
+    header: Header
+    chunks: tuple[str, ...]
+    pages: tuple[str, ...]
+    """They go last, because they name chunks."""
+    drops: tuple[Drop, ...]
+    """The lines whose work is done then."""
+
+
+Call = Callable[[], Awaitable[Buried | None]]
+
+
+async def _noted(call: Call, buried: list[Buried]) -> None:
+    one = await call()
+    if one is not None:
+        buried.append(one)
+
+
+class Deletes:
+    """Deletes what paths name."""
+
+    def __init__(self, committer: Committer, lookup: Lookup, adoption: Adoption) -> None:
+        self.committer = committer
+        self.store = committer.store
+        self.lookup = lookup
+        self.adoption = adoption
+
+    async def bury(self, path: str, guard: Guard | None = None, seen: Loaded | None = None) -> Buried | None:
+        """Delete a plain file, or commit the tombstone of a segment; finish an interrupted delete.
+
+        Parameters
+        ----------
+        seen
+            A header of the segment that the caller has just seen. It spares a look, and so does one in the cache.
+
+        Returns
+        -------
+        Buried or None
+            The segment, whose files `clear` then deletes; None if there is nothing left to do.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        FencedError
+            An exclusive owner holds it.
+        """
+        guard = guard or Guard()
+        seen = self.store.headers.recent(path, BELIEVED_S_MAX) or seen
+        if seen is not None and seen.live:
+            try:
+                return await self._bury(path, guard, seen)
+            except FileNotFoundError:
+                pass  # it is gone since: what is there now decides
+            except AppendOutcomeUnknown:
+                if (await self.store.headers.load(path)).token is not None:
+                    raise
+                # the very file is gone, so no tombstone on it can come any more
+        loaded = await self.store.headers.load(path)
+        if not loaded.live and (guard.segment is None or guard.is_plain):
+            with if_interrupted(path, "unknown"):  # the file may be gone, or a segment may have taken its place
+                is_removed = await self.adoption.remove(path, guard.segment)
+            if is_removed:
+                return None
+            if guard.segment is None and loaded.header is not None and await self._finish(path, loaded.header):
+                return None
+        return await self._bury(path, guard, None)
+
+    async def _bury(self, path: str, guard: Guard, seen: Loaded | None) -> Buried:
+        own: list[str] = []
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = transitions.check(base.header, guard, path)
+            check_aliases(self.store.backend, found.tiers, path)
+            plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
+            own[:] = await mapped_files(self.store.pages, path, found)
+            grave = transitions.tombstone(found)
+            drops = drop_all(found, self.store.now_ms())
+            hints = await self.store.pages.hints(path, found.entries)
+            grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
+            await let_pass(self.store, path, grave.adopted)
+            return with_hints(grave, hints, self.store.now_ms())
+
+        header = (await self.committer.commit(path, step, seen=seen)).header
+        assert header is not None
+        with if_interrupted(path, "committed"):
+            return await self._buried(path, header, own)
+
+    async def _buried(self, path: str, header: Header, own: Iterable[str]) -> Buried:
+        done, now_ms = self.committer.slots.of(path).done_drops, self.store.now_ms()
+        due = tuple(drop for drop in header.drops if is_due(drop, now_ms) and drop not in done)
+        try:
+            chunks, pages = await dropped_files(self.store.pages, path, due)
+        except UnknownTierError as error:
+            raise UnknownTierError(f"the files that {path} has dropped cannot be deleted yet: {error}") from error
+        files = list(dict.fromkeys([*own, *chunks, *pages]))
+        is_page = {file: names.is_index(file) for file in files}
+        return Buried(
+            path,
+            header,
+            tuple(file for file in files if not is_page[file]),
+            tuple(file for file in files if is_page[file]),
+            due,
+        )
+
+    async def clear(self, buried: Sequence[Buried]) -> None:
+        """Delete the files of buried segments, all in as few requests as the store allows.
+
+        Raises
+        ------
+        OSError
+            Some are still there; the segments are deleted, and collection finishes this.
+        """
+        if not buried:
+            return
+        first = buried[0].path
+        with if_interrupted(first, "committed"):
+            try:
+                for files in ([one.chunks for one in buried], [one.pages for one in buried]):
+                    if joint := [file for several in files for file in several]:
+                        await self.store.backend.delete(joint)
+            except OSError as error:
+                what = first if len(buried) == 1 else f"{first} and {len(buried) - 1} more"
+                why = error.strerror or error
+                text = f"{what}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
+                raise OSError(error.errno or errno.EIO, text) from error
+            for one in buried:
+                self.committer.slots.remember(one.path, drops=one.drops, header=one.header)
+                await delete_shadowed(self.store, one.path, one.header.adopted)
+
+    async def all(self, calls: Iterable[Call]) -> None:
+        """Bury many, several at once, and delete the files of each batch together.
+
+        After an error no other call begins; what is buried by then is cleared.
+        """
+        waiting = list(calls)
+        while waiting:
+            batch, waiting = waiting[:BATCH_MAX], waiting[BATCH_MAX:]
+            buried: list[Buried] = []
+            try:
+                await self.store.each([partial(_noted, call, buried) for call in batch])
+            except Exception:
+                try:
+                    await self.clear(buried)
+                except OSError as error:
+                    logger.info("%s", error)
+                raise
+            await self.clear(buried)
+
+    async def _finish(self, path: str, header: Header) -> bool:
+        """Delete the files that a tombstone still names; returns whether there were any."""
+        named = {names.locate(path, drop.file, drop.tier) for drop in header.drops if not drop.is_hint}
+        if not named:
+            return False
+        check_tiers(self.store.backend, named)
+        listed = await list_folder(self.store.backend, names.chunks_folder(path), {drop.tier for drop in header.drops})
+        if not any(entry.path in named for entry in listed):
+            return False
+        now = await self.store.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
+        if now.live or now.header is None:
+            return False  # a plain file was adopted meanwhile: this segment is to be deleted
+        await finish_drops(self.committer.loop, path, now.header)
+        return True

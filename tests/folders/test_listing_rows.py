@@ -1,0 +1,358 @@
+"""The rows of a folder spare listings the headers, and never show anything else than the headers say."""
+
+import random
+from functools import partial
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.folders import collect_tree, listing
+from rollingfs.folders.listing import REPORT, Listings
+from tests.support.backends import Scripted, private_memory, raises
+
+COUNT = 40
+FOLDER = "/d"
+ROWS = f"{FOLDER}/$listing"
+SMALL = RollingPolicy(max_bytes=20, inline_bytes=10)
+FILES = [f"{FOLDER}/s{number:02}" for number in range(COUNT)]
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    """So that a folder of 40 segments has many."""
+    monkeypatch.setattr(listing, "UNSEEN_MIN", 4)
+    monkeypatch.setattr(listing, "ROWLESS_MAX", 10)
+    monkeypatch.setattr(collect_tree, "ROWLESS_MAX", 10)
+
+
+@pytest.fixture
+def store():
+    return private_memory()
+
+
+def client(store, **abilities):
+    """A new client, which has seen nothing."""
+    return RollingFileSystem(backend=Scripted(store, **abilities), policy=SMALL, header_cache_s=0)
+
+
+def fill(store, count=COUNT):
+    fs = client(store)
+    for nth, path in enumerate(FILES[:count]):
+        fs.pipe_file(path, b"x" * nth)
+        if nth % 3 == 0:
+            fs.seal(path)
+        if nth % 4 == 0:
+            fs.truncate(path, nth // 2)
+    return fs
+
+
+def truth(store):
+    """What the headers say, each of them read."""
+    fs = client(store)
+    scan = fs._bridge.run(Listings(fs._client).scan(FOLDER, REPORT))
+    return scan.infos
+
+
+def shown(fs):
+    return {info["name"]: info for info in fs.ls(FOLDER)}
+
+
+def header_reads(fs):
+    """The headers in the folder that a client has asked for."""
+    calls = fs._backend.calls
+    return [path for verb, path in calls if verb in ("read", "read_if_changed") and path.startswith(f"{FOLDER}/")]
+
+
+def test_a_new_client_lists_a_folder_by_its_rows_and_reads_no_other_header(store):
+    fill(store)
+    assert shown(client(store)) == truth(store)
+    fs = client(store)
+    assert shown(fs) == truth(store)
+    assert header_reads(fs) == [f"{ROWS}$header"]
+    assert fs._backend.count("list") == 1
+
+
+def test_only_headers_that_changed_since_are_read(store):
+    fs = fill(store)
+    client(store).ls(FOLDER)
+    fs.append(FILES[2], b"more")
+    fs.rm(FILES[5])
+    new = client(store)
+    assert shown(new) == truth(store)
+    assert sorted(header_reads(new)) == [f"{ROWS}$header", f"{FILES[2]}$header", f"{FILES[5]}$header"]
+
+
+def test_find_glob_and_du_use_the_rows(store):
+    fill(store)
+    client(store).ls(FOLDER)
+    for use in (
+        lambda fs: fs.find("/"),
+        lambda fs: fs.glob(f"{FOLDER}/s1*"),
+        lambda fs: fs.du(FOLDER),
+        lambda fs: fs.find(FOLDER, withdirs=True),
+    ):
+        fs = client(store)
+        assert use(fs) == use(fill_nothing(store))
+        assert len(header_reads(fs)) == 1
+
+
+def fill_nothing(store):
+    """A client that has read every header."""
+    fs = client(store)
+    fs._bridge.run(Listings(fs._client).tree("/", on_error=REPORT))
+    return fs
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
+def test_after_any_course_of_changes_the_rows_show_what_the_headers_say(store, seed):
+    chance = random.Random(seed)
+    fs, other = fill(store), client(store)
+    for _ in range(20):
+        path = chance.choice(FILES[:12])
+        change = chance.choice(
+            [
+                lambda path: fs.append(path, b"y" * chance.randrange(30)),
+                lambda path: other.seal(path),
+                lambda path: fs.truncate(path, fs.segment(path).length),
+                lambda path: other.rm(path),
+                lambda path: fs.pipe_file(path, b"new"),
+                lambda path: fs.mv(path, chance.choice(FILES[:12])),
+                lambda path: store.fs.pipe_file(path, b"plain"),
+                lambda path: client(store).collect(FOLDER, grace=0, recursive=True),
+                lambda path: client(store).ls(FOLDER),
+                lambda path: client(store).rm(ROWS),
+            ]
+        )
+        try:
+            change(path)
+        except (OSError, ValueError):
+            continue
+        assert shown(client(store)) == truth(store)
+        assert shown(fs) == truth(store)
+
+
+def test_the_rows_of_a_disk_count_as_well(tmp_path):
+    fs = RollingFileSystem("file", header_cache_s=0)
+    paths = [f"{tmp_path}/s{number}" for number in range(20)]
+    for path in paths:
+        fs.pipe_file(path, path.encode())
+    assert len(RollingFileSystem("file", header_cache_s=0, skip_instance_cache=True).ls(str(tmp_path))) == 20
+    assert (tmp_path / "$listing$header").exists()
+    fs.append(paths[3], b"more")
+    again = RollingFileSystem("file", header_cache_s=0, skip_instance_cache=True)
+    rows = again._bridge.run(Listings(again._client).scan(str(tmp_path), with_rows=True)).rows
+    assert sorted(rows) == sorted(set(paths) - {paths[3]})
+    assert {info["name"]: info for info in again.ls(str(tmp_path))} == {path: fs.info(path) for path in paths}
+
+
+# -- who writes, and what may go wrong -------------------------------------------------------------------------
+
+
+def test_a_crash_at_any_call_of_the_writing_harms_nothing(store):
+    fill(store)
+    found, nth = truth(store), 0
+    while True:
+        world = MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True))
+        fill(world)
+        fs, found = client(world), truth(world)
+        # a write takes effect and its answer is lost, or it does not take place
+        how = {"before" if nth % 2 else "after": raises(BrokenPipeError(32, "it broke"))}
+        plan = fs._backend.plan(
+            ("create", "replace", "write", "delete"), lambda path: "$listing" in path, skips=nth // 2, times=None, **how
+        )
+        fs._client.committer.loop.timeout_s = 0.05
+        assert shown(fs) == found
+        assert shown(client(world)) == found
+        assert shown(client(world)) == found
+        if plan.skips:
+            break
+        nth += 1
+    assert nth >= 6
+
+
+def test_who_loses_the_race_leaves_the_rows_of_the_winner(store):
+    fill(store)
+    fs = client(store)
+    fs._backend.plan("create", f"{ROWS}$header", before=lambda: client(store).ls(FOLDER))
+    assert shown(fs) == truth(store)
+    new = client(store)
+    assert shown(new) == truth(store)
+    assert len(header_reads(new)) == 1
+
+
+def test_rows_that_are_replaced_while_they_are_read_do_not_count(store):
+    fill(store)
+    client(store).ls(FOLDER)
+    fs = client(store)
+    fs._backend.plan(
+        "read_range", lambda path: "$listing" in path, before=raises(FileNotFoundError(2, "gone")), times=None
+    )
+    fs._backend.plan("read", f"{ROWS}$header", after=lambda: client(store).rm(ROWS))
+    assert shown(fs) == truth(store)
+
+
+def test_a_client_that_may_not_write_lists_all_the_same_and_tries_once(store, caplog):
+    fill(store)
+    fs = client(store)
+    refuse = raises(PermissionError(13, "you may not"))
+    fs._backend.plan(
+        ("create", "replace", "write"), lambda path: "$listing" in path, before=refuse, times=None, probes=True
+    )
+    assert shown(fs) == truth(store)
+    fs.invalidate_cache()
+    fs._client.headers.forget()
+    fs._backend.clear()
+    assert shown(fs) == truth(store)
+    assert fs._backend.count("create") == 0
+
+
+def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(store, caplog):
+    fs = fill(store)
+    client(store).ls(FOLDER)
+    fs._bridge.run(fs._client.segments.overwrite(ROWS, b"nonsense", attrs={"rollingfs.listing": "1"}))
+    new = client(store)
+    assert shown(new) == truth(store)
+    assert f"{ROWS}: every header is read" in caplog.text
+    assert len(header_reads(client(store))) == 0
+    after = client(store)
+    assert shown(after) == truth(store)
+    assert len(header_reads(after)) == 1, "the listing has written the rows anew"
+
+
+def test_a_damaged_header_of_the_rows_fails_no_listing(store, caplog):
+    fill(store)
+    client(store).ls(FOLDER)
+    store.fs.pipe_file(f"{ROWS}$header", b"rollingfs 1\nnonsense\n")
+    assert shown(client(store)) == truth(store)
+    assert set(FILES) == set(client(store).find(FOLDER))
+    client(store).rm(FOLDER, recursive=True, damaged=True)
+    assert not client(store).exists(FOLDER)
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_what_a_user_has_under_the_name_is_neither_taken_for_rows_nor_overwritten(store, is_plain):
+    fs = fill(store)
+    if is_plain:
+        store.fs.pipe_file(ROWS, b"mine")
+    else:
+        fs._bridge.run(fs._client.segments.overwrite(ROWS, b"mine"))
+    for _ in range(2):
+        assert shown(client(store)) == truth(store)
+        client(store).collect(FOLDER, grace=0, recursive=True)
+    assert client(store).cat_file(ROWS) == b"mine"
+    fs.mv(FOLDER, "/elsewhere")
+    assert client(store).cat_file("/elsewhere/$listing") == b"mine"
+    fs.mv("/elsewhere/$listing", "/elsewhere/now-shown")
+    assert "/elsewhere/now-shown" in client(store).find("/elsewhere")
+
+
+def test_a_recursive_collection_writes_the_rows_of_a_folder_of_many_segments(store):
+    fill(store)
+    client(store).collect("/", grace=0, recursive=True)
+    fs = client(store)
+    assert shown(fs) == truth(store)
+    assert len(header_reads(fs)) == 1
+
+
+# -- hidden, and removed with the folder -----------------------------------------------------------------------
+
+
+def test_nothing_shows_the_rows(store):
+    fill(store)
+    fs = client(store)
+    fs.ls(FOLDER)
+    assert fs._client.headers.seen(ROWS).live
+    for found in (fs.ls(FOLDER, detail=False), fs.find("/"), fs.glob(f"{FOLDER}/*"), [one[2] for one in fs.walk("/")]):
+        assert "$listing" not in str(found)
+    assert fs.streams("/") == []
+    assert sorted(fs.stream(FOLDER).cut()._offsets) == FILES
+    with pytest.raises(FileNotFoundError):
+        fs.segment(ROWS)
+
+
+def test_a_folder_with_nothing_but_rows_does_not_exist_and_collection_deletes_them(store):
+    fs = fill(store, 12)
+    client(store).ls(FOLDER)
+    for path in FILES[:12]:
+        fs.rm(path)
+    assert not client(store, has_folders=False).exists(FOLDER)
+    fs._backend.shift_s = 200_000
+    for _ in range(3):  # the tombstones, then the rows, then their tombstone
+        fs.collect("/", grace=0, recursive=True)
+    assert [path for path in store.fs.store if path.startswith(FOLDER)] == []
+
+
+def test_rm_of_the_folder_takes_the_rows_along(store):
+    fs = fill(store)
+    client(store).ls(FOLDER)
+    fs.rm(FOLDER, recursive=True)
+    assert not fs.exists(FOLDER)
+    assert not fs._bridge.run(fs._client.headers.load(ROWS)).live
+    assert not [path for path in store.fs.store if "$listing$chunks/0" in path]
+
+
+def test_a_folder_that_moves_leaves_its_rows_behind(store):
+    fs = fill(store)
+    client(store).ls(FOLDER)
+    before = {name: info["size"] for name, info in truth(store).items()}
+    fs.mv(FOLDER, "/new")
+    assert not fs._bridge.run(fs._client.headers.load(ROWS)).live
+    assert "/new/$listing$header" not in store.fs.store
+    found = {info["name"]: info["size"] for info in client(store).ls("/new")}
+    assert found == {path.replace(FOLDER, "/new"): size for path, size in before.items()}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda fs: fs.create(ROWS),
+        lambda fs: fs.append(ROWS, b"x"),
+        lambda fs: fs.pipe_file(ROWS, b"x"),
+        lambda fs: fs.overwrite(ROWS, b"x"),
+        lambda fs: fs.touch(ROWS),
+        lambda fs: fs.stage(ROWS, b"x"),
+        lambda fs: fs.mkdir(ROWS),
+        lambda fs: fs.open(ROWS, "wb"),
+        lambda fs: fs.open(ROWS, "xb"),
+        lambda fs: fs.open(ROWS, "ab"),
+        lambda fs: fs.mv(FILES[0], ROWS),
+        lambda fs: fs.cp_file(FILES[0], ROWS),
+        lambda fs: fs.concat(ROWS, [FILES[0]]),
+        lambda fs: fs.truncate(ROWS, 0),
+        lambda fs: fs.export(FILES[0], ROWS),
+    ],
+)
+def test_users_may_make_nothing_of_this_name(store, make):
+    fs = fill(store, 2)
+    with pytest.raises(ValueError, match="reserved"):
+        make(fs)
+    assert not [path for path in store.fs.store if "$listing" in path]
+    assert fs.info(FILES[0])
+
+
+def test_few_headers_are_read_without_the_rows(store):
+    fill(store, 12)
+    client(store).ls(FOLDER)
+    fs = client(store)
+    for path in FILES[:10]:
+        fs.info(path)
+    fs._backend.clear()
+    fs.ls(FOLDER)
+    assert f"{ROWS}$header" in header_reads(fs), "a listing reads the hidden header as any other"
+    assert fs._backend.count("read_range") == 0
+
+
+def test_listings_at_the_same_time_by_many_threads_show_all(store):
+    from concurrent.futures import ThreadPoolExecutor
+
+    fill(store)
+    found = truth(store)
+    with ThreadPoolExecutor(8) as pool:
+        for one in pool.map(partial(_listed, store), range(16)):
+            assert one == found
+
+
+def _listed(store, _):
+    return shown(client(store))

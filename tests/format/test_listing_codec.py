@@ -1,0 +1,87 @@
+"""The text of `$listing`: rows come back as they were, and nothing else is taken for rows."""
+
+import json
+import zlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollingfs.format import listing_codec
+from rollingfs.format.header import Adopted, Header, Phase
+from rollingfs.format.listing_codec import DELETED, OPEN, SEALED, Row, format_rows, parse_rows, row_of
+from rollingfs.policy import RollingPolicy
+
+NUMBER = st.integers(0, 2**63 - 1)
+ROWS = st.lists(
+    st.builds(
+        lambda name, token, segment, version, state, offsets, count, dates: Row(
+            name, token, segment, version, state, min(offsets), max(offsets), count, *dates
+        ),
+        st.text(),
+        st.text(),
+        st.uuids().map(str),
+        NUMBER,
+        st.sampled_from([OPEN, SEALED, DELETED]),
+        st.tuples(NUMBER, NUMBER),
+        NUMBER,
+        st.tuples(NUMBER, NUMBER),
+    ),
+    unique_by=lambda row: row.name,
+)
+ROW = ["a", '"token"', "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 3, OPEN, 1, 2, 1, 5, 6]
+HEADER = Header("7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 3, policy=RollingPolicy())
+
+
+def packed(value):
+    return zlib.compress(json.dumps(value).encode())
+
+
+@given(ROWS)
+def test_rows_come_back_as_they_were(rows):
+    assert parse_rows(format_rows(rows)) == {row.name: row for row in rows}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"nothing",
+        format_rows([Row(*ROW)])[:-1],
+        format_rows([Row(*ROW)]) + b"x",
+        zlib.compress(b"{"),
+        zlib.compress(b"\xff"),
+        packed([]),
+        packed({"rollingfs-listing": 2, "rows": []}),
+        packed({"rollingfs-listing": 1}),
+        packed({"rollingfs-listing": 1, "rows": [ROW[:-1]]}),
+        packed({"rollingfs-listing": 1, "rows": [[*ROW[:3], True, *ROW[4:]]]}),
+        packed({"rollingfs-listing": 1, "rows": [[*ROW[:4], "merging", *ROW[5:]]]}),
+        packed({"rollingfs-listing": 1, "rows": [[*ROW[:5], 3, 2, *ROW[7:]]]}),
+    ],
+)
+def test_nothing_else_is_taken_for_rows(data):
+    with pytest.raises(ValueError, match=r"no list of rows|malformed|cut off"):
+        parse_rows(data)
+
+
+def test_a_text_that_unpacks_to_too_many_bytes_is_refused_before_it_fills_the_memory(monkeypatch):
+    monkeypatch.setattr(listing_codec, "TEXT_BYTES_MAX", 1000)
+    with pytest.raises(ValueError, match="too long"):
+        parse_rows(zlib.compress(bytes(10_000)))
+
+
+def test_of_too_many_rows_the_first_by_name_are_kept(monkeypatch):
+    monkeypatch.setattr(listing_codec, "ROWS_MAX", 2)
+    rows = [replace(Row(*ROW), name=name) for name in "cab"]
+    assert list(parse_rows(format_rows(rows))) == ["a", "b"]
+
+
+def test_a_header_whose_plain_file_must_be_judged_has_no_row():
+    grave = replace(HEADER, phase=Phase.DELETED)
+    assert row_of("a", HEADER, "t") == Row("a", "t", HEADER.segment, 3, OPEN, 0, 0, 0, 0, 0)
+    assert row_of("a", grave, "t").state == DELETED
+    assert row_of("a", replace(grave, adopted=Adopted("token", 7)), "t") is None
+    assert row_of("a", replace(HEADER, adopted=Adopted("token", 7)), "t") is not None
+    assert row_of("a", replace(HEADER, has_plain_copy=True), "t") is None

@@ -1,0 +1,214 @@
+"""Many open files stay within one bound of memory, and lose nothing by it."""
+
+import gc
+import random
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rollingfs import RollingFileSystem, SegmentSealedError
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.fs import write_buffer
+from rollingfs.write import budget, ingest
+from tests.support.backends import Scripted, fail, private_memory
+
+PART = 4096
+MAX = 8 * PART
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """A bound of 32 KiB."""
+    for module in (budget, ingest):
+        monkeypatch.setattr(module, "PART_BYTES", PART)
+    monkeypatch.setattr(budget, "WRITE_MEMORY_BYTES_MIN", 2 * PART)
+    monkeypatch.setattr(ingest, "PIECE_BYTES", PART)
+    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 1024)
+    monkeypatch.setattr(write_buffer, "PIECE_BYTES", PART)
+    monkeypatch.setattr(write_buffer, "GRAIN_BYTES", 256)
+
+
+@pytest.fixture(params=["memory", "local", "async"])
+def fs(request, tmp_path):
+    if request.param == "local":
+        backend = Scripted(LocalBackend(sync=False))
+    else:
+        backend = Scripted(private_memory(), suspends=request.param == "async")
+    made = RollingFileSystem(backend=backend, max_write_memory=MAX)
+    made.top = str(tmp_path) if request.param == "local" else ""
+    return made
+
+
+def held(fs):
+    bound = fs._client.segments.budget
+    bound.share().try_take(0)  # takes note of what was let go
+    return bound.used
+
+
+def watch(fs, monkeypatch):
+    """Fail as soon as more is held than the bound."""
+    most = []
+    inner = budget.Budget.change
+
+    def change(self, share, count):
+        inner(self, share, count)
+        most.append(self.used)
+        assert self.used <= self.bytes_max
+
+    monkeypatch.setattr(budget.Budget, "change", change)
+    return most
+
+
+def test_many_open_files_written_by_turns_stay_within_the_bound_and_hold_all_bytes(fs, monkeypatch):
+    most = watch(fs, monkeypatch)
+    chance = random.Random(1)
+    paths = [f"{fs.top}/f{nth}" for nth in range(40)]
+    wanted = dict.fromkeys(paths, b"")
+    files = {path: fs.open(path, "ab") for path in paths}
+    for _ in range(300):
+        path = chance.choice(paths)
+        data = chance.randbytes(chance.choice([1, 50, 900, 3000]))
+        files[path].write(data)
+        wanted[path] += data
+    assert MAX / 2 < max(most) <= MAX
+    assert not any(fs.exists(path) for path in paths), "what is spilled is not committed"
+    for file in files.values():
+        file.close()
+    assert {path: fs.cat_file(path) for path in paths} == wanted
+    assert all(fs.segment(path).version == 1 for path in paths)
+    files.clear()
+    gc.collect()
+    assert held(fs) == 0
+
+
+def test_threads_with_files_and_appends_stay_within_the_bound(fs, monkeypatch):
+    watch(fs, monkeypatch)
+
+    def work(nth):
+        chance = random.Random(nth)
+        path, wanted = f"{fs.top}/t{nth}", b""
+        fs.create(f"{path}-log")
+        with fs.open(path, "ab") as file, fs.open(f"{path}-other", "wb") as other:
+            for _ in range(12):
+                data = chance.randbytes(chance.choice([10, 2000, 9000]))
+                file.write(data)
+                other.write(data)
+                fs.append(f"{path}-log", data)
+                wanted += data
+        return [fs.cat_file(one) == wanted for one in (path, f"{path}-other", f"{path}-log")]
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(all(found) for found in pool.map(work, range(6)))
+    gc.collect()
+    assert held(fs) == 0
+
+
+def fill(fs, count=20):
+    """Files that hold all that may be held."""
+    files = [fs.open(f"{fs.top}/full{nth}", "ab") for nth in range(count)]
+    for file in files:
+        file.write(b"x" * 1400)
+    return files
+
+
+@pytest.mark.parametrize("how", ["close", "discard", "let go", "an error", "a failed upload"])
+def test_every_end_of_a_file_gives_back_its_share(fs, how):
+    files = fill(fs)
+    if how == "a failed upload":
+        fs._backend.plan(("write", "open_write", "upload.write"), before=fail, times=None)
+    for file in files:
+        if how in ("close", "discard"):
+            getattr(file, how)()
+        elif how == "an error":
+            with pytest.raises(ZeroDivisionError), file:
+                file.write(b"y" * (1 // 0))
+        elif how == "a failed upload":
+            with pytest.raises(OSError, match=r"broke|earlier"):
+                _write_until_it_fails(file)
+            file.discard()
+    if how == "let go":
+        del file
+        with pytest.warns(ResourceWarning):
+            files.clear()
+    if fs._backend.is_async:
+        fs._bridge.run(_nothing())
+    files.clear()
+    gc.collect()
+    assert held(fs) == 0
+
+
+def _write_until_it_fails(file):
+    for _ in range(100):
+        file.write(b"y" * 1000)
+
+
+async def _nothing():
+    """What the loop was given before is done."""
+
+
+def test_ctrl_c_in_a_write_that_waits_gives_back_the_share_and_breaks_only_that_file(fs, monkeypatch):
+    files = fill(fs)
+
+    async def interrupt(self, share, size, spill):
+        raise KeyboardInterrupt
+
+    new = fs.open(f"{fs.top}/new", "ab")
+    with monkeypatch.context() as patched:
+        patched.setattr(budget.Budget, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            _write_until_it_fails(new)
+    with pytest.raises(OSError, match="earlier write"):
+        new.close()
+    for file in files:
+        file.close()
+    assert fs.cat_file(files[0].path) == b"x" * 1400
+    del new, file
+    files.clear()
+    gc.collect()
+    assert held(fs) == 0
+
+
+def test_a_file_that_cannot_be_spilled_tells_its_own_writer_and_nobody_else(fs, caplog):
+    files = fill(fs, 4)
+    files[0].write(b"x" * 2000)  # the largest
+    fs.create(files[0].path)
+    fs.seal(files[0].path)
+    new = [fs.open(f"{fs.top}/new{nth}", "ab") for nth in range(12)]
+    for file in new:
+        file.write(b"z" * 2000)
+    assert "could not be uploaded" in caplog.text
+    for file in new + files[1:]:
+        file.close()
+    assert fs.cat_file(new[0].path) == b"z" * 2000
+    with pytest.raises(OSError, match="earlier write") as told:
+        files[0].close()
+    assert isinstance(told.value.__cause__, SegmentSealedError)
+
+
+@pytest.mark.slow
+def test_a_thousand_open_files_hold_no_more_than_the_bound(monkeypatch, tmp_path):
+    """By the count of what Python has allocated, files and all."""
+    monkeypatch.undo()
+    bound = 2**24
+    fs = RollingFileSystem("file", sync=False, max_write_memory=bound, skip_instance_cache=True)
+    data = bytes(2**16)
+    with fs.open(f"{tmp_path}/warm", "ab") as file:
+        file.write(data)
+    tracemalloc.start()
+    try:
+        files = [fs.open(f"{tmp_path}/f{nth}", "ab") for nth in range(1000)]
+        open_bytes = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        for file in files:
+            file.write(data + b"!")  # 64 MiB of copies in all
+        grown = tracemalloc.get_traced_memory()[1] - open_bytes
+    finally:
+        tracemalloc.stop()
+    assert fs._client.segments.budget.used <= bound
+    assert grown <= bound + 2 * budget.PART_BYTES
+    for file in files[:3]:
+        file.close()
+        assert fs.cat_file(file.path) == data + b"!"
+    for file in files:
+        file.discard()

@@ -1,0 +1,264 @@
+"""The bound of memory of all writers: it holds in every schedule, and somebody always goes on."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import threading
+import types
+
+import pytest
+
+from rollingfs.write import budget
+from rollingfs.write.budget import Budget, Spillable
+
+PART = 10
+MAX = 40
+
+
+@types.coroutine
+def _pause():
+    yield
+
+
+class Steps:
+    """A runtime whose coroutines stop at every pause, so that a test chooses who goes on."""
+
+    is_async = True
+
+    async def sleep(self, seconds):
+        await _pause()
+
+    async def shield(self, call):
+        return await call
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(budget, "PART_BYTES", PART)
+
+
+class File(Spillable):
+    """A writer whose bytes may be written, in some steps, by whoever needs room."""
+
+    def __init__(self, bound: Budget, *, steps: int = 2) -> None:
+        self.bound, self.share, self.steps = bound, bound.share(), steps
+        self.is_busy = False
+        self.spilled = 0
+        bound.add(self)
+
+    @property
+    def held_bytes(self) -> int:
+        return self.share.count
+
+    async def spill(self) -> None:
+        for _ in range(self.steps):
+            await _pause()
+        self.spilled += self.share.count
+        self.share.close()
+
+    async def spill_if_idle(self) -> bool:
+        if self.is_busy:
+            return False
+        self.is_busy = True
+        await self.spill()
+        self.is_busy = False
+        return True
+
+    async def write(self, size: int) -> None:
+        while self.is_busy:
+            await _pause()
+        self.is_busy = True
+        await self.share.take(size, self.spill)
+        self.is_busy = False
+
+
+async def append(bound: Budget, size: int, steps: int) -> None:
+    """Hold bytes for a while, as a commit under way does; nobody else can write them."""
+    share = bound.share()
+
+    async def spill() -> None:
+        share.close()
+
+    await share.take(size, spill)
+    for _ in range(steps):
+        await _pause()
+    share.close()
+
+
+async def writing(file: File, sizes) -> None:
+    for size in sizes:
+        await file.write(size)
+        await _pause()
+
+
+def run(bound, calls, choose, steps_max=20_000):
+    """Step coroutines, in the order that is chosen, until all have ended; the bound holds after each step."""
+    left = list(calls)
+    for _ in range(steps_max):
+        if not left:
+            return
+        one = left[choose(len(left))]
+        try:
+            one.send(None)
+        except StopIteration:
+            left.remove(one)
+        assert 0 <= bound.used <= (bound.bytes_max if budget.PATIENCE_S else 2 * bound.bytes_max)
+    raise AssertionError(f"{len(left)} writers wait for ever")
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_in_any_schedule_the_bound_holds_and_every_writer_ends(seed):
+    chance = random.Random(seed)
+    bound = Budget(Steps(), MAX)
+    files = [File(bound, steps=chance.randrange(4)) for _ in range(chance.randrange(1, 7))]
+    calls = [writing(file, [chance.randrange(1, PART + 1) for _ in range(8)]) for file in files]
+    calls += [append(bound, chance.randrange(1, PART + 1), chance.randrange(6)) for _ in range(chance.randrange(8))]
+    run(bound, calls, chance.randrange)
+    assert not bound._waiting
+
+
+def test_every_order_of_the_first_steps_of_four_writers_ends():
+    for order in itertools.product(range(4), repeat=6):
+        bound = Budget(Steps(), 2 * PART)
+        files = [File(bound, steps=1) for _ in range(2)]
+        calls = [writing(file, [PART, PART]) for file in files] + [append(bound, PART, 2) for _ in range(2)]
+        turns = itertools.chain(order, itertools.cycle(range(4)))
+        run(bound, calls, lambda count, turns=turns: next(turns) % count, 500)
+
+
+def test_at_the_bound_the_largest_pending_file_writes_and_the_smaller_keep_theirs():
+    bound = Budget(Steps(), MAX)
+    small, large, new = File(bound), File(bound), File(bound)
+    for file, size in ((small, 5), (large, 10), (large, 10)):
+        run(bound, [file.write(size)], lambda _: 0)
+    run(bound, [new.write(10)], lambda _: 0)
+    assert (small.share.count, large.share.count, new.share.count) == (5, 0, 10)
+    assert large.spilled == 20
+
+
+def test_a_file_that_is_the_largest_itself_writes_its_own():
+    bound = Budget(Steps(), MAX)
+    small, large = File(bound), File(bound)
+    for file, size in ((small, 5), (large, 10), (large, 10), (large, 10)):
+        run(bound, [file.write(size)], lambda _: 0)
+    assert (small.share.count, large.share.count, large.spilled) == (5, 10, 20)
+
+
+def test_a_part_is_kept_for_one_who_holds_nothing_and_a_second_waits_for_it():
+    bound = Budget(Steps(), MAX)
+    stuck = [bound.share() for _ in range(3)]
+    assert all(share.try_take(PART) for share in stuck)
+    assert not bound.share().try_take(1)
+    first, second = File(bound), File(bound)
+    run(bound, [first.write(PART)], lambda _: 0)
+    assert bound.used == MAX
+    first.is_busy = True
+    call = second.write(PART)
+    for _ in range(50):
+        call.send(None)
+        assert second.share.count == 0
+    stuck[0].close()
+    with pytest.raises(StopIteration):
+        call.send(None)
+    assert bound.used == MAX
+
+
+def test_who_comes_later_does_not_overtake_who_waits():
+    bound = Budget(Steps(), MAX)
+    stuck = [bound.share() for _ in range(4)]
+    assert all(share.try_take(PART) for share in stuck[:3])
+    bound._extra = None
+    run(bound, [append(bound, PART, 0)], lambda _: 0)
+    held = File(bound)
+    run(bound, [held.write(PART)], lambda _: 0)
+    held.is_busy = True
+    waiting = append(bound, PART, 3)
+    waiting.send(None)
+    stuck[0].set(PART - 1)
+    assert not stuck[3].try_take(1)
+
+
+def test_all_wait_for_what_one_is_to_write_and_it_goes_on_with_a_warning(monkeypatch, caplog):
+    monkeypatch.setattr(budget, "PATIENCE_S", 0.0)
+    bound = Budget(Steps(), MAX)
+    stuck = [bound.share() for _ in range(3)]
+    assert all(share.try_take(PART) for share in stuck)
+    first, second = File(bound), File(bound)
+    run(bound, [first.write(PART)], lambda _: 0)
+    first.is_busy = True
+    call = second.write(PART)
+    run(bound, [call], lambda _: 0)
+    assert "max_write_memory" in caplog.text
+    assert not bound._waiting
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, GeneratorExit])
+def test_who_is_interrupted_while_it_waits_leaves_the_queue_and_its_share(error):
+    bound = Budget(Steps(), MAX)
+    stuck = [bound.share() for _ in range(3)]
+    assert all(share.try_take(PART) for share in stuck)
+    first = File(bound)
+    run(bound, [first.write(PART)], lambda _: 0)
+    first.is_busy = True
+    call = append(bound, PART, 0)
+    call.send(None)
+    with pytest.raises(error):
+        call.throw(error())
+    del call
+    for share in stuck:
+        share.close()
+    first.share.close()
+    assert bound.used == 0
+    run(bound, [append(bound, PART, 0)], lambda _: 0)
+
+
+def test_a_share_that_is_let_go_gives_back_what_it_held():
+    bound = Budget(Steps(), MAX)
+    shares = [bound.share() for _ in range(3)]
+    assert all(share.try_take(PART) for share in shares)
+    assert not bound.share().try_take(1)
+    del shares
+    gc.collect()
+    assert bound.share().try_take(3 * PART)
+    assert bound.share().try_take(0)
+    assert bound.used == 0
+
+
+def test_after_a_fork_nothing_is_held_and_shares_of_before_count_nothing():
+    bound = Budget(Steps(), MAX)
+    share, gone = bound.share(), bound.share()
+    assert share.try_take(PART)
+    assert gone.try_take(PART)
+    bound.after_fork()
+    share.close()
+    del gone
+    assert bound.share().try_take(3 * PART)
+    assert bound.used >= 0
+
+
+@pytest.mark.parametrize("given", [0, -1, "1MiB", budget.WRITE_MEMORY_BYTES_MIN - 1, "much"])
+def test_too_little_memory_is_refused(given):
+    with pytest.raises(ValueError, match=r"max_write_memory|much"):
+        budget.check_write_memory(given)
+
+
+def test_threads_that_take_and_give_leave_nothing_behind():
+    bound = Budget(Steps(), 10**9)
+
+    def work():
+        for nth in range(500):
+            share = bound.share()
+            share.try_take(nth)
+            if nth % 2:
+                share.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert bound.share().try_take(0)
+    assert bound.used == 0

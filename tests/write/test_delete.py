@@ -1,0 +1,151 @@
+"""Deletions of many segments: two requests each, and what one deletion guarantees holds for each of them."""
+
+import errno
+
+import pytest
+
+from rollingfs import FencedError, RollingFileSystem, RollingPolicy
+from rollingfs.commit import header_cache
+from rollingfs.folders import listing
+from rollingfs.write import delete
+from tests.support.backends import Scripted, private_memory, raises
+
+COUNT = 60
+SMALL = RollingPolicy(max_bytes=20, inline_bytes=10)
+FILES = [f"/bucket/d/s{number:02}" for number in range(COUNT)]
+
+
+@pytest.fixture
+def store():
+    return private_memory()
+
+
+def client(store):
+    """A new client of an object store, which has seen nothing and has probed the store."""
+    fs = RollingFileSystem(backend=Scripted(store, has_folders=False), policy=SMALL)
+    fs.touch("/bucket/probed")
+    fs._client.headers.forget()
+    fs._backend.clear()
+    return fs
+
+
+def fill(store, count=COUNT):
+    fs = client(store)
+    for path in FILES[:count]:
+        fs.pipe_file(path, path.encode() * 4)
+    return fs
+
+
+def headers(store):
+    fs = client(store)
+    return [fs._bridge.run(fs._client.headers.load(path)) for path in FILES]
+
+
+def chunks(store):
+    return [path for path in store.fs.store if "$chunks/0" in path]
+
+
+@pytest.mark.parametrize(
+    ("remove", "cached_max"),
+    [  # a folder may have more segments than the cache takes; a pattern without rows then costs three
+        (lambda fs: fs.rm("/bucket/d", recursive=True), 8),
+        (lambda fs: fs.rm(FILES), 8),
+        (lambda fs: fs.rm("/bucket/d/s*"), COUNT + 8),
+    ],
+    ids=["a folder", "a list", "a pattern"],
+)
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_many_segments_cost_two_requests_each(store, remove, cached_max, has_rows, monkeypatch):
+    monkeypatch.setattr(delete, "BATCH_MAX", 25)
+    monkeypatch.setattr(header_cache, "HEADERS_CACHED_MAX", cached_max)
+    monkeypatch.setattr(listing, "ROWLESS_MAX", 20)
+    fill(store)
+    if has_rows:
+        client(store).ls("/bucket/d")
+    fs = client(store)
+    remove(fs)
+    assert len(fs._backend.calls) <= 2.2 * COUNT + 3  # two listings of the folder, and a look for the rows
+    assert all(loaded.header.deleted for loaded in headers(store))
+    assert chunks(store) == []
+    assert client(store).find("/bucket/d") == []
+
+
+def test_a_segment_that_another_has_changed_since_the_listing_is_deleted_as_it_is_now(store):
+    fill(store, 3)
+    fs, other = client(store), client(store)
+    fs._backend.plan("replace", f"{FILES[1]}$header", before=lambda: other.append(FILES[1], b"more than inline"))
+    fs.rm("/bucket/d", recursive=True)
+    assert [loaded.header.deleted for loaded in headers(store)[:3]] == [True] * 3
+    assert chunks(store) == []
+
+
+@pytest.mark.parametrize("leaves", ["nothing", "a plain file", "a tombstone"])
+def test_a_segment_that_is_gone_since_the_listing_fails_no_deletion_of_the_folder(store, leaves):
+    fill(store, 3)
+    fs, other = client(store), client(store)
+
+    def meanwhile():
+        if leaves == "nothing":  # another tool
+            del store.fs.store[f"{FILES[1]}$header"]
+            return
+        other.rm(FILES[1])
+        if leaves == "a plain file":
+            store.fs.pipe_file(FILES[1], b"plain")
+
+    fs._backend.plan("replace", f"{FILES[1]}$header", before=meanwhile)
+    fs.rm("/bucket/d", recursive=True)
+    assert client(store).find("/bucket/d") == []
+
+
+def test_a_file_that_the_cache_knows_and_that_is_gone_is_not_found(store):
+    fs = fill(store, 3)
+    del store.fs.store[f"{FILES[0]}$header"]
+    client(store).rm(FILES[1])
+    for path in FILES[:2]:
+        with pytest.raises(FileNotFoundError):
+            fs.rm(path)
+
+
+def test_an_error_of_one_deletes_the_files_of_those_that_are_buried(store):
+    fill(store, 6)
+    owner = client(store).segment(FILES[3]).acquire("me")
+    fs = client(store)
+    with pytest.raises(FencedError):
+        fs.rm(FILES[:6])
+    found = headers(store)
+    assert [loaded.header.deleted for loaded in found[:6]] == [True] * 3 + [False] * 3
+    alive = {path for path in chunks(store) if path.startswith(tuple(FILES[3:6]))}
+    assert alive == set(chunks(store))
+    owner.append(b"still mine")
+
+
+def test_files_that_cannot_be_deleted_are_named_and_collected_later(store):
+    fill(store, 4)
+    fs = client(store)
+    fs._backend.plan("delete", before=raises(OSError(errno.EIO, "it broke")), times=None)
+    with pytest.raises(OSError, match=r"s00 and 3 more: committed, but .* could not be deleted yet.*it broke"):
+        fs.rm("/bucket/d", recursive=True)
+    fs._backend.plans.clear()
+    assert all(loaded.header.deleted for loaded in headers(store)[:4])
+    assert chunks(store)
+    fs.collect("/bucket/d", grace=0, recursive=True)
+    assert chunks(store) == []
+
+
+@pytest.mark.parametrize("nth", range(10))
+def test_after_a_crash_at_any_call_each_segment_lives_whole_or_is_deleted(store, nth):
+    class Crash(BaseException):
+        pass
+
+    fill(store, 4)
+    fs = client(store)
+    fs._backend.plan(before=raises(Crash()), skips=nth, times=None)
+    with pytest.raises(Crash):
+        fs.rm("/bucket/d", recursive=True)
+    new = client(store)
+    for path in FILES[:4]:
+        if new.exists(path):
+            assert new.cat_file(path) == path.encode() * 4
+    new.rm(new.find("/bucket/d"))
+    new.collect("/bucket/d", grace=0, recursive=True)
+    assert chunks(store) == []
