@@ -178,9 +178,6 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
         choices["offload_policy"] = check_default(self._backend, offload_policy)
         choices["max_write_memory"] = max_write_memory
-            "offload_policy": check_default(self._backend, offload_policy),
-            "max_write_memory": max_write_memory,
-        }
         self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._make_verbs(tuning, batch_size)
