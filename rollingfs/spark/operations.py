@@ -24,7 +24,7 @@ EXPORT = "export"
 OFFLOAD = "offload"
 OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", OFFLOAD, EXPORT, COLLECT)
 """In the order in which they are done to a segment."""
-NOT_OF_LEDGERS = frozenset({"truncate", "seal", OFFLOAD})
+NOT_OF_HIDDEN = frozenset({"truncate", "seal", OFFLOAD})
 """What is not done to the memory of a stream: no retention could go on with it."""
 ROW_SCHEMA = (
     "path string, operation string, done boolean, bytes bigint, details string, error string, seconds double, "
@@ -158,7 +158,7 @@ class Work:
         """Do the operations in order, up to the first that finds damage: a damaged segment is not changed."""
         assert self.segment is not None
         for operation in self._settings.operations:
-            if operation in NOT_OF_LEDGERS and names.is_ledger(self._path):
+            if operation in NOT_OF_HIDDEN and names.is_hidden_segment(self._path):
                 continue
             self._operation = operation
             if operation == EXPORT:

@@ -122,7 +122,7 @@ class Upkeep:
             folder = names.parent(path)
             if names.is_ledger(path):
                 streams.add(folder)
-            else:
+            elif not names.is_hidden_segment(path):
                 found[folder].append(path)
         if root in found.get(names.parent(root), ()):  # a segment: the policy of its folder counts, nothing else there
             return [Folder(names.parent(root), (root,), is_stream=False)]

@@ -237,6 +237,7 @@ def test_metadata_of_others_are_no_label(metadata):
         ("17-x", None),
         ("tier-", None),
     ],
+    ids=["chunk", "tier", "staged", "shared", "index", "no name", "no tier"],  # names hold random letters
 )
 def test_the_offset_in_a_name(name, offset):
     assert names.offset_of(name) == offset
