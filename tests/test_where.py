@@ -42,6 +42,7 @@ ELSEWHERE = {
     "backend/s3/server_copy": "backend/test_s3",
     "backend/s3/upload": "backend/test_s3",
     "client": "write/test_segment_operations",
+    "commit/ask_outcome": "commit/test_carry",
     "commit/attempt": "commit/test_loop",
     "commit/chunk_files": "write/test_chunk_writer",
     "commit/committer": "write/test_concat",

@@ -107,7 +107,7 @@ class CommitLoop:
                 if not self.store.backend.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
                 done = self._loop(slot, change, attempt)
-                return await (done if attempt.carrier is None else attempt.carrier.definite(done))
+                return await (done if attempt.carrier is None else attempt.carrier.outcome.definite(done))
             finally:
                 await attempt.own.discard()
         except KeyboardInterrupt as interrupt:
@@ -274,7 +274,7 @@ class CommitLoop:
                 if verdict is Verdict.NOT_MINE:
                     return current
                 if verdict is Verdict.MINE and attempt.carrier is not None:
-                    return attempt.carrier.took_place(current)
+                    return attempt.carrier.outcome.took_place(current)
                 if verdict is Verdict.MINE:
                     # the result is what this commit made: others may have gone on from it before the look
                     return Committed(base.header, wanted)
