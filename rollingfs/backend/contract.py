@@ -256,7 +256,7 @@ class Backend(abc.ABC):
     async def list_page(self, folder: str, place: str | None = None) -> Page:
         """A part of `list`, from `Page.next_place` of the page before on, for callers that need not know all.
 
-        The first page is short. All paths of a page sort before those of the next. By default, one page holds all.
+        The first page is short. All paths of a page sort before those of the next.
 
         Raises
         ------
@@ -264,6 +264,11 @@ class Backend(abc.ABC):
             As `list`; a store may raise the first where a file has this name.
         """
         return Page((await self.list(folder)).entries, None)
+
+    async def list_prefix(self, folder: str, prefix: str) -> Listing:
+        """The part of `list` whose names begin so, at most a page of it; maybe no error where there is no folder."""
+        found = await self.list(folder)
+        return Listing(tuple(file for file in found.entries if file.path.startswith(f"{folder}/{prefix}")), found.now)
 
     @abc.abstractmethod
     async def now(self, path: str) -> float:
@@ -313,10 +318,7 @@ class Backend(abc.ABC):
         """Write a new file durably, under a name that nobody uses, and make missing parent folders."""
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write a small file whole, over any file of its name. Nobody relies on it: a loss of power may take it back.
-
-        This default is for stores whose `write` takes any name.
-        """
+        """Write a small file whole, over any file of its name. Nobody relies on it, a loss of power may undo it."""
         await self.write(path, [data])
 
     @abc.abstractmethod
@@ -328,9 +330,7 @@ class Backend(abc.ABC):
         """
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
-        """Copy a whole file into a new one on the server; with `token`, only if the source has that token.
-
-        The copy is durable when the verb returns.
+        """Copy a whole file into a new one on the server, durably; with `token`, only if the source has that token.
 
         Raises
         ------
@@ -356,9 +356,7 @@ class Backend(abc.ABC):
         """
 
     async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
-        """The unfinished uploads of files directly in a folder, whoever began them.
-
-        With `name`, only the uploads of that file. Some stores (MinIO) list no others.
+        """The unfinished uploads of files directly in a folder, or of one `name`: some stores (MinIO) list no others.
 
         Raises
         ------

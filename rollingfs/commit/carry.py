@@ -27,6 +27,10 @@ from rollingfs.format.header import Header
 LOSSES_BEFORE_ASKING = 2
 """A writer that pauses between its appends asks after so many lost races."""
 
+LIST_CYCLES_MAX = 4.0
+"""A commit waits at most so many times as long as usual for the listing of asks beside it."""
+LIST_S_MAX = 1.0
+
 
 class Carrier:
     """The part of one plain append in what others commit.
@@ -85,7 +89,8 @@ class Carrier:
             return done
         header = base.header
         if not sharing.is_shared(header) or header is None or not asks.takes_plain(header) or self._tries_again:
-            return await turn(base) if attempt.asked is None else base
+            base = await turn(base)
+            return await self.outcome.judged(base) or base
         if sharing.turns.is_asked(header):
             found = await self._leave_turn(base)
             return await self.prepare(found, turn) if isinstance(found, Loaded) else found
@@ -116,9 +121,14 @@ class Carrier:
 
         None, and no look, where few writers commit, or seldom: who has lost a race then pauses, as ever.
         """
-        self._sharing.lost()
+        attempt, sharing = self.attempt, self._sharing
+        sharing.lost()
         header = base.header
-        if header is None or not self._sharing.is_shared(header) or self._tries_again:
+        if header is None or self._tries_again:
+            return None
+        if not sharing.is_shared(header):
+            if attempt.asked is None and attempt.count >= LOSSES_BEFORE_ASKING and sharing.is_unheard(header):
+                await self._ask(base)  # who wins every race may list it
             return None
         found: list[Loaded] = []
 
@@ -134,6 +144,22 @@ class Carrier:
                 calls.insert(0, partial(self._ask, base))
         await self.attempt.store.runtime.gather(calls, len(calls))
         return found[0]
+
+    async def beside(self, base: Loaded, call: Awaitable[str]) -> str:
+        """Replace `base` by this call; at the same time, now and then, look who asks."""
+        header, sharing = base.header, self._sharing
+        if header is None or not sharing.lists(header):
+            return await call
+
+        async def replace() -> str:
+            return await call
+
+        async def look() -> str:
+            sharing.listed(header, await self._files.find(min(sharing.cycle_s * LIST_CYCLES_MAX, LIST_S_MAX)))
+            return ""
+
+        answers = await self.attempt.store.runtime.gather([replace, look], 2)
+        return answers[0]
 
     def carry(self, base: Header, size: int) -> tuple[Carry, list[bytes]]:
         """What the next attempt adds to its header, and the bytes of others behind its own `size` bytes."""

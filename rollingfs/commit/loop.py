@@ -286,4 +286,5 @@ class CommitLoop:
     async def _replace(self, base: Loaded, data: bytes, attempt: Attempt) -> str:
         header, backend = names.header_path(attempt.path), self.store.backend
         call = backend.create(header, data) if base.token is None else backend.replace(header, data, base.token)
-        return await self.store.runtime.limit(call, attempt.share_s())
+        call = self.store.runtime.limit(call, attempt.share_s())
+        return await (call if attempt.carrier is None else attempt.carrier.beside(base, call))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections.abc import Collection
 
 from rollingfs.commit.fairness import RIVAL_VERSIONS, Turns
-from rollingfs.format.header import Header
+from rollingfs.format.header import COMMITS_MAX, Header
 from rollingfs.format.verdict import is_crowded
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX
 
@@ -21,6 +22,12 @@ KNOWN_VERSIONS = 32
 """The asks of writers are read that have a line of so many last versions."""
 ALONE_COMMITS = 8
 """After so many own commits in a row that found no ask, a writer no longer looks for asks."""
+LIST_COMMITS_FIRST = 8
+"""Beside its commit of this number, a writer lists all asks: it may win every race, and so not know that others wait."""
+LIST_COMMITS_ALONE = 128
+"""Own commits from one listing of asks to the next, for a writer alone."""
+LIST_COMMITS_SHARED = 8
+"""The same for a writer that shares: it looks for newcomers."""
 OTHERS_PER_CYCLE_MIN = 0.4
 """A writer waits only if others commit at least so often in the time of a look and a commit."""
 RECENT_CYCLES = 3
@@ -52,6 +59,12 @@ class Sharing:
         self._writer = turns.writer
         self._empty_commits = ALONE_COMMITS
         """The number of own commits in a row that found no ask."""
+        self._until_list = LIST_COMMITS_FIRST
+        """The number of own commits until a listing of asks."""
+        self._newcomers: frozenset[str] = frozenset()
+        """Writers that a listing has shown."""
+        self._newcomer_commits = 0
+        """For so many own commits, their asks are looked for."""
         self._version = 0
         self._segment = ""
         self._seen_s = 0.0
@@ -68,12 +81,26 @@ class Sharing:
     def committed(self, header: Header, found: int) -> None:
         """Note an own commit, which found so many asks."""
         self._empty_commits = 0 if found else self._empty_commits + 1
+        self._until_list -= 1
+        self._newcomer_commits -= 1
+        if self._newcomer_commits <= 0:
+            self._newcomers = frozenset()
         self.saw(header, own=1)
 
     def carried(self, header: Header) -> None:
         """Note that another's commit carried the own bytes."""
         self._empty_commits = 0
         self.turns.carried(header)
+        self.saw(header)
+
+    def listed(self, header: Header, writers: Collection[str]) -> None:
+        """Note the writers of all young asks, as a listing beside the commit that replaces this header shows them."""
+        self._until_list = LIST_COMMITS_ALONE if self.is_alone else LIST_COMMITS_SHARED
+        newcomers = frozenset(writers) - {self._writer, *self.known(header)}
+        if newcomers:
+            self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next
+            self._empty_commits = 0
+            self.turns.meet()
 
     def looked(self, header: Header | None, seconds: float) -> None:
         """Note a look, and how long it took."""
@@ -113,6 +140,8 @@ class Sharing:
         """Whether so many writers commit that asks are worth their requests, and this one was not alone of late."""
         if header is None or self.is_alone:
             return False
+        if self._newcomers:
+            return True
         writers = {line.writer for line in header.commits if line.version > header.version - RIVAL_VERSIONS}
         return len(writers | {self._writer}) >= WRITERS_MIN
 
@@ -124,7 +153,14 @@ class Sharing:
     def known(self, header: Header) -> list[str]:
         """The other writers whose asks are looked for."""
         since = header.version - KNOWN_VERSIONS
-        return [line.writer for line in header.commits if line.version > since and line.writer != self._writer]
+        heard = {line.writer for line in header.commits if line.version > since and line.writer != self._writer}
+        return [*heard, *(self._newcomers - heard)]
+
+    def lists(self, header: Header | None) -> bool:
+        """Whether this writer lists all asks beside the commit that replaces this header."""
+        if header is None or self._until_list > 1 or self.pauses:
+            return False
+        return self.is_alone or (self.is_shared(header) and len(header.commits) < COMMITS_MAX)
 
     def stays(self, header: Header) -> bool:
         """Whether this writer made the last commit, and so knows the token."""
