@@ -23,11 +23,15 @@ KNOWN_VERSIONS = 32
 ALONE_COMMITS = 8
 """After so many own commits in a row that found no ask, a writer no longer looks for asks."""
 LIST_COMMITS_FIRST = 8
-"""Beside its commit of this number, a writer lists all asks: it may win every race, and so not know that others wait."""
+"""Beside its commit of this number, a writer lists all asks: it may win every race, and not know that others wait."""
 LIST_COMMITS_ALONE = 128
 """Own commits from one listing of asks to the next, for a writer alone."""
 LIST_COMMITS_SHARED = 8
 """The same for a writer that shares: it looks for newcomers."""
+LINGER_FOUND_MIN = 2
+"""A commit that carried so many asks is followed by a pause: those whose bytes it carried may ask again."""
+LINGER_COMMITS = 1.0
+"""The time from a commit to the reading of asks for the next, in commit times: a look, and a request that asks."""
 OTHERS_PER_CYCLE_MIN = 0.4
 """A writer waits only if others commit at least so often in the time of a look and a commit."""
 RECENT_CYCLES = 3
@@ -59,6 +63,8 @@ class Sharing:
         self._writer = turns.writer
         self._empty_commits = ALONE_COMMITS
         """The number of own commits in a row that found no ask."""
+        self._found = 0
+        """The number of asks that the last own commit found."""
         self._until_list = LIST_COMMITS_FIRST
         """The number of own commits until a listing of asks."""
         self._newcomers: frozenset[str] = frozenset()
@@ -81,6 +87,7 @@ class Sharing:
     def committed(self, header: Header, found: int) -> None:
         """Note an own commit, which found so many asks."""
         self._empty_commits = 0 if found else self._empty_commits + 1
+        self._found = found
         self._until_list -= 1
         self._newcomer_commits -= 1
         if self._newcomer_commits <= 0:
@@ -168,6 +175,12 @@ class Sharing:
         if mine is None or mine.version != header.version:
             return False
         return header.placed_of(self._writer, mine.number) is None
+
+    def linger_s(self) -> float:
+        """How long the writer of the last commit waits, in seconds, before it reads the asks for the next."""
+        if self._found < LINGER_FOUND_MIN:
+            return 0.0
+        return max(0.0, LINGER_COMMITS * self.turns.commit_s - (time.monotonic() - self._seen_s))
 
     def is_recent(self, header: Header) -> bool:
         """Whether this header was seen so short a time ago that it is believed."""
