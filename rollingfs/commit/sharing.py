@@ -40,7 +40,8 @@ QUIET_CYCLES = (3.0, 6.0)
 """After a time between these without a new version, a writer that waits competes."""
 PASSED_VERSIONS_MAX = 8
 """After so many versions that did not carry its ask, a writer competes."""
-FIRST_LOOK_S_MAX = 0.025
+FIRST_LOOK_S_MAX = 0.1
+"""Who has asked looks after the time of a look, at most so long: a commit that carries the ask takes longer."""
 LOOK_PAUSE_S_MAX = 0.01
 LOOK_SHARE = 0.25
 """Looks are no closer together than this part of a cycle."""
@@ -227,7 +228,7 @@ class Sharing:
 
     @property
     def first_look_s(self) -> float:
-        return min(FIRST_LOOK_S_MAX, self.cycle_s / 2)
+        return min(FIRST_LOOK_S_MAX, self._look_s or self.cycle_s / 2)
 
     @property
     def look_pause_s(self) -> float:
