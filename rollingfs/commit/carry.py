@@ -141,7 +141,8 @@ class Carrier:
 
         calls: list[Callable[[], Awaitable[object]]] = [looks]
         if not self._sharing.is_outside(header, self.attempt.count):
-            calls.append(partial(self._read, header))
+            if not sharing.waits(header):
+                calls.append(partial(self._read, header))
             if self.attempt.asked is None:
                 calls.insert(0, partial(self._ask, base))
         await self.attempt.store.runtime.gather(calls, len(calls))

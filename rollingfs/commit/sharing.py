@@ -32,7 +32,7 @@ LINGER_FOUND_MIN = 2
 """A commit that carried so many asks is followed by a pause: those whose bytes it carried may ask again."""
 LINGER_COMMITS = 1.0
 """The time from a commit to the reading of asks for the next, in commit times: a look, and a request that asks."""
-OTHERS_PER_CYCLE_MIN = 0.4
+OTHERS_PER_CYCLE_MIN = 0.2
 """A writer waits only if others commit at least so often in the time of a look and a commit."""
 RECENT_CYCLES = 3
 """A header that was seen so many cycles ago is believed."""
