@@ -18,7 +18,7 @@ from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed, Plain
 from rollingfs.commit.fairness import SLOTS_MAX, Slots
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.lost_answers import check_time
-from rollingfs.commit.sharing import PASSED_VERSIONS_MAX, Sharing
+from rollingfs.commit.sharing import HOPED_VERSIONS_MAX, PASSED_VERSIONS_MAX, Sharing
 from rollingfs.commit.store import Store
 from rollingfs.format import asks
 from rollingfs.format.asks import Ask, Carry
@@ -64,6 +64,8 @@ class Carrier:
         self.outcome = AskOutcome(attempt, sharing, next_number)
         self._has_read = False
         """Whether the others' asks were read for the attempt that comes next."""
+        self._has_hoped = False
+        """Whether the append has waited for others since its last lost race, although nobody looks for its ask."""
         self._vain_waits = 0
         self._comings = 0
 
@@ -88,6 +90,9 @@ class Carrier:
         if (done := await self.outcome.judged(base)) is not None:
             return done
         header = base.header
+        if header is not None and attempt.asked is not None and not self._has_hoped and sharing.hopes(header):
+            self._has_hoped = True
+            return await self._wait(base, HOPED_VERSIONS_MAX)
         if not sharing.is_shared(header) or header is None or not asks.takes_plain(header) or self._tries_again:
             base = await turn(base)
             return await self.outcome.judged(base) or base
@@ -125,6 +130,7 @@ class Carrier:
         """
         attempt, sharing = self.attempt, self._sharing
         sharing.lost()
+        self._has_hoped = False
         header = base.header
         if header is None or self._tries_again:
             return None
@@ -209,11 +215,11 @@ class Carrier:
         self._sharing.looked(loaded.header, time.monotonic() - began_s)
         return loaded
 
-    async def _wait(self, base: Loaded) -> Loaded | Committed:
+    async def _wait(self, base: Loaded, versions_max: int = PASSED_VERSIONS_MAX) -> Loaded | Committed:
         """Wait until another's commit has carried the bytes, or until it is time to compete."""
         attempt, sharing, sleep = self.attempt, self._sharing, self.attempt.store.runtime.sleep
         assert base.header is not None
-        passed_max, quiet_s = base.header.version + PASSED_VERSIONS_MAX, sharing.quiet_s(self._vain_waits)
+        passed_max, quiet_s = base.header.version + versions_max, sharing.quiet_s(self._vain_waits)
         newest_s = time.monotonic()
         attempt.fresh = True
         await sleep(sharing.first_look_s)

@@ -40,6 +40,8 @@ QUIET_CYCLES = (3.0, 6.0)
 """After a time between these without a new version, a writer that waits competes."""
 PASSED_VERSIONS_MAX = 8
 """After so many versions that did not carry its ask, a writer competes."""
+HOPED_VERSIONS_MAX = 4
+"""The same for a writer that nobody looks for: who commits may list its ask."""
 FIRST_LOOK_S_MAX = 0.1
 """Who has asked looks after the time of a look, at most so long: a commit that carries the ask takes longer."""
 LOOK_PAUSE_S_MAX = 0.01
@@ -84,6 +86,7 @@ class Sharing:
     def lost(self) -> None:
         """Note that another was first."""
         self._empty_commits = 0
+        self._until_list = min(self._until_list, 1)
 
     def committed(self, header: Header, found: int) -> None:
         """Note an own commit, which found so many asks."""
@@ -202,6 +205,10 @@ class Sharing:
         versions = [line.version for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
         is_carrying = len(set(versions)) < len(versions)
         return is_carrying and self._others_per_s * self.cycle_s >= OTHERS_PER_CYCLE_MIN
+
+    def hopes(self, header: Header) -> bool:
+        """Whether this writer, which nobody looks for and which has asked, leaves others the time to list its ask."""
+        return self.is_unheard(header) and header.asks is not None and not is_crowded(header)
 
     def is_unheard(self, header: Header) -> bool:
         """Whether nobody would look for an ask of this writer: it has no young line."""
