@@ -68,8 +68,8 @@ class Sharing:
         """The number of own commits in a row that found no ask."""
         self._found = 0
         """The number of asks that the last own commit found."""
-        self._until_list = LIST_COMMITS_FIRST
-        """The number of own commits until a listing of asks."""
+        self._until_list = LIST_COMMITS_FIRST - 1
+        """The number of own commits before one with a listing of asks beside it."""
         self._newcomers: frozenset[str] = frozenset()
         """Writers that a listing has shown."""
         self._newcomer_commits = 0
@@ -86,7 +86,7 @@ class Sharing:
     def lost(self) -> None:
         """Note that another was first."""
         self._empty_commits = 0
-        self._until_list = min(self._until_list, 1)
+        self._until_list = 0
 
     def committed(self, header: Header, found: int) -> None:
         """Note an own commit, which found so many asks."""
@@ -169,7 +169,7 @@ class Sharing:
 
     def lists(self, header: Header | None) -> bool:
         """Whether this writer lists all asks beside the commit that replaces this header."""
-        if header is None or self._until_list > 1 or self.pauses:
+        if header is None or self._until_list > 0 or self.pauses:
             return False
         return self.is_alone or (self.is_shared(header) and len(header.commits) < COMMITS_MAX)
 
