@@ -15,8 +15,6 @@ from rollingfs.commit.fairness import Turns
 from rollingfs.commit.sharing import (
     ALONE_COMMITS,
     KNOWN_VERSIONS,
-    LINGER_COMMITS,
-    LINGER_FOUND_MIN,
     LIST_COMMITS_ALONE,
     LIST_COMMITS_FIRST,
     WRITERS_MIN,
@@ -145,17 +143,6 @@ def test_the_ask_of_a_newcomer_is_looked_for_in_the_next_commit_only(clock: Any)
     sharing.committed(header(10, (ME, 10)), 0)
     assert sharing.known(header(10, (ME, 10))) == []
     assert not sharing.is_shared(header(10, (ME, 10)))
-
-
-def test_who_has_carried_asks_lingers_for_a_commits_time(racing: Sharing, clock: Any) -> None:
-    racing.committed(header(21, (ME, 21)), LINGER_FOUND_MIN - 1)
-    assert racing.linger_s() == 0
-    racing.committed(header(22, (ME, 22)), LINGER_FOUND_MIN)
-    assert racing.linger_s() == pytest.approx(LINGER_COMMITS * racing.turns.commit_s)
-    clock[0] += 0.005
-    assert racing.linger_s() == pytest.approx(LINGER_COMMITS * racing.turns.commit_s - 0.005)
-    clock[0] += 1
-    assert racing.linger_s() == 0
 
 
 def test_a_writer_that_nobody_looks_for_hopes_only_where_the_last_commit_was_a_sharers(racing: Sharing) -> None:
