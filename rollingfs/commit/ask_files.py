@@ -62,10 +62,20 @@ class AskFiles:
             return False
         return True
 
-    async def read(self, writers: Collection[str], wait_s: float = REQUEST_S_MAX) -> None:
-        """Look at the asks of these writers, all at once; those that cannot be read are left out."""
+    async def read(
+        self, writers: Collection[str], wait_s: float = REQUEST_S_MAX, *, skipped: Collection[str] = ()
+    ) -> None:
+        """Look at the asks of these writers, all at once; those that cannot be read are left out.
+
+        Parameters
+        ----------
+        skipped
+            Of these writers, what was read before still counts.
+        """
         self._found = {writer: found for writer, found in self._found.items() if writer in writers}
-        calls: list[Callable[[], Awaitable[None]]] = [partial(self._read_one, writer) for writer in writers]
+        calls: list[Callable[[], Awaitable[None]]] = [
+            partial(self._read_one, writer) for writer in writers if writer not in skipped
+        ]
         if self._ahead_s is None or time.monotonic() - self._asked_s > CLOCK_S_MAX:
             calls.append(self._ask_for_clock)
         limit = self._backend.small_requests_max or self._backend.requests_max

@@ -193,7 +193,8 @@ class Carrier:
 
     async def _read(self, header: Header) -> None:
         if not self._has_read:
-            await self._files.read(self._sharing.known(header), max(self.attempt.left_s(), LAST_LOOK_S))
+            known, skipped = self._sharing.known(header), self._sharing.just_carried(header)
+            await self._files.read(known, max(self.attempt.left_s(), LAST_LOOK_S), skipped=skipped)
             self._has_read = True
 
     async def _look(self, header: Header | None = None) -> Loaded:

@@ -28,6 +28,8 @@ LIST_COMMITS_ALONE = 128
 """Own commits from one listing of asks to the next, for a writer alone."""
 LIST_COMMITS_SHARED = 8
 """The same for a writer that shares: it looks for newcomers."""
+CARRIED_COMMITS = 0.5
+"""In this part of a commit's time, nobody whose bytes were carried has looked and asked again."""
 OTHERS_PER_CYCLE_MIN = 0.2
 """A writer waits only if others commit at least so often in the time of a look and a commit."""
 RECENT_CYCLES = 3
@@ -159,6 +161,12 @@ class Sharing:
         since = header.version - KNOWN_VERSIONS
         heard = {line.writer for line in header.commits if line.version > since and line.writer != self._writer}
         return [*heard, *(self._newcomers - heard)]
+
+    def just_carried(self, header: Header) -> set[str]:
+        """The writers whose bytes this one has carried so short a time ago that they cannot have asked again."""
+        if not self.stays(header) or time.monotonic() - self._seen_s >= CARRIED_COMMITS * self.turns.commit_s:
+            return set()
+        return {line.writer for line in header.commits if line.version == header.version}
 
     def lists(self, header: Header | None) -> bool:
         """Whether this writer lists all asks beside the commit that replaces this header."""

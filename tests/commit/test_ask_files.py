@@ -111,3 +111,12 @@ def test_a_listing_that_fails_shows_nobody(files: AskFiles, store: Scripted) -> 
     drive(files.write(FIRST))
     store.plan("list_prefix", before=fail)
     assert drive(files.find(1)) == set()
+
+
+def test_of_a_writer_that_is_skipped_the_ask_read_before_counts(files: AskFiles, store: Scripted) -> None:
+    drive(files.write(FIRST))
+    drive(files.read(["w"]))
+    store.clear()
+    drive(files.read(["w"], skipped={"w"}))
+    assert store.verbs == []
+    assert files.young() == [FIRST]

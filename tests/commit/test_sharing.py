@@ -14,6 +14,7 @@ from rollingfs.client import Client
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.sharing import (
     ALONE_COMMITS,
+    CARRIED_COMMITS,
     KNOWN_VERSIONS,
     LIST_COMMITS_ALONE,
     LIST_COMMITS_FIRST,
@@ -143,6 +144,15 @@ def test_the_ask_of_a_newcomer_is_looked_for_in_the_next_commit_only(clock: Any)
     sharing.committed(header(10, (ME, 10)), 0)
     assert sharing.known(header(10, (ME, 10))) == []
     assert not sharing.is_shared(header(10, (ME, 10)))
+
+
+def test_the_asks_of_who_was_carried_by_the_last_commit_are_not_read_at_once(racing: Sharing, clock: Any) -> None:
+    mine = header(21, (ME, 21), ("a", 21), ("b", 20))
+    racing.committed(mine, 1)
+    assert racing.just_carried(mine) == {ME, "a"}
+    assert racing.just_carried(header(21, (ME, 20), ("a", 21))) == set(), "another's commit"
+    clock[0] += racing.turns.commit_s * CARRIED_COMMITS
+    assert racing.just_carried(mine) == set()
 
 
 def test_a_writer_that_nobody_looks_for_hopes_only_where_the_last_commit_was_a_sharers(racing: Sharing) -> None:

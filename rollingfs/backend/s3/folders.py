@@ -58,7 +58,7 @@ class S3Folders:
 
     async def list_page(self, bucket: str, key: str, place: str | None) -> Page | None:
         """One page of a folder; None if nothing is under the prefix."""
-        answer = await self._answer(bucket, key, place, **({} if place else {"MaxKeys": FIRST_PAGE_KEYS_MAX}))
+        answer = await self._answer(bucket, key, place, "", **({} if place else {"MaxKeys": FIRST_PAGE_KEYS_MAX}))
         if key and place is None and not _has_any(answer):
             return None
         entries = sorted(_entries(bucket, key, answer), key=lambda entry: entry.path)
