@@ -102,6 +102,8 @@ class Carrier:
         if sharing.is_outside(header, attempt.count):
             return await self._come_in(base)
         if sharing.stays(header) and sharing.is_recent(header):
+            if not self._has_read and attempt.asked is None:
+                await attempt.store.runtime.sleep(sharing.linger_s())
             await self._read(header)
         elif attempt.asked is not None or (attempt.count == 0 and sharing.is_recent(header)):
             if sharing.waits(header) and (attempt.asked is not None or await self._ask(base)):

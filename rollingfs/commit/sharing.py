@@ -30,6 +30,12 @@ LIST_COMMITS_SHARED = 8
 """The same for a writer that shares: it looks for newcomers."""
 CARRIED_COMMITS = 0.5
 """In this part of a commit's time, nobody whose bytes were carried has looked and asked again."""
+LINGER_FOUND_MIN = 2
+"""A commit that carried so many asks is followed by a pause: those whose bytes it carried may ask again."""
+LINGER_COMMITS = 1.0
+"""The time from a commit to the reading of asks for the next, in commit times: a look, and a request that asks."""
+LINGER_COMMIT_S_MIN = 0.04
+"""Where a commit is quicker, nobody lingers: there the differences between processes are as long as the pause."""
 OTHERS_PER_CYCLE_MIN = 0.2
 """A writer waits only if others commit at least so often in the time of a look and a commit."""
 RECENT_CYCLES = 3
@@ -64,6 +70,8 @@ class Sharing:
         self._writer = turns.writer
         self._empty_commits = ALONE_COMMITS
         """The number of own commits in a row that found no ask."""
+        self._found = 0
+        """The number of asks that the last own commit found."""
         self._until_list = LIST_COMMITS_FIRST - 1
         """The number of own commits before one with a listing of asks beside it."""
         self._newcomers: frozenset[str] = frozenset()
@@ -87,6 +95,7 @@ class Sharing:
     def committed(self, header: Header, found: int) -> None:
         """Note an own commit, which found so many asks."""
         self._empty_commits = 0 if found else self._empty_commits + 1
+        self._found = found
         self._until_list -= 1
         self._newcomer_commits -= 1
         if self._newcomer_commits <= 0:
@@ -180,6 +189,13 @@ class Sharing:
         if mine is None or mine.version != header.version:
             return False
         return header.placed_of(self._writer, mine.number) is None
+
+    def linger_s(self) -> float:
+        """How long the writer of the last commit waits, in seconds, before it reads the asks for the next."""
+        commit_s = self.turns.commit_s
+        if self._found < LINGER_FOUND_MIN or commit_s < LINGER_COMMIT_S_MIN:
+            return 0.0
+        return max(0.0, LINGER_COMMITS * commit_s - (time.monotonic() - self._seen_s))
 
     def is_recent(self, header: Header) -> bool:
         """Whether this header was seen so short a time ago that it is believed."""

@@ -16,6 +16,8 @@ from rollingfs.commit.sharing import (
     ALONE_COMMITS,
     CARRIED_COMMITS,
     KNOWN_VERSIONS,
+    LINGER_COMMIT_S_MIN,
+    LINGER_FOUND_MIN,
     LIST_COMMITS_ALONE,
     LIST_COMMITS_FIRST,
     WRITERS_MIN,
@@ -153,6 +155,18 @@ def test_the_asks_of_who_was_carried_by_the_last_commit_are_not_read_at_once(rac
     assert racing.just_carried(header(21, (ME, 20), ("a", 21))) == set(), "another's commit"
     clock[0] += racing.turns.commit_s * CARRIED_COMMITS
     assert racing.just_carried(mine) == set()
+
+
+def test_who_has_carried_asks_lingers_for_a_commits_time_where_that_is_long(racing: Sharing, clock: Any) -> None:
+    racing.turns.commit_s = LINGER_COMMIT_S_MIN
+    racing.committed(header(21, (ME, 21)), LINGER_FOUND_MIN - 1)
+    assert racing.linger_s() == 0
+    racing.committed(header(22, (ME, 22)), LINGER_FOUND_MIN)
+    assert racing.linger_s() == pytest.approx(LINGER_COMMIT_S_MIN)
+    clock[0] += 0.005
+    assert racing.linger_s() == pytest.approx(LINGER_COMMIT_S_MIN - 0.005)
+    racing.turns.commit_s /= 2
+    assert racing.linger_s() == 0
 
 
 def test_a_writer_that_nobody_looks_for_hopes_only_where_the_last_commit_was_a_sharers(racing: Sharing) -> None:
