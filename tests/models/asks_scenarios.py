@@ -166,9 +166,9 @@ LARGE = (
 )
 """Worlds of up to three million states, for a quiet hour: ``python -m tests.models.asks_scenarios``. All hold.
 
-States, and seconds of one processor (22 November 2026), in the order above: 859,665, 57 s; 250,798, 17 s; 214,925, 16 s;
-185,705, 14 s; 2,473,199, 187 s; 251,594, 17 s; 95,606, 6 s; 54,038, 3 s; 45,413, 3 s; 45,200, 3 s; 143,438, 9 s;
-2,983,266, 209 s. The largest needs 3.2 GB.
+States, and seconds of one processor (November 2026), in the order above: 859,665, 57 s; 250,798, 17 s; 214,925, 16 s;
+185,705, 14 s; 2,473,199, 187 s; 251,594, 17 s; 95,606, 6 s; 54,038, 3 s; 45,413, 3 s; 45,200, 3 s; 143,438,
+9 s; 2,983,266, 209 s. The largest needs 3.2 GB.
 """
 BREAKS = (
     Scenario("a line forbids", [[app("a")], [app("b"), app("c")]], {"line_forbids": False}, SURE),
