@@ -43,6 +43,7 @@ ELSEWHERE = {
     "backend/s3/upload": "backend/test_s3",
     "backend/values": "backend/test_memory",
     "client": "write/test_segment_operations",
+    "commit/ask_outcome": "commit/test_carry",
     "commit/attempt": "commit/test_loop",
     "commit/chunk_files": "write/test_chunk_writer",
     "commit/committer": "write/test_concat",

@@ -156,7 +156,7 @@ class Backend(abc.ABC):
     async def list_page(self, folder: str, place: str | None = None) -> Page:
         """A part of `list`, from `Page.next_place` of the page before on, for callers that need not know all.
 
-        The first page is short. All paths of a page sort before those of the next. By default, one page holds all.
+        The first page is short. All paths of a page sort before those of the next.
 
         Raises
         ------
@@ -164,6 +164,11 @@ class Backend(abc.ABC):
             As `list`; a store may raise the first where a file has this name.
         """
         return Page((await self.list(folder)).entries, None)
+
+    async def list_prefix(self, folder: str, prefix: str) -> Listing:
+        """The part of `list` whose names begin so, at most a page of it; maybe no error where there is no folder."""
+        found = await self.list(folder)
+        return Listing(tuple(file for file in found.entries if file.path.startswith(f"{folder}/{prefix}")), found.now)
 
     @abc.abstractmethod
     async def now(self, path: str) -> float:
@@ -228,9 +233,7 @@ class Backend(abc.ABC):
         """
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
-        """Copy a whole file into a new one on the server; with `token`, only if the source has that token.
-
-        The copy is durable when the verb returns.
+        """Copy a whole file into a new one on the server, durably; with `token`, only if the source has that token.
 
         Raises
         ------

@@ -98,6 +98,10 @@ class BackendWrapper(Backend):
         page: Page = await self.call("list_page", folder, *_given(place))
         return page
 
+    async def list_prefix(self, folder: str, prefix: str) -> Listing:
+        listing: Listing = await self.call("list_prefix", folder, prefix)
+        return listing if listing.now is None else dataclasses.replace(listing, now=listing.now + self.shift_s)
+
     async def now(self, path: str) -> float:
         now: float = await self.call("now", path)
         return now + self.shift_s

@@ -7,9 +7,11 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
 
 from rollingfs.backend.contract import Backend
-from rollingfs.format.asks import Ask, ask_path, format_ask, parse_ask
+from rollingfs.format import names
+from rollingfs.format.asks import CARRIED_ASKS_MAX, Ask, ask_path, format_ask, parse_ask
 from rollingfs.runtime.concurrency import Runtime
 
 logger = logging.getLogger("rollingfs")
@@ -60,10 +62,20 @@ class AskFiles:
             return False
         return True
 
-    async def read(self, writers: Collection[str], wait_s: float = REQUEST_S_MAX) -> None:
-        """Look at the asks of these writers, all at once; those that cannot be read are left out."""
+    async def read(
+        self, writers: Collection[str], wait_s: float = REQUEST_S_MAX, *, skipped: Collection[str] = ()
+    ) -> None:
+        """Look at the asks of these writers, all at once; those that cannot be read are left out.
+
+        Parameters
+        ----------
+        skipped
+            Of these writers, what was read before still counts.
+        """
         self._found = {writer: found for writer, found in self._found.items() if writer in writers}
-        calls: list[Callable[[], Awaitable[None]]] = [partial(self._read_one, writer) for writer in writers]
+        calls: list[Callable[[], Awaitable[None]]] = [
+            partial(self._read_one, writer) for writer in writers if writer not in skipped
+        ]
         if self._ahead_s is None or time.monotonic() - self._asked_s > CLOCK_S_MAX:
             calls.append(self._ask_for_clock)
         limit = self._backend.small_requests_max or self._backend.requests_max
@@ -96,6 +108,19 @@ class AskFiles:
         if ask is not None and (ask.writer != writer or is_late):
             ask = None
         self._found[writer] = _Found(ask, blob.token, blob.modified)
+
+    async def find(self, wait_s: float) -> set[str]:
+        """The writers of young asks, those first that asked last; none if the store does not say it in time."""
+        folder = names.chunks_folder(self._path)
+        try:
+            listing = await self._runtime.limit(self._backend.list_prefix(folder, names.ASK_PREFIX), wait_s)
+        except (OSError, TimeoutError) as error:
+            logger.info("%s: asks of others could not be listed: %r", self._path, error)
+            return set()
+        since_s = 0.0 if listing.now is None else listing.now - ASK_AGE_S_MAX
+        young = [file for file in listing.entries if file.modified >= since_s]
+        young = nlargest(CARRIED_ASKS_MAX, young, key=lambda file: file.modified)
+        return {file.path.rpartition(names.ASK_PREFIX)[2] for file in young}
 
     async def _ask_for_clock(self) -> None:
         now_s = await self._backend.now(self._path)

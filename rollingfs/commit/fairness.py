@@ -150,6 +150,10 @@ class Turns:
         if now is not None and self._same_looks >= SAME_LOOKS_MAX:
             self._quiet_version = now.version  # the writers before this one have stopped
 
+    def meet(self) -> None:
+        """Note that others want to commit."""
+        self._race_goes_on()
+
     def _race_goes_on(self) -> None:
         self._race_until_s = time.monotonic() + RACE_TURNS * self._cycle_s
 

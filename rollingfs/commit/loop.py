@@ -111,7 +111,7 @@ class CommitLoop:
                 if not self.store.backend.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
                 done = self._loop(slot, change, attempt)
-                return await self._counted(done if attempt.carrier is None else attempt.carrier.definite(done))
+                return await self._counted(done if attempt.carrier is None else attempt.carrier.outcome.definite(done))
             finally:
                 await attempt.own.discard()
         except KeyboardInterrupt as interrupt:
@@ -296,7 +296,7 @@ class CommitLoop:
                 if verdict is Verdict.NOT_MINE:
                     return current
                 if verdict is Verdict.MINE and attempt.carrier is not None:
-                    return attempt.carrier.took_place(current)
+                    return attempt.carrier.outcome.took_place(current)
                 if verdict is Verdict.MINE:
                     # the result is what this commit made: others may have gone on from it before the look
                     return Committed(base.header, wanted)
@@ -308,4 +308,5 @@ class CommitLoop:
     async def _replace(self, base: Loaded, data: bytes, attempt: Attempt) -> str:
         header, backend = names.header_path(attempt.path), self.store.backend
         call = backend.create(header, data) if base.token is None else backend.replace(header, data, base.token)
-        return await self.store.runtime.limit(call, attempt.share_s())
+        call = self.store.runtime.limit(call, attempt.share_s())
+        return await (call if attempt.carrier is None else attempt.carrier.beside(base, call))

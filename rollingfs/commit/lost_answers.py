@@ -219,7 +219,7 @@ async def _looked_once(attempt: Attempt) -> Verdict:
         return Verdict.MINE
     try:
         if attempt.carrier is not None and attempt.asked is not None:
-            return await attempt.carrier.conclude()
+            return await attempt.carrier.outcome.conclude()
         return attempt.judge(await attempt.store.headers.load_durable(attempt.path))
     except Exception as error:  # noqa: BLE001 - memory may still be short: whatever comes, nothing is known
         logger.info("%s: cannot look at the header: %s", attempt.path, error)

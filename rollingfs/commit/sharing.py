@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections.abc import Collection
 
 from rollingfs.commit.fairness import RIVAL_VERSIONS, Turns
-from rollingfs.format.header import Header
+from rollingfs.format.header import COMMITS_MAX, Header
 from rollingfs.format.verdict import is_crowded
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX
 
@@ -21,7 +22,21 @@ KNOWN_VERSIONS = 32
 """The asks of writers are read that have a line of so many last versions."""
 ALONE_COMMITS = 8
 """After so many own commits in a row that found no ask, a writer no longer looks for asks."""
-OTHERS_PER_CYCLE_MIN = 0.4
+LIST_COMMITS_FIRST = 8
+"""Beside its commit of this number, a writer lists all asks: it may win every race, and not know that others wait."""
+LIST_COMMITS_ALONE = 128
+"""Own commits from one listing of asks to the next, for a writer alone."""
+LIST_COMMITS_SHARED = 8
+"""The same for a writer that shares: it looks for newcomers."""
+CARRIED_COMMITS = 0.5
+"""In this part of a commit's time, nobody whose bytes were carried has looked and asked again."""
+LINGER_FOUND_MIN = 2
+"""A commit that carried so many asks is followed by a pause: those whose bytes it carried may ask again."""
+LINGER_COMMITS = 1.0
+"""The time from a commit to the reading of asks for the next, in commit times: a look, and a request that asks."""
+LINGER_COMMIT_S_MIN = 0.04
+"""Where a commit is quicker, nobody lingers: there the differences between processes are as long as the pause."""
+OTHERS_PER_CYCLE_MIN = 0.2
 """A writer waits only if others commit at least so often in the time of a look and a commit."""
 RECENT_CYCLES = 3
 """A header that was seen so many cycles ago is believed."""
@@ -29,7 +44,10 @@ QUIET_CYCLES = (3.0, 6.0)
 """After a time between these without a new version, a writer that waits competes."""
 PASSED_VERSIONS_MAX = 8
 """After so many versions that did not carry its ask, a writer competes."""
-FIRST_LOOK_S_MAX = 0.025
+HOPED_VERSIONS_MAX = 4
+"""The same for a writer that nobody looks for: who commits may list its ask."""
+FIRST_LOOK_S_MAX = 0.1
+"""Who has asked looks after the time of a look, at most so long: a commit that carries the ask takes longer."""
 LOOK_PAUSE_S_MAX = 0.01
 LOOK_SHARE = 0.25
 """Looks are no closer together than this part of a cycle."""
@@ -52,6 +70,14 @@ class Sharing:
         self._writer = turns.writer
         self._empty_commits = ALONE_COMMITS
         """The number of own commits in a row that found no ask."""
+        self._found = 0
+        """The number of asks that the last own commit found."""
+        self._until_list = LIST_COMMITS_FIRST - 1
+        """The number of own commits before one with a listing of asks beside it."""
+        self._newcomers: frozenset[str] = frozenset()
+        """Writers that a listing has shown."""
+        self._newcomer_commits = 0
+        """For so many own commits, their asks are looked for."""
         self._version = 0
         self._segment = ""
         self._seen_s = 0.0
@@ -64,16 +90,32 @@ class Sharing:
     def lost(self) -> None:
         """Note that another was first."""
         self._empty_commits = 0
+        self._until_list = 0
 
     def committed(self, header: Header, found: int) -> None:
         """Note an own commit, which found so many asks."""
         self._empty_commits = 0 if found else self._empty_commits + 1
+        self._found = found
+        self._until_list -= 1
+        self._newcomer_commits -= 1
+        if self._newcomer_commits <= 0:
+            self._newcomers = frozenset()
         self.saw(header, own=1)
 
     def carried(self, header: Header) -> None:
         """Note that another's commit carried the own bytes."""
         self._empty_commits = 0
         self.turns.carried(header)
+        self.saw(header)
+
+    def listed(self, header: Header, writers: Collection[str]) -> None:
+        """Note the writers of all young asks, as a listing beside the commit that replaces this header shows them."""
+        self._until_list = LIST_COMMITS_ALONE if self.is_alone else LIST_COMMITS_SHARED
+        newcomers = frozenset(writers) - {self._writer, *self.known(header)}
+        if newcomers:
+            self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next
+            self._empty_commits = 0
+            self.turns.meet()
 
     def looked(self, header: Header | None, seconds: float) -> None:
         """Note a look, and how long it took."""
@@ -113,6 +155,8 @@ class Sharing:
         """Whether so many writers commit that asks are worth their requests, and this one was not alone of late."""
         if header is None or self.is_alone:
             return False
+        if self._newcomers:
+            return True
         writers = {line.writer for line in header.commits if line.version > header.version - RIVAL_VERSIONS}
         return len(writers | {self._writer}) >= WRITERS_MIN
 
@@ -124,7 +168,20 @@ class Sharing:
     def known(self, header: Header) -> list[str]:
         """The other writers whose asks are looked for."""
         since = header.version - KNOWN_VERSIONS
-        return [line.writer for line in header.commits if line.version > since and line.writer != self._writer]
+        heard = {line.writer for line in header.commits if line.version > since and line.writer != self._writer}
+        return [*heard, *(self._newcomers - heard)]
+
+    def just_carried(self, header: Header) -> set[str]:
+        """The writers whose bytes this one has carried so short a time ago that they cannot have asked again."""
+        if not self.stays(header) or time.monotonic() - self._seen_s >= CARRIED_COMMITS * self.turns.commit_s:
+            return set()
+        return {line.writer for line in header.commits if line.version == header.version}
+
+    def lists(self, header: Header | None) -> bool:
+        """Whether this writer lists all asks beside the commit that replaces this header."""
+        if header is None or self._until_list > 0 or self.pauses:
+            return False
+        return self.is_alone or (self.is_shared(header) and len(header.commits) < COMMITS_MAX)
 
     def stays(self, header: Header) -> bool:
         """Whether this writer made the last commit, and so knows the token."""
@@ -132,6 +189,13 @@ class Sharing:
         if mine is None or mine.version != header.version:
             return False
         return header.placed_of(self._writer, mine.number) is None
+
+    def linger_s(self) -> float:
+        """How long the writer of the last commit waits, in seconds, before it reads the asks for the next."""
+        commit_s = self.turns.commit_s
+        if self._found < LINGER_FOUND_MIN or commit_s < LINGER_COMMIT_S_MIN:
+            return 0.0
+        return max(0.0, LINGER_COMMITS * commit_s - (time.monotonic() - self._seen_s))
 
     def is_recent(self, header: Header) -> bool:
         """Whether this header was seen so short a time ago that it is believed."""
@@ -152,6 +216,10 @@ class Sharing:
         versions = [line.version for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
         is_carrying = len(set(versions)) < len(versions)
         return is_carrying and self._others_per_s * self.cycle_s >= OTHERS_PER_CYCLE_MIN
+
+    def hopes(self, header: Header) -> bool:
+        """Whether this writer, which nobody looks for and which has asked, leaves others the time to list its ask."""
+        return self.is_unheard(header) and header.asks is not None and not is_crowded(header)
 
     def is_unheard(self, header: Header) -> bool:
         """Whether nobody would look for an ask of this writer: it has no young line."""
@@ -178,7 +246,7 @@ class Sharing:
 
     @property
     def first_look_s(self) -> float:
-        return min(FIRST_LOOK_S_MAX, self.cycle_s / 2)
+        return min(FIRST_LOOK_S_MAX, self._look_s or self.cycle_s / 2)
 
     @property
     def look_pause_s(self) -> float:

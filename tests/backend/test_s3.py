@@ -438,8 +438,8 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
         request = call(client, verb, **arguments)
         return await (slow(verb, request) if verb == "complete_multipart_upload" else request)
 
-    async def slow_put(client: S3Client, *arguments: Any) -> str:
-        return await slow("put_object", put(client, *arguments))
+    async def slow_put(client: S3Client, *arguments: Any, **options: Any) -> str:
+        return await slow("put_object", put(client, *arguments, **options))
 
     async def upload() -> None:
         upload = await backend.open_write(path)

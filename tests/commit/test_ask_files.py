@@ -96,3 +96,27 @@ def test_an_ask_in_the_file_of_another_is_ignored(files: AskFiles, store: Script
 def test_a_failure_to_ask_is_no_error(files: AskFiles, store: Scripted) -> None:
     store.plan("put", before=fail)
     assert not drive(files.write(FIRST))
+
+
+def test_a_listing_shows_who_has_asked_of_late(files: AskFiles, store: Scripted) -> None:
+    for writer in ("a", "b"):
+        drive(files.write(dataclasses.replace(FIRST, writer=writer)))
+    drive(store.write(f"{PATH}$chunks/other", [b"x"]))
+    assert drive(files.find(1)) == {"a", "b"}
+    store.shift_s = ASK_AGE_S_MAX + 2
+    assert drive(files.find(1)) == set()
+
+
+def test_a_listing_that_fails_shows_nobody(files: AskFiles, store: Scripted) -> None:
+    drive(files.write(FIRST))
+    store.plan("list_prefix", before=fail)
+    assert drive(files.find(1)) == set()
+
+
+def test_of_a_writer_that_is_skipped_the_ask_read_before_counts(files: AskFiles, store: Scripted) -> None:
+    drive(files.write(FIRST))
+    drive(files.read(["w"]))
+    store.clear()
+    drive(files.read(["w"], skipped={"w"}))
+    assert store.verbs == []
+    assert files.young() == [FIRST]

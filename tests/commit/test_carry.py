@@ -167,7 +167,8 @@ def test_a_writer_alone_sends_one_request_for_each_append() -> None:
     way.clear()
     for _ in range(20):
         drive(client.segments.append(PATH, b"x"))
-    assert way.verbs == ["replace"] * 20
+    assert [verb for verb in way.verbs if verb != "list_prefix"] == ["replace"] * 20
+    assert way.count("list_prefix") <= 1, "a listing beside the eighth commit, unless the writer pauses"
 
 
 # -- every other commit voids an ask ---------------------------------------------------------------------------------
@@ -511,3 +512,46 @@ def test_what_is_too_large_for_an_ask_competes_and_carries(world: World) -> None
     drive(world.asker.segments.append(PATH, large))
     assert world.asking.count("put") == 0
     assert world.header.length == 3 + len(large)
+
+
+# -- a listing of asks beside a commit ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(Sharing, "lists", lambda sharing, header: True)
+    world.carrying.clear()
+    return world
+
+
+def test_asks_are_listed_beside_a_commit(listing: World) -> None:
+    listing.carry()
+    assert listing.carrying.count("list_prefix") == 1
+    assert listing.content == b"...carrier's"
+
+
+def test_a_listing_that_fails_beside_a_commit_changes_nothing(listing: World) -> None:
+    listing.carrying.plan("list_prefix", before=fail)
+    assert listing.carry() == 3
+    assert listing.content == b"...carrier's"
+
+
+def test_a_race_is_lost_beside_a_listing_as_without_it(listing: World) -> None:
+    other = listing.other.segments
+    listing.carrying.plan("replace", HEADER, before=lambda: drive(other.append(PATH, b"other's")))
+    assert listing.carry() == len(b"...other's")
+    assert listing.content == b"...other'scarrier's"
+
+
+def test_the_answer_of_a_commit_is_lost_beside_a_listing_as_without_it(listing: World) -> None:
+    listing.carrying.plan("replace", HEADER, after=fail)
+    assert listing.carry() == 3
+    assert listing.content == b"...carrier's"
+
+
+def test_ctrl_c_in_a_listing_beside_a_commit_tells_that_it_took_place(listing: World) -> None:
+    listing.carrying.plan("list_prefix", before=interrupt)
+    with pytest.raises(AppendInterrupted) as caught:
+        listing.carry()
+    assert caught.value.outcome == "committed"
+    assert listing.content == b"...carrier's"

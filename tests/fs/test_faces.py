@@ -43,7 +43,7 @@ def filled(fs: RollingFileSystem, path: str, size: int = 35) -> Segment:
 
 def public(face: type) -> Iterator[tuple[str, Any]]:
     """The public methods and properties of a class that this project defines."""
-    for owner in face.__mro__:
+    for owner in getattr(face, "__mro__", ()):  # a function has none
         if owner.__module__.startswith("rollingfs"):
             for name in vars(owner):
                 static = inspect.getattr_static(face, name)

@@ -785,13 +785,13 @@ def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket: str, 
     requests = fs._backend._client  # type: ignore[attr-defined]
     put, is_there = requests.put, False
 
-    async def hooked(where: str, key: str, data: Any, over: Any = None) -> Any:
+    async def hooked(where: str, key: str, data: Any, over: Any = None, **options: Any) -> Any:
         if over is Over.NOTHING and key.startswith("file"):
             if is_there:
                 await put(where, key, [FOREIGN])
             answer = {"Error": {"Code": "NotImplemented"}, "ResponseMetadata": {"HTTPStatusCode": 501}}
             raise ClientError(answer, "PutObject")
-        return await put(where, key, data, over)
+        return await put(where, key, data, over, **options)
 
     requests.put = hooked
     fs.export(f"{bucket}/log", f"{bucket}/file1")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rollingfs.backend.metered import MeteredBackend
 from rollingfs.client import Client
 from rollingfs.commit.ask_files import ASK_AGE_S_MAX
 from rollingfs.commit.chunk_files import Staged
@@ -99,7 +100,9 @@ class World:
 
     def backend(self, index: int) -> Faulty:
         """A client's way to the store."""
-        backend = self.clients[index].backend
+        metered = self.clients[index].backend
+        assert isinstance(metered, MeteredBackend)
+        backend = metered.inner
         assert isinstance(backend, Faulty)
         return backend
 

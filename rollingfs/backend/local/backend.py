@@ -103,10 +103,16 @@ class LocalBackend(Backend):
         return os.path.isdir(path)
 
     async def list(self, folder: str) -> Listing:
+        return self._list(folder, "")
+
+    async def list_prefix(self, folder: str, prefix: str) -> Listing:
+        return self._list(folder, prefix)
+
+    def _list(self, folder: str, begin: str) -> Listing:
         prefix = folder if folder.endswith("/") else folder + "/"
         try:
             with os.scandir(folder) as found:
-                infos = [info_of(prefix + entry.name, entry) for entry in found]
+                infos = [info_of(prefix + entry.name, entry) for entry in found if entry.name.startswith(begin)]
         except NotADirectoryError:
             if os.path.isfile(folder):
                 raise

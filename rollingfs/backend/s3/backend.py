@@ -52,11 +52,9 @@ class S3Backend(Backend):
     Parameters
     ----------
     fs : s3fs.S3FileSystem
-        A private clone uses its class and storage options (credentials, endpoint, encryption, ACL, requester pays,
-        ...). The instance itself is never changed. The first verb makes the first connection.
+        A private clone uses its class and all its storage options. It is never changed. The first verb connects.
     max_concurrency : int, optional
-        How many requests may be under way at once for one purpose; by default 64 for data and 128 for headers, or as
-        many as there are connections.
+        Requests under way at once for one purpose; by default 64 for data, 128 for headers, or one a connection.
     use_obstore : bool, optional
         False to read and write objects through s3fs, which is slower, whatever the options.
 
@@ -170,9 +168,12 @@ class S3Backend(Backend):
         if not bucket:
             return Page((await self._folders.buckets()).entries, None)
         page = await self._folders.list_page(bucket, key, place)
-        if page is None:  # a request could tell whether a file has the name, but no caller of this verb needs that
-            raise refusals.no_folder(folder)
-        return page
+        if page is not None:
+            return page
+        raise refusals.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
+
+    async def list_prefix(self, folder: str, prefix: str) -> Listing:
+        return await self._folders.list_prefix(*self._split(folder), prefix)
 
     async def _no_folder(self, path: str) -> NoReturn:
         await self.stat(path)  # raises FileNotFoundError if there is no file either

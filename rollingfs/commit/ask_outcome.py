@@ -1,0 +1,174 @@
+"""`AskOutcome`: what became of a plain append whose bytes others may commit.
+
+No error leaves while the ask may still be carried: it is withdrawn first. Specified under "Asks" in
+``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.lost_answers import unknown
+from rollingfs.commit.sharing import Sharing
+from rollingfs.errors import AppendOutcomeUnknown
+from rollingfs.format import names, transitions
+from rollingfs.format.codec import format_header
+from rollingfs.format.verdict import Verdict
+
+logger = logging.getLogger("rollingfs")
+
+T = TypeVar("T")
+
+WITHDRAWALS_MAX = 3
+"""A client tries to withdraw an ask so many times."""
+
+
+class AskOutcome:
+    """Whether one append took place, by the headers that it has seen.
+
+    Parameters
+    ----------
+    attempt
+        The attempts of the append.
+    next_number
+        A new operation number of this writer.
+    """
+
+    def __init__(self, attempt: Attempt, sharing: Sharing, next_number: Callable[[], int]) -> None:
+        self.attempt = attempt
+        self._sharing = sharing
+        self._next_number = next_number
+
+    async def judged(self, loaded: Loaded) -> Committed | None:
+        """The result, if a header shows that the bytes were carried; None if it is clean.
+
+        Raises
+        ------
+        AppendOutcomeUnknown
+            The header does not tell.
+        """
+        attempt = self.attempt
+        if attempt.asked is None:
+            return None
+        verdict = attempt.judge(loaded)
+        if verdict is Verdict.MINE:
+            await attempt.store.headers.secure(attempt.path, loaded)
+            return self.took_place(loaded)
+        if verdict is Verdict.UNKNOWN:
+            raise unknown(attempt.path, "the header was replaced so often that no trace is left")
+        attempt.clean(loaded)
+        return None
+
+    def took_place(self, current: Loaded) -> Committed:
+        """The result of an append whose commit line a header shows.
+
+        Raises
+        ------
+        AppendOutcomeUnknown
+            It took place, and nothing says where its bytes begin.
+        """
+        attempt, header = self.attempt, current.header
+        assert header is not None
+        place = header.placed_of(attempt.writer, attempt.number) if attempt.asked is not None else None
+        is_own = attempt.asked is None or (attempt.wanted is not None and attempt.wanted.segment == header.segment)
+        if place is not None:
+            # of a deleted segment, what was there before: a result is never a tombstone
+            clean = attempt.seen or attempt.base
+            before = clean.header if clean is not None else None
+            attempt.done = Committed(before, before if header.deleted else header, place)
+            self._sharing.carried(header)
+        elif is_own:
+            # the result is what this commit made: others may have gone on from it before the look
+            attempt.done = Committed(attempt.base.header if attempt.base is not None else None, attempt.wanted)
+        else:
+            raise unknown(attempt.path, "it took place, but the segment was replaced before its offset could be read")
+        attempt.asked = None
+        return attempt.done
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    async def definite(self, call: Awaitable[Committed]) -> Committed:
+        """The result of the commit loop, once nobody can carry the bytes any more.
+
+        Raises
+        ------
+        Exception
+            The loop's error: the append did not take place and never will.
+        AppendOutcomeUnknown
+            Nobody knows.
+        """
+        attempt = self.attempt
+        why: Exception | None = None
+        try:
+            result = await call
+        except AppendOutcomeUnknown:
+            raise
+        except Exception as error:
+            if attempt.asked is None:
+                raise
+            why = error
+        if attempt.asked is None and why is None:
+            return result
+        verdict = await self.conclude()
+        if verdict is Verdict.MINE and attempt.done is not None:
+            return attempt.done
+        if verdict is not Verdict.NOT_MINE:
+            raise unknown(attempt.path, f"another client may still commit it, after {why!r}") from why
+        if why is not None:
+            raise why
+        return result
+
+    async def conclude(self) -> Verdict:
+        """Find out for good whether the append took place; if it did not so far, withdraw it."""
+        attempt = self.attempt
+        numbers: set[int] = set()
+        for _ in range(WITHDRAWALS_MAX):
+            try:
+                current = await self._soon(attempt.store.headers.load_durable(attempt.path))
+                verdict = self._final(current, numbers)
+                if verdict is None:
+                    numbers.add(number := self._next_number())
+                    await self._withdraw(current, number)
+                    verdict = Verdict.NOT_MINE
+            except Exception as error:  # noqa: BLE001 - whatever comes, another look says what is true now
+                logger.info("%s: an append is not withdrawn yet: %r", attempt.path, error)
+                continue
+            if verdict is Verdict.NOT_MINE:
+                attempt.asked, attempt.is_open = None, False
+            return verdict
+        return Verdict.UNKNOWN
+
+    def _final(self, current: Loaded, withdrawals: set[int]) -> Verdict | None:
+        """What a header says for good; None if the append may still take place."""
+        attempt = self.attempt
+        mine = current.header.commit_of(attempt.writer) if current.header is not None else None
+        if mine is not None and mine.number in withdrawals:
+            return Verdict.NOT_MINE  # each withdrawal replaced a header that was judged
+        verdict = attempt.judge(current)
+        if verdict is Verdict.MINE:
+            self.took_place(current)
+        elif verdict is not Verdict.UNKNOWN:
+            is_dead = not attempt.is_open or verdict is Verdict.NOT_MINE
+            attempt.clean(current)
+            return Verdict.NOT_MINE if attempt.asked is None and is_dead else None
+        return verdict
+
+    async def _withdraw(self, current: Loaded, number: int) -> None:
+        """Commit no bytes, under a higher number, on a header that was judged: then the ask is too old for ever."""
+        attempt, headers = self.attempt, self.attempt.store.headers
+        header, token = current.header, current.token
+        assert header is not None
+        assert token is not None
+        now_ms = attempt.store.now_ms()
+        wanted = transitions.stamp(replace(header, turn=None), header, attempt.writer, number, now_ms)
+        began = headers.begin()
+        call = attempt.store.backend.replace(names.header_path(attempt.path), format_header(wanted), token)
+        headers.keep(attempt.path, Loaded(wanted, await self._soon(call)), began, is_own=True)
+
+    async def _soon(self, call: Awaitable[T]) -> T:
+        return await self.attempt.store.runtime.limit(call, max(self.attempt.share_s(), LAST_LOOK_S))
