@@ -78,7 +78,7 @@ def test_every_verb_is_counted_once_with_its_bytes(metered: MeteredBackend) -> N
         metered.make_folder("/folder"),
         metered.list("/folder"),
         metered.list_page("/folder"),
-        metered.list_prefix("/", "ask"),
+        metered.list_prefix("/folder", "ask"),
         metered.metadata("/copy"),
         metered.keeps_versions("/copy"),
         metered.remove_folder("/folder"),
