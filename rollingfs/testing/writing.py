@@ -35,6 +35,24 @@ class Writing(Subject):
         with pytest.raises((ValueError, OSError)):
             run(backend, upload.write(b"more"))
 
+    def test_metadata_stay_with_a_file_and_its_copy(self, backend: Backend, folder: str) -> None:
+        if not backend.has_metadata:
+            pytest.skip("this backend keeps no metadata")
+        given = {"rollingfs-offset": "5", "rollingfs-crc32c": "00000000"}
+        data = b"\r\n--line\r\n\0"  # what some stores write between metadata and bytes
+        run(backend, backend.write(f"{folder}/written", [data, memoryview(b"xyz")[1:]], given))
+        for name, size in (("small", 3), ("parts", UNFINISHED_BYTES)):
+            upload = run(backend, backend.open_write(f"{folder}/{name}", None, given))
+            run(backend, upload.write(bytes(size)))
+            run(backend, upload.finish())
+        run(backend, backend.copy(f"{folder}/written", f"{folder}/copy"))
+        for name in ("written", "small", "parts", "copy"):
+            found = run(backend, backend.metadata(f"{folder}/{name}"))
+            assert {key.lower().replace("_", "-"): value for key, value in found.items()} == given, name
+        assert self.raw_read(f"{folder}/written") == self.raw_read(f"{folder}/copy") == data + b"yz"
+        run(backend, backend.write(f"{folder}/plain", [b"x"]))
+        assert run(backend, backend.metadata(f"{folder}/plain")) == {}
+
     @pytest.mark.parametrize("pieces", [[], [b""], [b"small"]])
     def test_a_small_upload_is_a_file(self, backend: Backend, folder: str, pieces: list[bytes]) -> None:
         upload = run(backend, backend.open_write(f"{folder}/uploaded"))

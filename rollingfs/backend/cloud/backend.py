@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from rollingfs.backend import refusals
@@ -32,6 +32,7 @@ class CloudBackend(Backend):
     """
 
     is_async = True
+    has_metadata = True
     can_copy = True
 
     def __init__(
@@ -106,6 +107,12 @@ class CloudBackend(Backend):
         container, key = self._place(path)
         with errors_of("looking up", path):
             return _info(path, await retrying(partial(container.head, key)))
+
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        """One HEAD, or Google's description."""
+        container, key = self._place(path)
+        with errors_of("looking up", path):
+            return await retrying(partial(container.metadata, key))
 
     async def is_folder(self, path: str) -> bool:
         """One listing."""
@@ -211,9 +218,9 @@ class CloudBackend(Backend):
         if sum(memoryview(piece).nbytes for piece in data) <= PART_BYTES:
             container, key = self._place(path)
             with errors_of("writing", path):
-                await retrying(partial(container.put, key, data, Over.ANYTHING))
+                await retrying(partial(container.put, key, data, Over.ANYTHING, metadata))
             return
-        upload = await self.open_write(path)
+        upload = await self.open_write(path, metadata=metadata)
         try:
             for piece in data:
                 await upload.write(piece)
@@ -225,7 +232,7 @@ class CloudBackend(Backend):
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         """An upload in parts that begins with the second part."""
         container, key = self._place(path)
-        return CloudUpload(container, path, key, over)
+        return CloudUpload(container, path, key, over, metadata)
 
     async def copy(self, source: str, target: str, token: str | None = None) -> None:
         """One copy on the server, and looks at both files; through this process between containers."""

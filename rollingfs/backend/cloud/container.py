@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.contract import Buffer, Metadata, Over
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,14 @@ class Container(Protocol):
         A store may ignore the conditions: the answer has the token.
         """
 
-    async def put(self, key: str, data: Sequence[Buffer], over: Over | str) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Over | str, metadata: Metadata = None) -> str:
         """Write a whole file over what may be there, or over a file with this token; returns the new token."""
 
     async def head(self, key: str) -> Found:
         """What the store knows of a file."""
+
+    async def metadata(self, key: str) -> Mapping[str, str]:
+        """The metadata that a file was written with; names may have ``_`` for ``-``, which Azure does not take."""
 
     async def list(self, prefix: str) -> tuple[Sequence[Found], Sequence[str]]:
         """The files directly below a folder, "" or one that ends with a slash, and its folders, without their slash."""
@@ -78,7 +81,7 @@ class Container(Protocol):
     async def copy(self, source: str, target: str, token: str | None) -> None:
         """Copy a file of this container within it, if it has this token; the copy is whole when this returns."""
 
-    def parts(self, key: str, over: Over) -> Parts:
+    def parts(self, key: str, over: Over, metadata: Metadata = None) -> Parts:
         """Begin a new file of unknown size. It asks nothing yet."""
 
     async def now(self) -> float:

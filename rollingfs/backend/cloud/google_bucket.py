@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -13,7 +14,7 @@ from urllib.parse import quote
 from rollingfs.backend.cloud.container import Answer, Found
 from rollingfs.backend.cloud.errors import retrying
 from rollingfs.backend.cloud.google_service import GoogleService, Reply
-from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.obstores.answers import Refusal
 
 DELETES_AT_ONCE_MAX = 32
@@ -59,14 +60,15 @@ class GoogleBucket:
             raise ConnectionError("the store's answer has no generation, without which nothing can be said")
         return Answer(data, token, parsedate_to_datetime(reply.headers["Last-Modified"]).timestamp())
 
-    async def put(self, key: str, data: Sequence[Buffer], over: Over | str) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Over | str, metadata: Metadata = None) -> str:
+        kind, body = (BYTES, b"".join(data)) if not metadata else _described(metadata, data)
         try:
             reply = await self._service.send(
                 "POST",
                 f"{self._service.upload_base}{self._base}",
-                data=b"".join(data),
-                kind=BYTES,
-                uploadType="media",
+                data=body,
+                kind=kind,
+                uploadType="multipart" if metadata else "media",
                 name=key,
                 fields=FIELDS,
                 ifGenerationMatch=_condition(over),
@@ -79,6 +81,11 @@ class GoogleBucket:
 
     async def head(self, key: str) -> Found:
         return _found((await self._service.send("GET", self._file(key), fields=FIELDS)).value)
+
+    async def metadata(self, key: str) -> Mapping[str, str]:
+        described = (await self._service.send("GET", self._file(key), fields="metadata")).value
+        found: dict[str, str] = described.get("metadata", {})
+        return found
 
     async def list(self, prefix: str) -> tuple[Sequence[Found], Sequence[str]]:
         files: list[Found] = []
@@ -131,8 +138,8 @@ class GoogleBucket:
                 return
             more = reply.value["rewriteToken"]
 
-    def parts(self, key: str, over: Over) -> GoogleParts:
-        return GoogleParts(self._service, self._base, key, over)
+    def parts(self, key: str, over: Over, metadata: Metadata = None) -> GoogleParts:
+        return GoogleParts(self._service, self._base, key, over, metadata)
 
     async def now(self) -> float:
         return await self._service.now(self._name)
@@ -141,7 +148,8 @@ class GoogleBucket:
 class GoogleParts:
     """A resumable upload: nobody sees the file before the last part is there."""
 
-    def __init__(self, service: GoogleService, base: str, key: str, over: Over) -> None:
+    def __init__(self, service: GoogleService, base: str, key: str, over: Over, metadata: Metadata) -> None:
+        self._about = {"metadata": dict(metadata)} if metadata else {}
         self._service = service
         self._base = base
         self._key = key
@@ -171,7 +179,7 @@ class GoogleParts:
         reply = await self._service.send(
             "POST",
             f"{self._service.upload_base}{self._base}",
-            data=json.dumps({}).encode(),
+            data=json.dumps(self._about).encode(),
             kind="application/json",
             uploadType="resumable",
             name=self._key,
@@ -191,6 +199,24 @@ class GoogleParts:
                 raise ConnectionError("the store did not keep the whole part")
         elif reply.status == 308:
             raise ConnectionError("the store has not all parts of the file")
+
+
+def _described(metadata: Mapping[str, str], data: Sequence[Buffer]) -> tuple[str, bytes]:
+    """The kind and the body of one request that sends metadata and bytes (RFC 2387, as Google's multipart upload)."""
+    boundary = uuid.uuid4().hex  # 122 random bits, which no data holds by chance
+    about = json.dumps({"metadata": dict(metadata)}).encode()
+    line = f"--{boundary}".encode()
+    described = [
+        line,
+        b"Content-Type: application/json; charset=UTF-8",
+        b"",
+        about,
+        line,
+        f"Content-Type: {BYTES}".encode(),
+        b"",
+    ]
+    body = b"".join([b"\r\n".join(described), b"\r\n", *data, b"\r\n", line, b"--\r\n"])
+    return f"multipart/related; boundary={boundary}", body
 
 
 def _condition(over: Over | str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError
 
 from rollingfs.backend.cloud.container import Answer, Found
 from rollingfs.backend.cloud.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX
-from rollingfs.backend.contract import Buffer, Over
+from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.obstores.answers import Refusal, from_obstore, is_without_credentials
 from rollingfs.backend.obstores.ending import check_usable, watched
 from rollingfs.backend.obstores.forks import keep_from_children
@@ -34,6 +34,10 @@ READ_S_MAX = 15.0
 PART_TRIES_MAX = 4
 DELETES_MAX = 256
 """The files of one request to Azure; obstore makes such requests of any number."""
+HEADERS = frozenset(
+    {"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Cache-Control", "Storage-Class"}
+)
+"""What obstore calls attributes beside metadata."""
 COPY_POLL_S = 0.2
 COPY_S_MAX = 300.0
 
@@ -123,12 +127,11 @@ class ObstoreContainer:
         meta = found.meta
         return Answer(memoryview(data), _token(meta), meta["last_modified"].timestamp())
 
-    async def put(self, key: str, data: Sequence[Buffer], over: Over | str) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Over | str, metadata: Metadata = None) -> str:
         store = self._quick if is_quick(data) else self._patient
         hashed = None if isinstance(over, str) else self._proof.begin(data)
-        answer = await self._ask(
-            lambda: obstore.put_async(store, key, body(data), mode=put_mode(over), use_multipart=False)
-        )
+        options: dict[str, Any] = {"mode": put_mode(over), "attributes": _attributes(metadata), "use_multipart": False}
+        answer = await self._ask(lambda: obstore.put_async(store, key, body(data), **options))
         token = new_token(_token(answer), over)
         await self._proof.check(hashed, token, data, partial(self._read_back, key))
         return token
@@ -143,6 +146,10 @@ class ObstoreContainer:
 
     async def head(self, key: str) -> Found:
         return _found(await self._ask(lambda: obstore.head_async(self._quick, key)))
+
+    async def metadata(self, key: str) -> Mapping[str, str]:
+        found = await self._ask(lambda: obstore.get_async(self._quick, key, options={"head": True}))
+        return {name: value for name, value in found.attributes.items() if name not in HEADERS}
 
     async def list(self, prefix: str) -> tuple[Sequence[Found], Sequence[str]]:
         folder = prefix.rstrip("/")
@@ -201,14 +208,15 @@ class ObstoreContainer:
             await self.delete([target])
             raise
 
-    def parts(self, key: str, over: Over) -> ObstoreParts:
-        return ObstoreParts(self, key, over)
+    def parts(self, key: str, over: Over, metadata: Metadata = None) -> ObstoreParts:
+        return ObstoreParts(self, key, over, metadata)
 
-    def writer(self, key: str) -> Any:
+    def writer(self, key: str, metadata: Metadata) -> Any:
         """Obstore's own writer of a file in parts."""
         check_usable()
+        attributes = _attributes(metadata)
         return obstore.open_writer_async(
-            self._repeating, key, buffer_size=PART_BYTES, max_concurrency=PARTS_IN_FLIGHT_MAX
+            self._repeating, key, attributes=attributes, buffer_size=PART_BYTES, max_concurrency=PARTS_IN_FLIGHT_MAX
         )
 
     async def ask(self, request: Callable[[], Any]) -> Any:
@@ -222,7 +230,8 @@ class ObstoreParts:
     Where nothing may exist under its name, that is looked up right before: obstore takes no condition here.
     """
 
-    def __init__(self, container: ObstoreContainer, key: str, over: Over) -> None:
+    def __init__(self, container: ObstoreContainer, key: str, over: Over, metadata: Metadata) -> None:
+        self._metadata = metadata
         self._container = container
         self._key = key
         self._over = over
@@ -230,7 +239,7 @@ class ObstoreParts:
 
     async def write(self, part: Buffer) -> None:
         if self._writer is None:
-            self._writer = self._container.writer(self._key)
+            self._writer = self._container.writer(self._key, self._metadata)
         await self._container.ask(lambda: self._writer.write(part))
 
     async def complete(self, last: Buffer) -> None:
@@ -251,6 +260,11 @@ class ObstoreParts:
 
     async def abort(self) -> None:
         self._writer = None  # what was sent is never committed; Azure forgets it after a week
+
+
+def _attributes(metadata: Metadata) -> dict[str, str]:
+    """Metadata under names that Azure takes: those of variables."""
+    return {name.replace("-", "_"): value for name, value in (metadata or {}).items()}
 
 
 def _found(meta: Any) -> Found:

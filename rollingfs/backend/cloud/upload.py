@@ -10,7 +10,7 @@ from typing import Any
 from rollingfs.backend import refusals
 from rollingfs.backend.cloud.container import Container, Parts
 from rollingfs.backend.cloud.errors import CLOUD_ERRORS, errors_of, is_conflict, retrying
-from rollingfs.backend.contract import Buffer, Over, Upload, frozen
+from rollingfs.backend.contract import Buffer, Metadata, Over, Upload, frozen
 
 PART_BYTES = 16 * 2**20
 PARTS_IN_FLIGHT_MAX = 4
@@ -19,8 +19,9 @@ PARTS_IN_FLIGHT_MAX = 4
 class CloudUpload(Upload):
     """A new file on a cloud."""
 
-    def __init__(self, container: Container, path: str, key: str, over: Over | None) -> None:
+    def __init__(self, container: Container, path: str, key: str, over: Over | None, metadata: Metadata) -> None:
         self._container = container
+        self._metadata = metadata
         self._path = path
         self._key = key
         self._over = over
@@ -80,7 +81,7 @@ class CloudUpload(Upload):
         await asyncio.shield(self._making)
 
     async def _put_whole(self) -> None:
-        put = partial(self._container.put, self._key, self._take(), self._over or Over.ANYTHING)
+        put = partial(self._container.put, self._key, self._take(), self._over or Over.ANYTHING, self._metadata)
         # a refusal after a lost answer could be this request's own doing
         await retrying(put, unanswered=self._over is not Over.NOTHING)
 
@@ -94,6 +95,6 @@ class CloudUpload(Upload):
 
     async def _send_part(self) -> None:
         if self._parts is None:
-            self._parts = self._container.parts(self._key, self._over or Over.ANYTHING)
+            self._parts = self._container.parts(self._key, self._over or Over.ANYTHING, self._metadata)
         with errors_of("uploading a part of", self._path):
             await self._parts.write(b"".join(self._take()))
