@@ -14,7 +14,7 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
 from rollingfs.runtime.bridge import Bridge
 
-FOLDER = f"{BUCKET}/l5"
+FOLDER = f"{BUCKET}/l7"
 
 
 def prepare(job: Job) -> dict[str, int]:
