@@ -467,7 +467,7 @@ def test_a_segment_that_is_deleted_at_any_call_of_a_follower_stays_deleted_and_l
         for _ in range(2):
             with contextlib.suppress(FileNotFoundError):
                 collect(client(store))
-        assert store.files() == set()
+        assert store.files() <= {MARK}
 
 
 def test_of_two_followers_at_once_each_chunk_moves_once_and_the_copies_of_the_other_are_garbage():
