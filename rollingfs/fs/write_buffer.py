@@ -50,6 +50,8 @@ class WriteBuffer(Spillable):
         self._new_intake = new_intake
         self._pieces: list[bytes] = []
         self._bytes = 0
+        self._spilling_bytes = 0
+        """What another writer is handing to the intake, or has failed to hand to it."""
         self._share = budget.share()
         self._process = os.getpid()
         budget.add(self)
@@ -61,7 +63,7 @@ class WriteBuffer(Spillable):
     @property
     def pending_bytes(self) -> int:
         """The number of written bytes that are not committed."""
-        return self._bytes + (self.intake.size if self.intake is not None else 0)
+        return self._bytes + self._spilling_bytes + (self.intake.size if self.intake is not None else 0)
 
     @contextlib.contextmanager
     def or_broken(self) -> Iterator[None]:
@@ -140,9 +142,11 @@ class WriteBuffer(Spillable):
         if due.uses or self.is_broken or intake is None or not self.held_bytes:
             return False
         due.uses += 1  # the lock lets other tasks of this thread pass
+        self._spilling_bytes = self._bytes
         try:
             with self.or_broken():
                 await intake.spill(self._joined())
+            self._spilling_bytes = 0
         except BaseException as error:
             self.failure = error.with_traceback(None)  # its frames would keep the file alive
             self.drop()
