@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 
-from rollingfs.format.header import Header
+from rollingfs.format.header import OFFSET_MAX, Header
 
 VERSION = 1
 MARK = ("rollingfs.listing", "1")
@@ -108,6 +108,7 @@ def _row(values: object) -> Row:
     if not isinstance(values, list) or tuple(map(type, values)) != _TYPES:
         raise ValueError(f"a row is malformed: {str(values)[:80]}")
     row = Row(*values)
-    if row.state not in (OPEN, SEALED, DELETED) or not 0 <= row.start <= row.length:
+    is_in_range = all(0 <= value <= OFFSET_MAX for value in values if isinstance(value, int))
+    if row.state not in (OPEN, SEALED, DELETED) or row.start > row.length or not is_in_range:
         raise ValueError(f"a row is malformed: {str(values)[:80]}")
     return row

@@ -149,6 +149,8 @@ class Shared(Protocol):
 
     _due: Due
     _process: int
+    _is_held: bool
+    """Whether it dies: it only counts what is written, and waits for nobody."""
 
 
 def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
@@ -156,8 +158,9 @@ def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
 
     @functools.wraps(method)
     def run(file: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # in a child process, and once the interpreter stops, a thread that is gone may hold the lock for ever
-        if file._process != os.getpid() or sys.is_finalizing():
+        # in a child process, and once the interpreter stops, a thread that is gone may hold the lock for ever;
+        # garbage collection may come to a thread for which the holder waits
+        if file._process != os.getpid() or sys.is_finalizing() or file._is_held:
             return method(file, *args, **kwargs)
         due = file._due
         with due.lock:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from rollingfs.backend.contract import frozen
 from rollingfs.fs.commit_on import Due
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import drive
 from rollingfs.write.budget import Budget, Spillable
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 
@@ -49,6 +50,8 @@ class WriteBuffer(Spillable):
         self._new_intake = new_intake
         self._pieces: list[bytes] = []
         self._bytes = 0
+        self._spilling_bytes = 0
+        """What another writer is handing to the intake, or has failed to hand to it."""
         self._share = budget.share()
         self._process = os.getpid()
         budget.add(self)
@@ -60,7 +63,7 @@ class WriteBuffer(Spillable):
     @property
     def pending_bytes(self) -> int:
         """The number of written bytes that are not committed."""
-        return self._bytes + (self.intake.size if self.intake is not None else 0)
+        return self._bytes + self._spilling_bytes + (self.intake.size if self.intake is not None else 0)
 
     @contextlib.contextmanager
     def or_broken(self) -> Iterator[None]:
@@ -115,30 +118,58 @@ class WriteBuffer(Spillable):
 
     @property
     def held_bytes(self) -> int:
-        return self._share.count + (self.intake.share.count if self.intake is not None else 0)
+        intake = self.intake  # garbage collection of the file may take it away
+        return self._share.count + (intake.share.count if intake is not None else 0)
 
     async def _spill(self) -> None:
-        intake = self.intake  # garbage collection of the file may take it away
-        assert intake is not None
-        await intake.spill(self._joined())
+        assert self.intake is not None
+        await self.intake.spill(self._joined())
 
     async def spill_if_idle(self) -> bool:
-        due = self._due
-        if self._process != os.getpid() or not due.lock.acquire(blocking=False):
+        if self._process != os.getpid():
             return False
+        lock, taken = self._due.lock, list[bool]()
         try:
-            if due.uses or self.is_broken or self.intake is None or not self.held_bytes:
-                return False
-            due.uses += 1  # the lock lets other tasks of this thread pass
-            try:
-                with self.or_broken():
-                    await self._spill()
-            except Exception as error:  # noqa: BLE001 - the owner hears of it
-                self.failure = error.with_traceback(None)  # its frames would keep the file alive
-                self.drop()
-                logger.error("%s: its bytes could not be uploaded, so the file takes no more: %s", self._path, error)
-            finally:
-                due.uses -= 1
-            return True
+            taken.extend(map(lock.acquire, [False]))  # in one call: Ctrl-C comes before both or after both
+            return taken[0] and await self._spill_alone()
         finally:
-            due.lock.release()
+            if True in taken:
+                lock.release()
+
+    async def _spill_alone(self) -> bool:
+        """`spill_if_idle`, by a caller that has the lock."""
+        due, intake = self._due, self.intake
+        if due.uses or self.is_broken or intake is None or not self.held_bytes:
+            return False
+        due.uses += 1  # the lock lets other tasks of this thread pass
+        self._spilling_bytes = self._bytes
+        try:
+            with self.or_broken():
+                await intake.spill(self._joined())
+            self._spilling_bytes = 0
+        except BaseException as error:
+            self.failure = error.with_traceback(None)  # its frames would keep the file alive
+            self.drop()
+            if not isinstance(error, Exception):
+                raise
+            logger.error("%s: its bytes could not be uploaded, so the file takes no more: %s", self._path, error)
+        finally:
+            due.uses -= 1
+        if self.intake is None:
+            await self._abort(intake)  # the file was let go meanwhile
+        return True
+
+    async def _abort(self, intake: Intake) -> None:
+        try:
+            await intake.abort()
+        except OSError as error:
+            logger.info("%s: uploads that were not committed are left to collect(): %s", self._path, error)
+
+    def give_up(self, intake: Intake) -> None:
+        """Give up the uploads of a file that was let go; this takes no lock, so that garbage collection may do it."""
+        if self._due.uses:
+            return  # another writer is writing to the upload, and gives it up afterwards
+        if not self._bridge.is_async:
+            drive(intake.abort_open())
+        elif not intake.is_empty:
+            self._bridge.start(intake.abort())

@@ -19,7 +19,6 @@ from rollingfs.fs.commit_on import NEVER, CommitOn, Due, alone
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.write_buffer import WriteBuffer
 from rollingfs.runtime.bridge import Bridge
-from rollingfs.runtime.concurrency import drive
 from rollingfs.write.ingest import Intake, as_bytes
 
 logger = logging.getLogger("rollingfs")
@@ -115,6 +114,7 @@ class WriteFile(CommitsByClose):
         self._is_discarded = False
         self._is_held = False
         self._is_told = False
+        self._is_closing = False
         if mode == "xb":
             bridge.run(check_absent(client, path))
         start = bridge.run(find_end(client, path, owner)) if mode == "ab" else Start()
@@ -249,6 +249,7 @@ class WriteFile(CommitsByClose):
         if is_unwinding(self):
             self.discard()
             return
+        self._is_closing = True
         try:
             if self.autocommit:
                 self.commit()
@@ -310,9 +311,11 @@ class WriteFile(CommitsByClose):
         """Commit if the file was opened with ``commit_on="flush"``; else written bytes stay buffered."""
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
-        if not self._due.when.flush or self._is_held or self._intake is None or self._open_buffer.is_broken:
+        if not self._due.when.flush or self._is_held or self._intake is None or self._is_discarded:
             return  # `IOBase.close` calls this method too, of a file that is let go as well
-        if self.pending_bytes and not is_unwinding(self):
+        if self._open_buffer.is_broken and self._is_closing:
+            return  # `close` has said so
+        if (self.pending_bytes or self._open_buffer.is_broken) and not is_unwinding(self):
             self.commit()
 
     @alone
@@ -357,13 +360,7 @@ class WriteFile(CommitsByClose):
             self._tell(lost, is_closed, at_exit=sys.is_finalizing())
         finally:
             if self.is_mine and not is_closed and not sys.is_finalizing():
-                self._forget(intake)
-
-    def _forget(self, intake: Intake) -> None:
-        if not self._bridge.is_async:
-            drive(intake.abort_open())  # not `abort`: it could take a lock that this very thread holds
-        elif not intake.is_empty:
-            self._bridge.start(intake.abort())
+                self._buffer.give_up(intake)
 
     def _tell(self, lost: int, is_closed: bool, *, at_exit: bool) -> None:
         """Say once how many bytes are lost, if any are and the error of a failed `close` has not said so."""

@@ -170,9 +170,8 @@ class Budget:
     async def wait(self, share: Share, size: int, spill: Callable[[], Awaitable[None]]) -> None:
         """Wait for room, and make some."""
         ticket = object()
-        with self._lock:
-            self._waiting.append(ticket)
         try:
+            self._waiting.append(ticket)
             if self._waiting[0] is not ticket:
                 await spill()  # who waits behind another holds nothing that the other could wait for
             began_s = time.monotonic()
@@ -184,7 +183,8 @@ class Budget:
                     return
                 await self._runtime.sleep(STEP_S)
         finally:
-            with self._lock:
+            # without the lock: Ctrl-C while this waits for it would leave the ticket, and nobody behind it would go on
+            if ticket in self._waiting:
                 self._waiting.remove(ticket)
 
     async def _is_granted(self, ticket: object, share: Share, size: int, spill: Callable[[], Awaitable[None]]) -> bool:

@@ -1,6 +1,8 @@
 """The rows of a folder spare listings the headers, and never show anything else than the headers say."""
 
+import json
 import random
+import zlib
 from functools import partial
 
 import pytest
@@ -219,6 +221,17 @@ def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(sto
     after = client(store)
     assert shown(after) == truth(store)
     assert len(header_reads(after)) == 1, "the listing has written the rows anew"
+
+
+def test_a_row_with_a_number_out_of_range_fails_no_listing(store, caplog):
+    fs = fill(store)
+    client(store).ls(FOLDER)
+    rows = json.loads(zlib.decompress(fs.cat_file(ROWS)))
+    rows["rows"][3][-1] = 10**400
+    data = zlib.compress(json.dumps(rows).encode())
+    fs._bridge.run(fs._client.segments.overwrite(ROWS, data, attrs={"rollingfs.listing": "1"}))
+    assert shown(client(store)) == truth(store)
+    assert "a row is malformed" in caplog.text
 
 
 def test_a_damaged_header_of_the_rows_fails_no_listing(store, caplog):

@@ -1,13 +1,16 @@
 """Many open files stay within one bound of memory, and lose nothing by it."""
 
 import gc
+import os
 import random
+import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from rollingfs import RollingFileSystem, SegmentSealedError
+from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.fs import write_buffer
 from rollingfs.write import budget, ingest
@@ -184,6 +187,71 @@ def test_a_file_that_cannot_be_spilled_tells_its_own_writer_and_nobody_else(fs, 
     with pytest.raises(OSError, match="earlier write") as told:
         files[0].close()
     assert isinstance(told.value.__cause__, SegmentSealedError)
+
+
+def test_flush_of_a_file_that_could_not_be_spilled_does_not_pass_for_a_commit(fs):
+    file = fs.open(f"{fs.top}/flushed", "ab", commit_on="flush")
+    file.write(b"x" * 2000)  # the largest
+    fs._backend.plan(("write", "open_write", "upload.write"), before=fail, times=1)
+    others = fill(fs)
+    with pytest.raises(OSError, match="earlier write"):
+        file.flush()
+    with pytest.raises(OSError, match="earlier write"):
+        file.close()
+    for other in others:
+        other.close()
+    assert not fs.exists(file.path)
+
+
+def test_a_file_that_is_let_go_while_another_writes_its_bytes_is_not_closed_under_them(tmp_path, monkeypatch):
+    """The number of its descriptor could be that of another file by then, which would get the bytes."""
+    fs = RollingFileSystem(backend=LocalBackend(sync=False), max_write_memory=MAX)
+    files = [fs.open(f"{tmp_path}/largest", "ab")]
+    files[0].write(b"L" * 3000)
+    other, inner, opened = tmp_path / "other", disk.write_all, []
+
+    def let_go():
+        with pytest.warns(ResourceWarning):
+            files.clear()
+        opened.append(os.open(other, os.O_CREAT | os.O_RDWR))
+
+    def write_all(descriptor, data):
+        if not opened and bytes(data[0]).startswith(b"L"):
+            thread = threading.Thread(target=let_go)
+            thread.start()
+            thread.join()
+        return inner(descriptor, data)
+
+    monkeypatch.setattr(disk, "write_all", write_all)
+    fs.top = str(tmp_path)
+    for file in fill(fs):
+        file.close()
+    os.close(opened[0])
+    assert other.read_bytes() == b""
+    assert list((tmp_path / "largest$chunks").glob("0*")) == [], "its bytes are nobody's"
+
+
+def test_a_text_file_that_dies_waits_for_nobody(fs):
+    """Garbage collection may come to a thread for which the holder of the lock waits."""
+    file = fs.open(f"{fs.top}/text", "at")
+    file.write("never committed")
+    lock, is_held, may_end = file._file._due.lock, threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            is_held.set()
+            may_end.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert is_held.wait(20)
+    try:
+        with pytest.warns(ResourceWarning):
+            del file
+        assert holder.is_alive()
+    finally:
+        may_end.set()
+        holder.join()
 
 
 @pytest.mark.slow
