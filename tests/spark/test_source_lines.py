@@ -8,6 +8,7 @@ import json
 import logging
 import lzma
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -150,6 +151,38 @@ def test_a_block_of_json_gives_the_rows_that_its_lines_give_one_by_one(many, sch
                 exact.append(row)
     table = pa.table([pa.array([row[nth] for row in exact], one.type) for nth, one in enumerate(schema)], schema=schema)
     assert str(json_table(data, schema, zone=zone, mode=mode)) == str(one_by_one) == str(table.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"n":1}{"n":2}\n{"n":3\n}\n',
+        b'{"n":1} {"n":2}\t{"n":9}\n{"n":3,\n"s":"x"\n}\n{"n":4}\n',
+        b'{"n":1\n} {"n":2}\n',
+        b'{"n":1}{"n":2}\n\0}\n',
+        b'{"n":1}{"n":2}\n{"n":3}\0}\n{"n":4}\n',
+    ],
+)
+def test_as_many_values_as_lines_are_no_rows_where_a_value_goes_over_the_end_of_its_line(data):
+    one_by_one = [row for line in data.split(b"\n") for row in json_table(line, SCHEMA)]
+    assert str(json_table(data, SCHEMA)) == str(one_by_one)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.decimal128(5, 2), pa.date32(), STAMP, pa.int8()])
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_truth_is_malformed_in_a_column_of_another_type(kind, value):
+    schema = pa.schema([("v", kind), ("_corrupt_record", pa.string())])
+    line = f'{{"v":{value}}}'
+    assert json_table(line.encode(), schema) == [{"v": None, "_corrupt_record": line}]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(38, 0), pa.decimal128(38, 10), pa.decimal128(30, 2)])
+def test_the_largest_decimal_of_a_column_fits_it(kind):
+    digits = "9" * (kind.precision - kind.scale) + ("." + "9" * kind.scale if kind.scale else "")
+    line = f'{{"v":{digits}}}'.encode()
+    schema = pa.schema([("v", kind)])
+    assert LineParser(schema, UTC).parse(line) == ([[Decimal(digits)]], False)
+    assert json_table(line, schema) == [{"v": Decimal(digits)}]
 
 
 def test_lines_that_arrow_refuses_are_found_at_once_and_only_they_are_read_one_by_one(monkeypatch):
