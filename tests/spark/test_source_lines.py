@@ -13,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.servers import require_module
@@ -239,6 +239,7 @@ NAMES = st.lists(st.text(st.sampled_from('ab"é.\\{]'), max_size=3), min_size=1,
 
 
 @given(NAMES, NAMES)
+@example(["\\\\\\"], ["\\"])
 def test_the_pattern_of_a_schema_fits_its_names_and_no_others_value(names, others):
     """A value of a name of the schema has its type; one of another name may be anything."""
     sieve = Sieve(pa.schema({name: pa.int32() for name in names}))
