@@ -35,6 +35,7 @@ from rollingfs.spark.source import (
     json_writer,
     jsonlines,
     lines,
+    metadata,
     slow_lines,
     times,
 )
@@ -397,6 +398,21 @@ def test_what_is_written_as_csv_is_read_back_the_same_but_empty_text_is_null(row
 )
 def test_quotes_of_csv_end_where_spark_ends_them(line, found):
     assert fields(line, CsvFormat()) == found
+
+
+def test_a_mark_at_the_start_of_a_block_that_is_not_the_first_stays_a_letter_of_its_line():
+    schema = pa.schema({"n": pa.int64(), "s": pa.string()})
+    many = [b"\xef\xbb\xbf1,a", b"2,b"]
+    together = csv_table(b"0,z\n" + b"\n".join(many), schema)
+    assert csv_table(b"\n".join(many), schema) == together[1:] == [{"n": None, "s": "a"}, {"n": 2, "s": "b"}]
+
+
+def test_the_rows_of_a_list_behind_a_mark_have_the_offset_of_their_line():
+    reader = jsonlines.Reader(pa.schema({"n": pa.int32()}))
+    data = b'\xef\xbb\xbf[{"n":1},{"n":2}]\n \n{"n":3}\n'
+    starts = metadata.line_starts(data, len(data), 0)
+    found = [offset for _, offsets in metadata.located(reader.read, lines_in(data), starts, True) for offset in offsets]
+    assert found == [0, 0, starts[2]]
 
 
 def test_csv_that_is_short_long_or_of_another_type_is_read_as_far_as_it_fits():
