@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rollingfs.format import names
@@ -58,7 +58,8 @@ class Place:
     url: str
     roots: tuple[str, ...]
     """The folders in which the segments lie."""
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """They may hold secrets."""
     overwrite: bool = False
 
     def of(self, path: str) -> str:

@@ -42,6 +42,7 @@ NO_COUNTERPART = (
     "delegation.token.binding",
     "encryption.context",
     "proxy.host",
+    "security.credential.provider.path",
 )
 """Settings without which the data source would not do the same."""
 ENCRYPTIONS = {
@@ -97,6 +98,8 @@ def from_settings(get: Get) -> dict[str, Any]:
     for name in NO_COUNTERPART:
         if get(name):
             raise _refused(f"setting fs.s3a.{name} has no counterpart in the data source")
+    if _is_true(get("endpoint.fips")):
+        raise _refused("setting fs.s3a.endpoint.fips has no counterpart in the data source")
     found = _credentials(get) | _endpoint(get) | _encryption(get)
     if _is_true(get("requester.pays.enabled")):
         found["requester_pays"] = True

@@ -8,11 +8,12 @@ import json
 import logging
 import lzma
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.servers import require_module
@@ -34,6 +35,7 @@ from rollingfs.spark.source import (
     json_writer,
     jsonlines,
     lines,
+    metadata,
     slow_lines,
     times,
 )
@@ -152,6 +154,38 @@ def test_a_block_of_json_gives_the_rows_that_its_lines_give_one_by_one(many, sch
     assert str(json_table(data, schema, zone=zone, mode=mode)) == str(one_by_one) == str(table.to_pylist())
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"n":1}{"n":2}\n{"n":3\n}\n',
+        b'{"n":1} {"n":2}\t{"n":9}\n{"n":3,\n"s":"x"\n}\n{"n":4}\n',
+        b'{"n":1\n} {"n":2}\n',
+        b'{"n":1}{"n":2}\n\0}\n',
+        b'{"n":1}{"n":2}\n{"n":3}\0}\n{"n":4}\n',
+    ],
+)
+def test_as_many_values_as_lines_are_no_rows_where_a_value_goes_over_the_end_of_its_line(data):
+    one_by_one = [row for line in data.split(b"\n") for row in json_table(line, SCHEMA)]
+    assert str(json_table(data, SCHEMA)) == str(one_by_one)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.decimal128(5, 2), pa.date32(), STAMP, pa.int8()])
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_truth_is_malformed_in_a_column_of_another_type(kind, value):
+    schema = pa.schema([("v", kind), ("_corrupt_record", pa.string())])
+    line = f'{{"v":{value}}}'
+    assert json_table(line.encode(), schema) == [{"v": None, "_corrupt_record": line}]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(38, 0), pa.decimal128(38, 10), pa.decimal128(30, 2)])
+def test_the_largest_decimal_of_a_column_fits_it(kind):
+    digits = "9" * (kind.precision - kind.scale) + ("." + "9" * kind.scale if kind.scale else "")
+    line = f'{{"v":{digits}}}'.encode()
+    schema = pa.schema([("v", kind)])
+    assert LineParser(schema, UTC).parse(line) == ([[Decimal(digits)]], False)
+    assert json_table(line, schema) == [{"v": Decimal(digits)}]
+
+
 def test_lines_that_arrow_refuses_are_found_at_once_and_only_they_are_read_one_by_one(monkeypatch):
     slow: list[bytes] = []
     parse = LineParser.parse
@@ -206,6 +240,7 @@ NAMES = st.lists(st.text(st.sampled_from('ab"é.\\{]'), max_size=3), min_size=1,
 
 
 @given(NAMES, NAMES)
+@example(["\\\\\\"], ["\\"])
 def test_the_pattern_of_a_schema_fits_its_names_and_no_others_value(names, others):
     """A value of a name of the schema has its type; one of another name may be anything."""
     sieve = Sieve(pa.schema({name: pa.int32() for name in names}))
@@ -363,6 +398,21 @@ def test_what_is_written_as_csv_is_read_back_the_same_but_empty_text_is_null(row
 )
 def test_quotes_of_csv_end_where_spark_ends_them(line, found):
     assert fields(line, CsvFormat()) == found
+
+
+def test_a_mark_at_the_start_of_a_block_that_is_not_the_first_stays_a_letter_of_its_line():
+    schema = pa.schema({"n": pa.int64(), "s": pa.string()})
+    many = [b"\xef\xbb\xbf1,a", b"2,b"]
+    together = csv_table(b"0,z\n" + b"\n".join(many), schema)
+    assert csv_table(b"\n".join(many), schema) == together[1:] == [{"n": None, "s": "a"}, {"n": 2, "s": "b"}]
+
+
+def test_the_rows_of_a_list_behind_a_mark_have_the_offset_of_their_line():
+    reader = jsonlines.Reader(pa.schema({"n": pa.int32()}))
+    data = b'\xef\xbb\xbf[{"n":1},{"n":2}]\n \n{"n":3}\n'
+    starts = metadata.line_starts(data, len(data), 0)
+    found = [offset for _, offsets in metadata.located(reader.read, lines_in(data), starts, True) for offset in offsets]
+    assert found == [0, 0, starts[2]]
 
 
 def test_csv_that_is_short_long_or_of_another_type_is_read_as_far_as_it_fits():

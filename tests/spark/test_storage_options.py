@@ -10,6 +10,7 @@ import pytest
 
 from rollingfs.spark import jar, storage_options
 from rollingfs.spark.configure import s3a_options
+from rollingfs.spark.operations import Place
 from rollingfs.spark.storage_options import NO_COUNTERPART, OF_THE_MACHINE, from_settings
 from tests.support.servers import require_module
 
@@ -84,6 +85,7 @@ def test_a_role_or_web_identity_of_the_machine_needs_no_option(provider):
         ),
         ({"encryption.algorithm": "SSE-C", "encryption.key": "hush"}, "algorithm is SSE-C"),
         ({"encryption.algorithm": "CSE-KMS", "encryption.key": "hush"}, "algorithm is CSE-KMS"),
+        ({"endpoint.fips": "true"}, "fs.s3a.endpoint.fips"),
         *[({name: "hush"}, re.escape(f"fs.s3a.{name}")) for name in NO_COUNTERPART],
     ],
 )
@@ -140,3 +142,7 @@ def test_a_profile_is_refused_for_a_connector_that_cannot_be_told_its_name(monke
     with pytest.raises(ValueError, match="AWS_PROFILE"):
         s3a_options({"profile": "team"})
     assert "auth.ProfileAWSCredentialsProvider" not in str(s3a_options({"profile": "team", **OF_KEYS}))
+
+
+def test_the_options_of_an_export_are_in_no_text():
+    assert "hush" not in repr(Place("s3://b/x", (), {"secret": "hush"}))

@@ -100,7 +100,7 @@ def rounded(text: str, precision: int, scale: int) -> Decimal | None:
         found = found.quantize(unit, ROUND_HALF_UP, Context(prec=len(text) + 2 * precision + 2))
     except DecimalException:
         return None
-    return found if abs(found.scaleb(scale, _DIGITS)) < 10**precision else None
+    return found if found.scaleb(scale, _DIGITS).copy_abs() < 10**precision else None  # abs() rounds to 28 digits
 
 
 def _date(kind: str, text: str) -> int:

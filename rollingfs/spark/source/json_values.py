@@ -219,7 +219,7 @@ def _of_scalar(scalar: Scalar) -> _Converter:
         kind = _KINDS.get(type(value))
         if kind is None:
             raise BadJsonError
-        return scalar(TRUE if value is True else kind, value)
+        return scalar(kind, value) if kind != FALSE else scalar(TRUE if value else FALSE, _text_of_value(value))
 
     def of_tokens(tokens: Tokens) -> Any:
         token = tokens.token

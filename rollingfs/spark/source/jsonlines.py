@@ -196,7 +196,7 @@ class Reader:
             row = _ROW.search(str(error))
             line = int(row[1]) if row and int(row[1]) < count else None
             raise _RefusedError(line, str(error)) from error
-        if table.num_rows != count:
+        if table.num_rows != count or odd_lines.may_span(raw):
             raise _RefusedError(None, "there are several values in a line, or a value over several lines")
         marks = []
         columns: list[pa.Array] = []

@@ -19,7 +19,7 @@ OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
 SPARK_TYPES = {OFFSET: "long", SEGMENT: "string", COMMIT_TIME: "timestamp"}
 _TYPES = {OFFSET: pa.int64(), SEGMENT: pa.string(), COMMIT_TIME: pa.timestamp("us", "UTC")}
 _BREAK = re.compile(rb"\r\n|\r|\n")
-_LIST = re.compile(rb"^[ \t]*\[", re.MULTILINE)
+_LIST = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*\[", re.MULTILINE)
 """A line that gives a row for each of its values."""
 
 

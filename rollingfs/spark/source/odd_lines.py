@@ -19,6 +19,7 @@ _MISREAD_SIGNS = ("NaN", "Inf", r"-0[,}\] \t\n]")
 _NULL = re.compile(rb"\n(?:\xef\xbb\xbf)?[ \t]*n")
 """Arrow 26 crashes the process at a line that is null."""
 _NULL_SIGN = r"\n[n \t\xef]"
+_SECOND_SIGN = r"\}[ \t]*\{"
 _BLANK = re.compile(rb"(?:^[ \t]*\n)+", re.MULTILINE)
 _BLANK_SIGN = r"\n[\n \t]"
 
@@ -40,8 +41,7 @@ def nulls(data: bytes) -> set[int]:
 
 def misread(part: memoryview) -> set[int]:
     """The numbers of the lines that Arrow reads, but not as Spark does."""
-    # the whole of some bytes needs no copy
-    data = part.obj if isinstance(part.obj, bytes) and len(part) == len(part.obj) else bytes(part)
+    data = _whole(part)
     found: set[int] = set()
     if not data.isascii() and not _is_utf8(data):
         found = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
@@ -52,6 +52,24 @@ def misread(part: memoryview) -> set[int]:
             at = one.end()
             found.add(line)
     return found
+
+
+def may_span(part: memoryview) -> bool:
+    """Whether a value may go on over the end of a line, if Arrow found as many values as lines, none of them blank.
+
+    Then another line has two values. A line break behind ``}`` and before ``{`` is never within a value.
+    """
+    data = _whole(part)
+    if not _has(data, _SECOND_SIGN):
+        return False
+    lines = (line.strip(b" \t") for line in data.split(FEED)[:-1])
+    # Arrow stops at a zero byte between values
+    return b"\0" in data or not all(line.startswith(b"{") and line.endswith(b"}") for line in lines)
+
+
+def _whole(part: memoryview) -> bytes:
+    """The bytes of a part, without a copy where it is the whole of them."""
+    return part.obj if isinstance(part.obj, bytes) and len(part) == len(part.obj) else bytes(part)
 
 
 def _has(data: bytes, pattern: str) -> bool:
