@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from rollingfs.backend.tiers import check_aliases
@@ -30,10 +30,11 @@ from rollingfs.errors import (
     if_interrupted,
 )
 from rollingfs.format import erasing, names, transitions
-from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.format.drops import with_hints
+from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.collect import Collector
-from rollingfs.maintenance.erased import Erased
+from rollingfs.maintenance.erased import Erased, Remains
 from rollingfs.maintenance.passing import checksum, pass_through
 from rollingfs.maintenance.remains import Remainder
 from rollingfs.maintenance.steps import Steps
@@ -71,6 +72,18 @@ class _Run:
     """Old chunks that the last attempt drops."""
     parts: list[Chunk] = field(default_factory=list)
     """Retained parts that it writes anew."""
+
+
+def _hinted(path: str, header: Header) -> set[str]:
+    """The chunk folders of other segments to which a header has a hint."""
+    hints = {drop.file[:-1] for drop in header.drops if drop.is_hint and drop.file != "./"}
+    return {names.climb(names.parent(path), folder) for folder in hints}
+
+
+def _places(one: Remains) -> tuple[str, str]:
+    """The chunk folders that may have led to a file which is left: the one that it lies in, or that of its name."""
+    file = names.split_tier(one.file)[1]
+    return names.parent(file), names.chunks_folder(file)
 
 
 class Eraser:
@@ -248,31 +261,60 @@ class Eraser:
     async def _finish(self, run: _Run, base: Header, header: Header) -> Erased:
         path = run.path
         held = {names.locate(path, chunk.file, chunk.tier) for chunk in run.gone}
-        folders = await self._folders(path, header)
+        folders = await self._folders(path, header, run.gone)
         own = {names.locate(path, chunk.file, chunk.tier) for chunk in erasing.deletable(run.gone)}
         if own:
             await self.backend.delete(sorted(own))
         await finish_drops(self.committer.loop, path, header)
         await delete_shadowed(self.store, path, header.adopted)
         await self._delete_asks(path)
-        try:
-            await self.collector.collect(path)
-        except (CorruptHeaderError, ConflictError) as error:  # the report says what it has left
-            logger.info("%s: erased, but not collected: %s", path, error)
+        await self._collect(path, folders)
+        remains = await self.remainder.look(path, folders, held)
+        await self._note(path, {folder for one in remains for folder in _places(one)} & folders)
         return Erased(
             header.start,
             header.start - base.start,
             len(run.parts),
             sum(part.length for part in run.parts),
-            await self.remainder.look(path, folders, held),
+            remains,
             await self.remainder.versions(path, header),
         )
 
-    async def _folders(self, path: str, header: Header) -> set[str]:
-        """The chunk folders where bytes of the segment may lie or wait."""
-        hints = {drop.file[:-1] for drop in header.drops if drop.is_hint and drop.file != "./"}
-        hinted = {names.climb(names.parent(path), folder) for folder in hints}
-        return {names.chunks_folder(path), *hinted, *await self.store.pages.folders(path, header.entries)}
+    async def _folders(self, path: str, header: Header, gone: Iterable[Chunk]) -> set[str]:
+        """The chunk folders where bytes of the segment may lie or wait; a header has no room for hints at very many."""
+        dropped = {names.parent(names.resolve(path, chunk.file)) for chunk in gone}
+        lies_in = await self.store.pages.folders(path, header.entries)
+        return {names.chunks_folder(path), *_hinted(path, header), *dropped, *lies_in}
+
+    async def _collect(self, path: str, folders: Iterable[str]) -> None:
+        """Collect these folders; the report says what this has left."""
+        seen: dict[str, int] = {}
+        for segment in [path, *sorted(map(names.segment_of_folder, folders))]:
+            if names.chunks_folder(segment) in seen:
+                continue
+            try:
+                await self.collector.collect(segment, seen=seen)
+            except (CorruptHeaderError, ConflictError) as error:
+                logger.info("%s: erased, but %s is not collected: %s", path, segment, error)
+            except FileNotFoundError:
+                if segment == path:
+                    raise
+
+    async def _note(self, path: str, folders: Set[str]) -> None:
+        """Hint at folders where something is left, so that a later erase looks there again."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = base.header
+            if found is None or found.deleted or found.phase is Phase.MERGING:
+                return None
+            lies_in = await self.store.pages.folders(path, found.entries)
+            lost = folders - {names.chunks_folder(path), *_hinted(path, found), *lies_in}
+            room = max(0, DROPS_MAX - len(found.drops))
+            hints = [names.relative(names.parent(path), folder) + "/" for folder in sorted(lost)[:room]]
+            return with_hints(found, hints, self.store.now_ms()) if hints else None
+
+        if folders - {names.chunks_folder(path)}:
+            await self.committer.commit(path, step)
 
     async def _delete_asks(self, path: str) -> None:
         """Delete the asks, which hold bytes of appends; a writer that still waits competes instead."""

@@ -158,12 +158,13 @@ class Offloader:
         FileNotFoundError
             There is no such segment.
         BadOffsetError, ValueError
-            A number cannot be meant. Nothing was moved.
+            A number cannot be meant, or it is the memory of a stream. Nothing was moved.
         CorruptChunkError, TierFailedError
             A chunk is missing or damaged, or its copy is; or a store failed. What was committed before stays moved;
             this chunk is where it was.
         """
         check_tier(self.backend, tier, path)
+        check_may_move(path)
         return await self._move(path, segment, tier, lambda chunk: not chunk.tier, chosen or Chosen(), lag_s, progress)
 
     async def onload(
@@ -328,6 +329,18 @@ class Offloader:
         except FileNotFoundError:
             return False
         return True
+
+
+def check_may_move(path: str) -> None:
+    """Refuse the memory of a stream: every client of the stream reads it, also those that were told of no tier.
+
+    Raises
+    ------
+    ValueError
+        It is one.
+    """
+    if names.is_ledger(path):
+        raise ValueError(f"{path} is the memory of a stream, which never moves; nothing was moved")
 
 
 def _file(path: str, chunk: Chunk) -> str:

@@ -28,7 +28,18 @@ from rollingfs.format.index_codec import parse_page
 from rollingfs.format.labels import parse_label
 from rollingfs.format.pin_codec import parse_pin
 from rollingfs.maintenance.passing import copy_range, read_checksum
-from rollingfs.maintenance.rebuild_plan import By, File, Gap, Left, ListedPage, Piece, Plan, gather, plan
+from rollingfs.maintenance.rebuild_plan import (
+    AmbiguousRebuildError,
+    By,
+    File,
+    Gap,
+    Left,
+    ListedPage,
+    Piece,
+    Plan,
+    gather,
+    plan,
+)
 from rollingfs.maintenance.references import References
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.runtime.clock import Moment
@@ -178,6 +189,7 @@ class Rebuilder:
         away = named - infos.keys() - others.keys()
         check_tiers(self.backend, away)
         wanted = [info for info in infos.values() if _is_chunk(info)]
+        _check_keys(path, [info.path for info in wanted], leave_out)
         for file in sorted(away):
             with contextlib.suppress(FileNotFoundError):  # the plan lists it as missing
                 wanted.append(await self.backend.stat(file))
@@ -266,6 +278,28 @@ class Rebuilder:
                 "nothing was made, and nothing old was touched"
             )
         stored[piece] = replace(new, crc32c=wanted)
+
+
+def _check_keys(path: str, files: Iterable[str], leave_out: Collection[str]) -> None:
+    """Refuse files in a tier that may be of two stores: each has a key of its own.
+
+    Raises
+    ------
+    AmbiguousRebuildError
+        A tier has files of several keys; the message names one of each.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for file in sorted(files):
+        name = file.rpartition("/")[2]
+        key = names.key_of(name)
+        if key is not None and file not in leave_out and name not in leave_out:
+            found.setdefault(names.split_tier(file)[0], {}).setdefault(key, file)
+    for alias, keys in found.items():
+        if len(keys) > 1:
+            raise AmbiguousRebuildError(
+                f"{path}: the tier {alias!r} has files of {len(keys)} keys, so another store may have the same root: "
+                f"{', '.join(keys.values())}; nothing was made: leave out those of the others"
+            )
 
 
 def _is_chunk(info: FileInfo) -> bool:

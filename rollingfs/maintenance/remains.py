@@ -8,6 +8,7 @@ from collections.abc import Iterable, Set
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases
+from rollingfs.commit.shadowing import names_file
 from rollingfs.commit.store import Store
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
@@ -46,10 +47,23 @@ class Remainder:
                 Remains(upload.path, 0, UPLOAD, False, upload.began + GRACE_S)
                 for upload in await self.surveyor.uploads(folder)
             ]
+            if folder != names.chunks_folder(path):
+                found += await self._plain_of(names.segment_of_folder(folder))
         with contextlib.suppress(FileNotFoundError):
             plain = await self.backend.stat(path)
             found.append(Remains(path, plain.size, HIDDEN, True))
         return tuple(found)
+
+    async def _plain_of(self, segment: str) -> list[Remains]:
+        """The plain file from which a former segment was adopted, which another segment has taken in or renamed."""
+        try:
+            header = (await self.store.headers.load(segment)).header
+            info = await self.backend.stat(segment)
+        except (CorruptHeaderError, FileNotFoundError):
+            return []
+        if header is None or not names_file(header, info):
+            return []
+        return [Remains(segment, info.size, HIDDEN, True)]
 
     async def versions(self, path: str, header: Header) -> dict[str, bool | None]:
         """Whether each store of a segment keeps former versions of files."""

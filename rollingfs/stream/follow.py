@@ -14,7 +14,7 @@ from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen, Offloader
+from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen, Offloader, check_may_move
 from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.swaps import window_of
 from rollingfs.stream import blocks
@@ -37,12 +37,15 @@ class Followed:
     ------
     UnknownTierError
         The filesystem has no such tier.
+    ValueError
+        It is the memory of a stream.
     """
 
     def __init__(
         self, client: Client, path: str, tier: str, rule: BlockRule | None = None, lag_s: float = DELETION_LAG_S
     ) -> None:
         check_tier(client.backend, tier, path)
+        check_may_move(path)
         self.path = path
         self._client = client
         self._store = client.store
@@ -144,9 +147,8 @@ class Followed:
     async def _move(self, block: Move) -> int:
         hot, path = self._hot, self.path
         assert hot is not None
-        if not names.is_ledger(path):
-            ledger = await Ledgers(self._client).load(names.parent(path))
-            check_retention(path, Asked(self._tier, Chosen(), self._lag_s), ledger)
+        ledger = await Ledgers(self._client).load(names.parent(path))
+        check_retention(path, Asked(self._tier, Chosen(), self._lag_s), ledger)
         upto = block.upto
         if upto is None:
             upto = await self._roller.roll(path, hot.segment)

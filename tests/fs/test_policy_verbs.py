@@ -7,7 +7,7 @@ import uuid
 import fsspec
 import pytest
 
-from rollingfs import FencedError, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs import FencedError, Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 
 
 @pytest.fixture
@@ -126,3 +126,16 @@ def test_the_memory_of_a_stream_never_gets_a_policy_to_move(fs, path):
     fs.set_policy(folder, OffloadPolicy("cold"))
     with pytest.raises(ValueError, match="never moves"):
         fs.set_policy(f"{folder}/$stream", OffloadPolicy("cold"))
+
+
+def test_the_memory_of_a_stream_is_neither_offloaded_nor_followed(fs, path):
+    folder = path.rpartition("/")[0]
+    fs.set_policy(folder, OffloadPolicy("cold"))
+    ledger = f"{folder}/$stream"
+    fs.roll(ledger)
+    with pytest.raises(ValueError, match="never moves; nothing was moved"):
+        fs.offload(ledger, "cold")
+    with pytest.raises(ValueError, match="never moves"):
+        fs.segment(ledger).offload("cold")
+    with pytest.raises(ValueError, match="never moves"):
+        Follower(ledger, fs=fs)

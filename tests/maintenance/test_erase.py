@@ -9,9 +9,10 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError, RollingError
-from rollingfs.format import erasing, names, placement
+from rollingfs.format import drops, erasing, names, placement
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.tokens import crc32c
+from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.verify import Verifier
@@ -296,6 +297,53 @@ def test_a_plain_file_that_cannot_be_deleted_is_named():
     did = erase(client(store), 30)
     assert [(one.file, one.reason) for one in did.remains] == [(A, HIDDEN)]
     assert not did.is_gone
+
+
+def test_a_plain_file_under_a_former_name_that_cannot_be_deleted_is_named():
+    store = Store()
+    store.can_delete_if = False
+    drive(store.write("/old/name", [DATA]))
+    world = client(store)
+    drive(world.client.concats.rename("/old/name", A))
+    store.lapse(2 * GRACE_S)
+    for _ in range(2):
+        did = erase(world, 30)
+        assert ("/old/name", HIDDEN, True) in {(one.file, one.reason, one.held) for one in did.remains}
+        assert set(holding(store, DATA[:30])) <= {one.file for one in did.remains}
+        assert not did.is_gone
+
+
+def test_files_in_more_folders_than_a_header_has_room_for_go_and_are_named(monkeypatch):
+    monkeypatch.setattr(drops, "DROPS_MAX", 3)
+    monkeypatch.setattr(erase_module, "DROPS_MAX", 3)
+    for is_old in (True, False):
+        store = Store()
+        world = client(store)
+        world.create(A, [])
+        sources = [world.create(f"/x/{number}", [DATA[20 * number : 20 * number + 20]]) for number in range(5)]
+        for source in sources:
+            world.seal(source)
+        drive(world.client.concats.concat(A, sources))
+        if is_old:
+            store.lapse(2 * GRACE_S)
+        did = erase(world, 100)
+        assert {one.file for one in did.remains} == set(holding(store, DATA))
+        assert len(did.remains) == (0 if is_old else 5)
+        assert did.is_gone == is_old
+
+
+def test_a_folder_where_something_is_left_is_looked_at_again_by_a_later_erase():
+    store = Store()
+    world = joined(store)
+    pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\ntarget gone\n"
+    text = pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()
+    store.lapse(1)
+    drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))
+    for cut in (40, 60, 60, 60):
+        store.lapse(2 * GRACE_S)
+        did = erase(world, cut)
+        assert "/b/b" in {one.file.partition("$")[0] for one in did.remains}
+        assert not did.is_gone
 
 
 @pytest.mark.parametrize("kept", [True, None])

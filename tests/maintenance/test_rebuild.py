@@ -382,3 +382,18 @@ def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from
     for entry in entries:
         label = parse_label(drive(store.metadata(names.resolve(A, entry.file))))
         assert (label.offset, label.incarnation) == (entry.start, None), "no attempt knows the incarnation before"
+
+
+def test_files_of_another_store_that_has_the_same_root_of_a_tier_are_never_taken_in():
+    store = TieredStore()
+    world = small(store)
+    drive(Offloader(world.client.committer).offload(A, "cold", lag_s=0))
+    lose(store)
+    last = max(file for file in store.files() if "$chunks/tier-" in file)
+    key, offset = names.key_of(last.rpartition("/")[2]), "00000000000000000100"
+    other = f"{last.rpartition('/')[0]}/tier-{'0' * len(key)}-{offset}-{'0' * 12}"
+    drive(store.write(other, [b"?" * 20]))
+    with pytest.raises(AmbiguousRebuildError, match="files of 2 keys"):
+        rebuild(client(store))
+    assert rebuild(client(store), leave_out=[other.rpartition("/")[2]]).end == 100
+    assert client(store).content(NEW) == DATA
