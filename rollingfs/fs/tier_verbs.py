@@ -118,8 +118,10 @@ class TierVerbs:
         ------
         FileNotFoundError
             There is no such segment or file.
-        AppendOutcomeUnknown, CommitTimeoutError
-            It is not known whether it was rolled, or it was not. No byte is lost; roll again.
+        AppendOutcomeUnknown
+            It is not known whether it was rolled. No byte is lost; roll again.
+        CommitTimeoutError
+            It was not rolled. No byte is lost; roll again.
         """
         return await rolled(self.client, self.roller, self.to_write(path), None)
 

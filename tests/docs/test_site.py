@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 VERBS = ("append", "cat_ranges", "collect", "concat", "create", "export", "open", "seal", "truncate")
 
 
-WRONG = ("str(object=", "bool(x) -&gt;", "int([x])", "method()", "&lt;member", "<code>(")
+WRONG = ("str(object=", "bool(x) -&gt;", "int([x])", "method()", "&lt;member", "<code>(<")
 """What the reference shows if griffe takes a docstring from a type, a default from a callback, names for a tuple."""
 
 
