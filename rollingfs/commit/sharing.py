@@ -168,8 +168,8 @@ class Sharing:
     def known(self, header: Header) -> list[str]:
         """The other writers whose asks are looked for."""
         since = header.version - KNOWN_VERSIONS
-        heard = {line.writer for line in header.commits if line.version > since and line.writer != self._writer}
-        return [*heard, *(self._newcomers - heard)]
+        heard = [line.writer for line in header.commits if line.version > since and line.writer != self._writer]
+        return [*heard, *sorted(self._newcomers.difference(heard))]
 
     def just_carried(self, header: Header) -> set[str]:
         """The writers whose bytes this one has carried so short a time ago that they cannot have asked again."""

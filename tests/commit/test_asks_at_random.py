@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import errno
 import random
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -220,8 +219,6 @@ def test_no_append_is_lost_or_doubled_or_wrongly_reported_in_many_courses(
 def run(monkeypatch: pytest.MonkeyPatch, seed: int, kinds: Sequence[str]) -> Course:
     chance = random.Random(seed)
     with monkeypatch.context() as patch, virtual_time(seed) as loop:
-        ids = random.Random(seed)
-        patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4))  # ties go by names
         share_at_random(patch, chance)
         course = Course(loop, seed, kinds)
         loop.run_until_complete(course.run())

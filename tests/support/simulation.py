@@ -15,6 +15,7 @@ import random
 import selectors
 import statistics
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -192,13 +193,17 @@ class Distant(BackendWrapper):
 
 @contextlib.contextmanager
 def virtual_time(seed: int) -> Iterator[VirtualLoop]:
-    """A loop whose clock is `time.monotonic`, and chance that is the same in every run with this seed."""
-    loop = VirtualLoop()
+    """A loop whose clock is `time.monotonic`, and chance that is the same in every run with this seed.
+
+    So are the ids of writers and files: among equals, names decide.
+    """
+    loop, ids = VirtualLoop(), random.Random(seed)
     state = random.getstate()
     random.seed(seed)
     parse = functools.lru_cache(maxsize=256)(codec.parse_header)  # pure: a header is parsed once for all its readers
     with (
         mock.patch.object(time, "monotonic", loop.time),
+        mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
         mock.patch.object(header_cache, "parse_header", parse),
         contextlib.closing(loop),
     ):
