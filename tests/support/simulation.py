@@ -35,7 +35,7 @@ PATH = "/segment"
 EPOCH_S = 1_700_000_000.0
 """The wall clock, when virtual time begins."""
 PUTS = ("create", "replace", "write", "put")
-LISTS = ("list", "list_page")
+LISTS = ("list", "list_page", "list_prefix")
 NS = 10**9
 
 
