@@ -84,7 +84,8 @@ class Turns:
         self._look_s = 0.0
         self._away_s: float | None = None
         """The average time from one of this writer's commits to its next operation."""
-        self._newest_away_s = 0.0
+        self.newest_away_s = 0.0
+        """The last of these times."""
         self._others_per_s = 0.0
         """The average rate of the others' commits."""
         self._crowd_per_s: float | None = None
@@ -112,16 +113,13 @@ class Turns:
 
     @property
     def away_s(self) -> float:
-        """The time that this writer lets pass from a commit to its next operation, on average and before this one.
-
-        0 if it is not known. A single long pause says nothing of the operations after the next one.
-        """
-        return min(self._away_s or 0.0, self._newest_away_s)
+        """The average time from one of this writer's commits to its next operation; 0 if it is not known."""
+        return self._away_s or 0.0
 
     def begin(self) -> None:
         """Note that an operation begins, which may wait for turns."""
         if self._done_version:
-            away_s = self._newest_away_s = min(time.monotonic() - self._done_s, COMMITS_MAX * self._cycle_s)
+            away_s = self.newest_away_s = min(time.monotonic() - self._done_s, COMMITS_MAX * self._cycle_s)
             self._away_s = away_s if self._away_s is None else _learned(self._away_s, away_s)
 
     def took(self, seconds: float, header: Header) -> None:
