@@ -200,10 +200,14 @@ def virtual_time(seed: int) -> Iterator[VirtualLoop]:
     loop, ids = VirtualLoop(), random.Random(seed)
     state = random.getstate()
     random.seed(seed)
+
+    def next_id() -> uuid.UUID:
+        return uuid.UUID(int=ids.getrandbits(128), version=4)
+
     parse = functools.lru_cache(maxsize=256)(codec.parse_header)  # pure: a header is parsed once for all its readers
     with (
         mock.patch.object(time, "monotonic", loop.time),
-        mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
+        mock.patch.object(uuid, "uuid4", next_id),
         mock.patch.object(header_cache, "parse_header", parse),
         contextlib.closing(loop),
     ):
