@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import nlargest
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, FileInfo
 from rollingfs.format import names
 from rollingfs.format.asks import CARRIED_ASKS_MAX, Ask, ask_path, format_ask, parse_ask
 from rollingfs.runtime.concurrency import Runtime
@@ -76,7 +76,7 @@ class AskFiles:
         calls: list[Callable[[], Awaitable[None]]] = [
             partial(self._read_one, writer) for writer in writers if writer not in skipped
         ]
-        if self._ahead_s is None or time.monotonic() - self._asked_s > CLOCK_S_MAX:
+        if self._is_clock_old:
             calls.append(self._ask_for_clock)
         limit = self._backend.small_requests_max or self._backend.requests_max
         try:
@@ -111,16 +111,26 @@ class AskFiles:
 
     async def find(self, wait_s: float) -> set[str]:
         """The writers of young asks, those first that asked last; none if the store does not say it in time."""
-        folder = names.chunks_folder(self._path)
         try:
-            listing = await self._runtime.limit(self._backend.list_prefix(folder, names.ASK_PREFIX), wait_s)
+            young = await self._runtime.limit(self._list_young(), wait_s)
         except (OSError, TimeoutError) as error:
             logger.info("%s: asks of others could not be listed: %r", self._path, error)
             return set()
-        since_s = 0.0 if listing.now is None else listing.now - ASK_AGE_S_MAX
-        young = [file for file in listing.entries if file.modified >= since_s]
         young = nlargest(CARRIED_ASKS_MAX, young, key=lambda file: file.modified)
         return {file.path.rpartition(names.ASK_PREFIX)[2] for file in young}
+
+    async def _list_young(self) -> list[FileInfo]:
+        listing = await self._backend.list_prefix(names.chunks_folder(self._path), names.ASK_PREFIX)
+        now_s = listing.now
+        if now_s is None and listing.entries:  # files of the dead may lie there for ever
+            if self._is_clock_old:
+                await self._ask_for_clock()
+            now_s = time.monotonic() + (self._ahead_s or 0.0)
+        return [file for file in listing.entries if now_s is None or file.modified >= now_s - ASK_AGE_S_MAX]
+
+    @property
+    def _is_clock_old(self) -> bool:
+        return self._ahead_s is None or time.monotonic() - self._asked_s > CLOCK_S_MAX
 
     async def _ask_for_clock(self) -> None:
         now_s = await self._backend.now(self._path)

@@ -118,6 +118,8 @@ class Attempt:
     """Index pages written for this commit, by the entries that they stand for."""
     count: int = 0
     """The number of requests to replace the header that were sent."""
+    request_s: float = 0.0
+    """How long the newest of them took that was confirmed."""
     gone: int = 0
     """The number of times that an index page was missing although the header was fresh."""
     own: Uploads = field(init=False)

@@ -93,7 +93,7 @@ class Carrier:
         if header is not None and attempt.asked is not None and not self._has_hoped and sharing.hopes(header):
             self._has_hoped = True
             return await self._wait(base, HOPED_VERSIONS_MAX)
-        if not sharing.is_shared(header) or header is None or not asks.takes_plain(header) or self._tries_again:
+        if not sharing.is_shared(header) or header is None or not asks.takes_plain(header) or self._tries_again(header):
             base = await turn(base)
             return await self.outcome.judged(base) or base
         if sharing.turns.is_asked(header):
@@ -114,10 +114,9 @@ class Carrier:
             return await self.prepare(found, turn)
         return base
 
-    @property
-    def _tries_again(self) -> bool:
+    def _tries_again(self, header: Header) -> bool:
         """Whether a writer that pauses has lost no more than one race for this append."""
-        return self._sharing.pauses and self.attempt.count < LOSSES_BEFORE_ASKING
+        return self.attempt.count < LOSSES_BEFORE_ASKING and self._sharing.takes_turns(header)
 
     def believes(self, header: Header) -> bool:
         """Whether a header of many writers was seen so short a time ago that an attempt may be based on it."""
@@ -132,7 +131,7 @@ class Carrier:
         sharing.lost()
         self._has_hoped = False
         header = base.header
-        if header is None or self._tries_again:
+        if header is None or self._tries_again(header):
             return None
         if not sharing.is_shared(header):
             if attempt.asked is None and attempt.count >= LOSSES_BEFORE_ASKING and sharing.is_unheard(header):

@@ -287,7 +287,7 @@ class CommitLoop:
         headers, lost = self.store.headers, None
         while True:
             attempt.count += 1
-            began, began_s = headers.begin(), time.monotonic()
+            began = headers.begin()
             try:
                 token = await self._replace(base, data, attempt)
             except (OSError, TimeoutError) as error:
@@ -301,12 +301,19 @@ class CommitLoop:
                     # the result is what this commit made: others may have gone on from it before the look
                     return Committed(base.header, wanted)
             else:
-                attempt.turns.took(time.monotonic() - began_s, wanted)
+                attempt.turns.took(attempt.request_s, wanted)
                 headers.keep(attempt.path, Loaded(wanted, token), began, is_own=True)
                 return Committed(base.header, wanted)
 
     async def _replace(self, base: Loaded, data: bytes, attempt: Attempt) -> str:
         header, backend = names.header_path(attempt.path), self.store.backend
         call = backend.create(header, data) if base.token is None else backend.replace(header, data, base.token)
-        call = self.store.runtime.limit(call, attempt.share_s())
+        call = self._timed(self.store.runtime.limit(call, attempt.share_s()), attempt)
         return await (call if attempt.carrier is None else attempt.carrier.beside(base, call))
+
+    async def _timed(self, call: Awaitable[str], attempt: Attempt) -> str:
+        """Note how long the request alone took: what goes on beside it may take longer."""
+        began_s = time.monotonic()
+        token = await call
+        attempt.request_s = time.monotonic() - began_s
+        return token

@@ -165,11 +165,21 @@ class Sharing:
         """Whether this writer lets much time pass between two appends: then a look and another try are quicker."""
         return self.turns.away_s > RECENT_CYCLES * self.cycle_s
 
+    def takes_turns(self, header: Header) -> bool:
+        """Whether this writer usually pauses, so that it does not ask at once.
+
+        One long pause is remembered for some appends. If these follow at once, they do not wait for the turns of many.
+        """
+        if not self.pauses:
+            return False
+        is_prompt = self.turns.newest_away_s <= RECENT_CYCLES * self.cycle_s
+        return not (is_prompt and self.turns.before_me(header) > RIVAL_VERSIONS)
+
     def known(self, header: Header) -> list[str]:
         """The other writers whose asks are looked for."""
         since = header.version - KNOWN_VERSIONS
-        heard = {line.writer for line in header.commits if line.version > since and line.writer != self._writer}
-        return [*heard, *(self._newcomers - heard)]
+        heard = [line.writer for line in header.commits if line.version > since and line.writer != self._writer]
+        return [*heard, *sorted(self._newcomers.difference(heard))]
 
     def just_carried(self, header: Header) -> set[str]:
         """The writers whose bytes this one has carried so short a time ago that they cannot have asked again."""

@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from rollingfs.backend.contract import Listing
 from rollingfs.commit import ask_files
 from rollingfs.commit.ask_files import ASK_AGE_S_MAX, AskFiles
 from rollingfs.format.asks import Ask, ask_path, format_ask
@@ -104,6 +105,26 @@ def test_a_listing_shows_who_has_asked_of_late(files: AskFiles, store: Scripted)
     drive(store.write(f"{PATH}$chunks/other", [b"x"]))
     assert drive(files.find(1)) == {"a", "b"}
     store.shift_s = ASK_AGE_S_MAX + 2
+    assert drive(files.find(1)) == set()
+
+
+def test_a_listing_without_a_time_shows_no_dead_either(
+    files: AskFiles, store: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk and in some clouds a listing does not say what time it is there."""
+    lists = store.list_prefix
+
+    async def timeless(folder: str, prefix: str) -> Listing:
+        return dataclasses.replace(await lists(folder, prefix), now=None)
+
+    monkeypatch.setattr(store, "list_prefix", timeless)
+    assert drive(files.find(1)) == set()
+    assert store.count("now") == 0, "nobody has asked"
+    drive(files.write(FIRST))
+    assert drive(files.find(1)) == {"w"}
+    assert drive(files.find(1)) == {"w"}
+    assert store.count("now") == 1
+    store.shift_s, files._ahead_s = ASK_AGE_S_MAX + 2, None
     assert drive(files.find(1)) == set()
 
 

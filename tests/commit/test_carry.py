@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -534,6 +535,22 @@ def test_a_listing_that_fails_beside_a_commit_changes_nothing(listing: World) ->
     listing.carrying.plan("list_prefix", before=fail)
     assert listing.carry() == 3
     assert listing.content == b"...carrier's"
+
+
+def test_a_slow_listing_beside_a_commit_does_not_count_as_the_time_of_the_commit(
+    listing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else pauses, which are multiples of that time, would grow with each listing."""
+    now_s, turns = [1000.0], listing.carrier.committer.slots.of(PATH).turns
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    turns.commit_s = 0.0
+
+    def wait() -> None:
+        now_s[0] += 1
+
+    listing.carrying.plan("list_prefix", before=wait)
+    assert listing.carry() == 3
+    assert turns.commit_s == 0
 
 
 def test_a_race_is_lost_beside_a_listing_as_without_it(listing: World) -> None:

@@ -129,12 +129,31 @@ def test_a_writer_alone_lists_asks_beside_its_eighth_commit_and_then_each_128th(
     ]
 
 
-def test_a_writer_that_pauses_lists_nothing(racing: Sharing) -> None:
+def pause(turns: Turns, clock: Any, seconds: float) -> None:
+    turns.took(0.01, header(1))
+    clock[0] += seconds
+    turns.begin()
+
+
+def test_a_writer_that_pauses_lists_nothing(racing: Sharing, clock: Any) -> None:
     racing.listed(header(20), [])
     racing.lost()
     assert racing.lists(header(20, *OTHERS))
-    racing.turns._away_s = 1.0
+    pause(racing.turns, clock, 1)
     assert not racing.lists(header(20, *OTHERS))
+
+
+def test_after_one_long_pause_a_writer_does_not_wait_for_the_turns_of_many(racing: Sharing, clock: Any) -> None:
+    """By turns among 60 writers that share, each of its appends would take a second until the pause is forgotten."""
+    many = header(20, (ME, 20), *((f"w{index}", 19) for index in range(60)))
+    pause(racing.turns, clock, 10)
+    assert racing.takes_turns(many)
+    pause(racing.turns, clock, 0)
+    assert racing.pauses, "on average"
+    assert not racing.takes_turns(many)
+    assert racing.takes_turns(header(20, (ME, 20), *OTHERS))
+    pause(racing.turns, clock, 10)
+    assert racing.takes_turns(many)
 
 
 def test_the_ask_of_a_newcomer_is_looked_for_in_the_next_commit_only(clock: Any) -> None:
@@ -200,8 +219,7 @@ def test_many_writers_commit_more_than_one(writers: int, gain_min: float) -> Non
     found = run(Load(writers, duration_s=duration_s), shares=True)
     assert found.rate_per_s >= gain_min * one.rate_per_s
     assert found.p99_ms <= 3 * found.median_ms
-    if writers <= 32:  # among more, a writer that has no commit line yet waits for seconds now and then
-        assert found.least_share >= 0.5
+    assert found.least_share >= 0.5
 
 
 def test_a_writer_alone_costs_what_it_costs_without_asks_but_for_a_listing_now_and_then() -> None:

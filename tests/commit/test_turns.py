@@ -129,8 +129,8 @@ def test_a_crowd_starves_nobody(writers: int) -> None:
 
 
 @pytest.mark.slow
-def test_equal_seeds_give_equal_runs() -> None:
-    load = Load(4, 0.1, duration_s=10)
+@pytest.mark.parametrize("load", [Load(4, 0.1, duration_s=10), Load(20, shares=True, duration_s=2)])
+def test_equal_seeds_give_equal_runs(load: Load) -> None:
     assert simulate(load, seed=3) == simulate(load, seed=3)
     assert simulate(load, seed=3) != simulate(load, seed=4)
 

@@ -15,6 +15,7 @@ import random
 import selectors
 import statistics
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +35,7 @@ PATH = "/segment"
 EPOCH_S = 1_700_000_000.0
 """The wall clock, when virtual time begins."""
 PUTS = ("create", "replace", "write", "put")
-LISTS = ("list", "list_page")
+LISTS = ("list", "list_page", "list_prefix")
 NS = 10**9
 
 
@@ -192,13 +193,21 @@ class Distant(BackendWrapper):
 
 @contextlib.contextmanager
 def virtual_time(seed: int) -> Iterator[VirtualLoop]:
-    """A loop whose clock is `time.monotonic`, and chance that is the same in every run with this seed."""
-    loop = VirtualLoop()
+    """A loop whose clock is `time.monotonic`, and chance that is the same in every run with this seed.
+
+    So are the ids of writers and files: among equals, names decide.
+    """
+    loop, ids = VirtualLoop(), random.Random(seed)
     state = random.getstate()
     random.seed(seed)
+
+    def next_id() -> uuid.UUID:
+        return uuid.UUID(int=ids.getrandbits(128), version=4)
+
     parse = functools.lru_cache(maxsize=256)(codec.parse_header)  # pure: a header is parsed once for all its readers
     with (
         mock.patch.object(time, "monotonic", loop.time),
+        mock.patch.object(uuid, "uuid4", next_id),
         mock.patch.object(header_cache, "parse_header", parse),
         contextlib.closing(loop),
     ):
