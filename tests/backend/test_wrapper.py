@@ -70,6 +70,7 @@ def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Scripted) 
         recorder.make_folder("/folder"),
         recorder.list("/folder"),
         recorder.list_page("/folder"),
+        recorder.list_prefix("/folder", "a"),
         recorder.remove_folder("/folder"),
     ):
         run(recorder, coroutine)

@@ -13,7 +13,7 @@ from rollingfs.client import Client
 from rollingfs.commit.ask_files import ASK_AGE_S_MAX
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError
 from rollingfs.format import merging, names
 from rollingfs.format.header import GRACE_S, Chunk, Header, Page, Phase
 from rollingfs.format.pin_codec import parse_pin
@@ -163,7 +163,10 @@ class World:
         except CommitTimeoutError as error:
             return Outcome("not done", error=error)
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
-            return Outcome("error", type(error), error)
+            if not isinstance(error, TierFailedError):  # which says where a store's own error came from
+                return Outcome("error", type(error), error)
+            assert "injected" in str(error)
+            return Outcome("unknown", error=error)
         except (OSError, TimeoutError) as error:
             if "injected" not in str(error):
                 raise
