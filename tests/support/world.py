@@ -163,10 +163,9 @@ class World:
         except CommitTimeoutError as error:
             return Outcome("not done", error=error)
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
-            if not isinstance(error, TierFailedError):  # which says where a store's own error came from
-                return Outcome("error", type(error), error)
-            assert "injected" in str(error)
-            return Outcome("unknown", error=error)
+            if isinstance(error, TierFailedError) and "injected" in str(error):  # it only says whose error it was
+                return Outcome("unknown", error=error)
+            return Outcome("error", type(error), error)
         except (OSError, TimeoutError) as error:
             if "injected" not in str(error):
                 raise
