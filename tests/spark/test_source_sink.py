@@ -406,7 +406,7 @@ def test_a_task_stages_what_its_message_may_not_carry_the_largest_segments_first
         ("a$chunks", "reserved"),
         ("$removed", "reserved"),
         ("$stream", "what rollingfs keeps in a folder"),
-            ("$listing", "what rollingfs keeps in a folder"),
+        ("$listing", "what rollingfs keeps in a folder"),
         ("a\nb", "line break"),
         ("é" * (NAME_BYTES_MAX // 2 + 1), "at most 248"),
         (None, "1 rows are null in column 'device'"),
