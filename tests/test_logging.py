@@ -271,7 +271,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_processes_and_their_children_write_all_they_logged_before_they_end(tmp_path, start):
     if start == "fork" and not hasattr(os, "fork"):
         pytest.skip("needs fork")

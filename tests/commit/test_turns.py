@@ -12,12 +12,12 @@ from tests.support.simulation import Figures, Latencies, Load, simulate
 
 NEAR, FAR = Latencies(12), Latencies(60)
 UNSATURATED = (
-    Load(8, 0.3, latencies=NEAR),
     Load(8, 1.0, latencies=NEAR),
     Load(2, 0.3, is_fixed=True, latencies=NEAR),
     Load(4, 1.0, latencies=FAR),
 )
 MORE_UNSATURATED = (
+    Load(8, 0.3, latencies=NEAR),
     Load(4, 0.3, latencies=NEAR),
     Load(8, 0.3, is_fixed=True, latencies=NEAR),
     Load(16, 1.0, latencies=NEAR),
@@ -91,6 +91,7 @@ def test_turns_that_ignore_pauses_are_found_out() -> None:
         check_unsaturated(EarlierTurns, UNSATURATED[0])
 
 
+@pytest.mark.slow
 def test_writers_that_take_no_turns_are_found_out() -> None:
     with pytest.raises(AssertionError):
         check_saturated(NoTurns, NEARLY_SATURATED[0])
