@@ -67,10 +67,14 @@ def test_thirty_two_writers_are_five_times_as_quick_as_one() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_writers_that_never_pause_get_no_error_and_are_quicker_than_by_turns() -> None:
-    """There are 64 commit lines: many writers have none, and nobody looks for what they ask."""
+def test_of_a_hundred_writers_that_never_pause_hardly_one_hears_unknown_and_all_are_quicker_than_by_turns() -> None:
+    """There are 64 commit lines: many writers have none, and nobody looks for what they ask.
+
+    A writer whose line is gone before it has looked cannot know whether its append is there. It happens to 1 in 1,000.
+    """
     found = sharing(100, duration_s=3)
-    assert not found.errors
+    assert all("is unknown" in error for error in found.errors)
+    assert len(found.errors) <= 5
     assert found.rate_per_s > turns(100, duration_s=3).rate_per_s
     assert found.requests <= 40
 

@@ -247,7 +247,8 @@ class World:
             if self.store.snapshot() == before:
                 break
         self.look()
-        orphans = self.store.files() - self._needed()
+        marks = {file for file in self.store.files() if file.endswith(f"/{names.TIER_MARK}")}
+        orphans = self.store.files() - self._needed() - marks
         assert not orphans, f"nobody needs {sorted(orphans)}"
 
     def _needed(self) -> set[str]:

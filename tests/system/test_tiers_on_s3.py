@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import Follower, OffloadStatus, RollingFileSystem
+from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 
 DATA = bytes(range(256)) * 400
@@ -49,14 +50,14 @@ def options(s3_options: dict[str, object]) -> dict[str, object]:
 def test_a_tier_in_another_folder_of_the_bucket_is_copied_by_the_server(s3_options, bucket):
     fs = RollingFileSystem("s3", tiers={"cold": f"s3://{bucket}/archive"}, **options(s3_options))
     check_life(fs, f"{bucket}/logs/s", by_server=True)
-    assert fs.find(f"{bucket}/archive") == []
+    assert fs.find(f"{bucket}/archive") == [f"{bucket}/archive/{names.TIER_MARK}"]
 
 
 @pytest.mark.slow
 def test_a_segment_on_s3_with_a_tier_on_a_disk_and_one_on_a_disk_with_a_tier_on_s3(s3_options, bucket, tmp_path):
     fs = RollingFileSystem("s3", tiers={"cold": f"file://{tmp_path}/archive"}, **options(s3_options))
     check_life(fs, f"{bucket}/logs/s", by_server=False)
-    assert [path for path in Path(tmp_path).rglob("*") if path.is_file()] == []
+    assert [path.name for path in Path(tmp_path).rglob("*") if path.is_file()] == [names.TIER_MARK]
     tier = {"protocol": "s3", "root": f"{bucket}/archive", "options": s3_options}
     disk = RollingFileSystem(
         "file", tiers={"cold": tier}, max_bytes=20_000, inline_bytes=100, sync=False, skip_instance_cache=True
