@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import FrameType
 
 from rollingfs.cli import output
 from rollingfs.cli.session import Session
+from rollingfs.cli.stopping import SIGNALS, handling
 from rollingfs.fs.follower import Follower
 from rollingfs.stream.blocks import OffloadStatus
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def follow_all(
@@ -39,8 +38,7 @@ def line_of(name: str, tier: str, status: OffloadStatus) -> str:
     return f"{name}: in {tier!r} up to offset {status.cold_end:,}; {behind}"
 
 
-@contextlib.contextmanager
-def _ended_by_signals(follower: Follower) -> Iterator[None]:
+def _ended_by_signals(follower: Follower) -> contextlib.AbstractContextManager[None]:
     """Let the first signal stop the follower once the blocks under way have moved, and a second one end the process."""
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -48,9 +46,4 @@ def _ended_by_signals(follower: Follower) -> Iterator[None]:
             signal.signal(one, signal.SIG_DFL)  # nothing is lost if the process ends at any moment
         follower.stop()
 
-    before = {one: signal.signal(one, stop) for one in SIGNALS}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+    return handling(stop)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 0.2
 """Time between two looks while nothing is done."""
 
@@ -37,9 +38,16 @@ class Stop:
 def stopping() -> Iterator[Stop]:
     """Turn the first SIGTERM or Ctrl-C into a wish to end. Only the main thread can."""
     stop = Stop()
-    before = {number: signal.signal(number, stop._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handling(stop._on_signal):
         yield stop
+
+
+@contextlib.contextmanager
+def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let a handler take SIGTERM and Ctrl-C. Only the main thread can."""
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, former in before.items():
+            signal.signal(number, former)

@@ -16,7 +16,6 @@ from rollingfs.fs.segment_verbs import SegmentVerbs
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Policies, check_policy, policies_of
-from rollingfs.stream.operations import StreamVerbs
 from rollingfs.write.policies import set_policies
 
 
@@ -84,6 +83,8 @@ class PolicyVerbs:
                     "written: set them for its segments"
                 )
             assert offload is None or isinstance(offload, OffloadPolicy)
+            from rollingfs.stream.operations import StreamVerbs  # as in `opening`: most users open no stream
+
             await StreamVerbs(self.client, Listings(self.client), path).set_offload_policy(offload)
             return
         await _set(self.client, path, change)

@@ -17,6 +17,7 @@ from rollingfs.maintenance.erased import HIDDEN, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
+from tests.support.examples import slowly
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World, pieces_of
 
@@ -30,10 +31,6 @@ WHOLE = DATA + TAIL
 @pytest.fixture(autouse=True)
 def _virtual_time(monkeypatch):
     hurry(monkeypatch)
-
-
-def slowly(*parameters: object) -> list[object]:
-    return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
 
 
 def client(store: Store) -> World:

@@ -18,6 +18,7 @@ from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
+from tests.support.examples import slowly
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World, pieces_of
 
@@ -32,11 +33,6 @@ MARK = names.in_tier("cold", names.TIER_MARK)
 @pytest.fixture(autouse=True)
 def _virtual_time(monkeypatch):
     hurry(monkeypatch)
-
-
-def slowly(*parameters: object) -> list[object]:
-    """Parameters of which the fast suite needs no more than one."""
-    return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
 
 
 def client(store: Store) -> World:

@@ -18,6 +18,7 @@ from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
+from tests.support.examples import slowly
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World
 
@@ -33,11 +34,6 @@ LAG_S = 0.0
 @pytest.fixture(autouse=True)
 def _virtual_time(monkeypatch):
     hurry(monkeypatch)
-
-
-def slowly(*parameters: object) -> list[object]:
-    """Parameters of which the fast suite needs no more than one."""
-    return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
 
 
 def client(store: Store) -> World:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 MANY = os.environ.get("ROLLINGFS_EXAMPLES") == "many"
@@ -29,3 +31,8 @@ def examples(many: int = USUAL) -> int:
 def some(points: Iterable[T]) -> Iterator[T]:
     """Every third of the points at which something may break off, or all of them."""
     return islice(points, 0, None, 1 if MANY else STEP)
+
+
+def slowly(*parameters: object) -> list[object]:
+    """Parameters of which the fast suite needs no more than one."""
+    return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
