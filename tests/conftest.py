@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import shutil
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,10 @@ settings.load_profile("rollingfs")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# else each worker, and each of some hundred processes of the tests, would compile all modules
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "obstore", "pyarrow", "pandas")
 
 
@@ -47,6 +52,14 @@ VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "obstore", "pyarrow", "pandas")
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores: many tests wait for a server."""
     return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker that is done takes tests from another one: some modules wait for servers for most of a minute."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 def pytest_report_header() -> str:

@@ -62,6 +62,9 @@ class Subject:
             pytest.skip(f"this backend has no {verb} on the server")
 
 
+PATTERN = bytes(number * 7 % 251 for number in range(251))
+
+
 def content(size: int) -> bytes:
     """Bytes that differ from their neighbours."""
-    return bytes(number * 7 % 251 for number in range(size))
+    return (PATTERN * (size // len(PATTERN) + 1))[:size]

@@ -25,6 +25,7 @@ from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime, drive
 from rollingfs.testing import BackendContract, run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless, careless_proxy
+from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
 FOLDER = "/a/x$chunks"
@@ -281,6 +282,11 @@ def test_an_s3_server_that_looks_first_passes_a_probe_that_does_not_race(
     run(backend, probe(backend, f"{bucket}/x$chunks"))
 
 
+@pytest.mark.parametrize(
+    "s3_options",
+    ["moto", *slowly("seaweed"), pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
+    indirect=True,
+)  # SeaweedFS answers a race after seconds
 def test_the_probe_of_s3_costs_what_the_page_says(s3_options: dict[str, Any], bucket: str) -> None:
     from tests.support.servers import count_requests, shared_backend
 

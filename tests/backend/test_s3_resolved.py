@@ -26,6 +26,7 @@ from rollingfs.backend.s3 import S3Backend
 from rollingfs.backend.s3.client import S3Client
 from rollingfs.backend.s3.obstore_options import Connection, InexpressibleError, obstore_options
 from rollingfs.backend.s3.resolved import of_client, without_client
+from tests.support.examples import examples
 
 LOADER = AioSession().get_component("data_loader")
 """Shared, because each new one reads botocore's models again."""
@@ -215,7 +216,7 @@ def is_certain(options: dict[str, Any], variables: dict[str, str], file: str | N
 
 @pytest.mark.slow
 @given(OPTIONS, VARIABLES, FILES, BUCKETS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_resolved_without_a_client_is_what_the_client_says(
     tmp_path: Path, options: dict[str, Any], variables: dict[str, str], file: str | None, bucket: str
 ) -> None:

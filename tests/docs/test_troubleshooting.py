@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,18 +26,16 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield "".join(part.value if isinstance(part, ast.Constant) else GAP for part in node.values)
 
 
+@functools.cache  # not at import: each worker imports this module, and one runs its tests
 def code() -> list[str]:
     files = (ROOT / "rollingfs").rglob("*.py")
     return [text for path in files for text in texts(ast.parse(path.read_text(encoding="utf-8")))]
 
 
-CODE = code()
-
-
 def is_in_the_code(message: str) -> bool:
     """Whether one text has all pieces of a message, in their order."""
     pattern = re.compile(".*".join(re.escape(piece) for piece in re.split(rf"\s*{GAP}\s*", message)), re.DOTALL)
-    return any(pattern.search(text) for text in CODE)
+    return any(pattern.search(text) for text in code())
 
 
 def test_the_page_has_messages_and_each_only_once() -> None:

@@ -14,6 +14,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format import names
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.backends import Scripted, raises
+from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
 CORRUPT = b"rollingfs 1\nnonsense\n"
@@ -71,7 +72,7 @@ def fill(fs: RollingFileSystem, root: str, said: str) -> Place:
     return Place(fs, root, said)
 
 
-@pytest.fixture(params=["memory", "local", "s3", "too new", "forbidden"])
+@pytest.fixture(params=["memory", "local", *slowly("s3"), "too new", "forbidden"])
 def place(request, tmp_path) -> Iterator[Place]:
     if request.param == "local":
         fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path)

@@ -7,13 +7,14 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from tests.support.cli import Run, done
+from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
 NAMES = ["part[1].log", "50%?", "a*b", "[!x]"]
 """As patterns, none of them matches itself; the first matches ``part1.log``, which must stay."""
 
 
-@pytest.fixture(params=["memory", "local", "s3"])
+@pytest.fixture(params=["memory", "local", *slowly("s3")])
 def site(request, tmp_path):
     """A filesystem and an empty folder of it."""
     if request.param == "memory":

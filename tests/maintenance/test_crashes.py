@@ -11,6 +11,7 @@ from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.retention import RetentionPolicy
+from tests.support.examples import some
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import World, cut_of
 
@@ -92,6 +93,7 @@ def changing(trace):
     return [index for index, (verb, path) in enumerate(trace) if verb in CHANGING and "/probe-" not in str(path)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, pytest.param(Fault.CRASH_AFTER, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "action",
@@ -99,7 +101,7 @@ def changing(trace):
 )
 def test_what_a_crash_breaks_off_the_next_run_finishes(action, crash):
     before, after, calls = outcome(action)
-    for index in calls:
+    for index in some(calls):
         store = Store()
         fill(store)
         broken = client(store)

@@ -36,6 +36,7 @@ from rollingfs.maintenance import export, passing, pieces
 from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.examples import examples, slowly, some
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import World
 
@@ -74,7 +75,7 @@ def leftovers(world: World, path: str = TARGET) -> list[str]:
 # -- the plan --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.integers(1, 30), max_size=20), st.integers(0, 30), st.integers(0, 12), st.integers(0, 5))
 def test_pieces_hold_every_byte_once_and_only_the_last_is_too_short_for_a_part(
     sizes: list[int], start: int, part_min: int, tail: int
@@ -129,7 +130,7 @@ def parts_of(file: list[Piece]) -> list[int]:
     return [*sizes, buffered] if buffered else sizes
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(0, 40), st.integers(0, 20), st.integers(4, 40))
 def test_no_upload_has_too_many_parts_nor_one_but_the_last_that_is_too_short(
     sizes: list[int], start: int, tail: int, parts_max: int
@@ -259,7 +260,7 @@ def consolidated(world: World) -> None:
     world.consolidate(LOG)
 
 
-@pytest.mark.parametrize("parts_max", [3, 9_000])
+@pytest.mark.parametrize("parts_max", [3, *slowly(9_000)])
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("store", [{}, {"join_part_bytes_min": 25}, {"join_part_bytes_min": 70}, {"can_join": False}])
 def test_every_layout_is_exported_as_it_is_read(
@@ -482,13 +483,14 @@ def faults(kinds: list[Fault]) -> Any:
     return pytest.mark.parametrize("fault", kinds)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_virtual_time")
 @pytest.mark.parametrize("replaces", [False, True])
 @faults([Fault.BEFORE, Fault.REFUSED, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 def test_after_any_fault_the_file_is_whole_or_not_there_and_the_next_run_leaves_nothing_else(
     fault: Fault, replaces: bool
 ) -> None:
-    for index, (verb, _) in enumerate(calls_of_an_export(overwrite=replaces)):
+    for index, (verb, _) in some(enumerate(calls_of_an_export(overwrite=replaces))):
         store, world = filled()
         if replaces:
             drive(store.write(TARGET, [FOREIGN]))

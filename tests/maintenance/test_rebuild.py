@@ -19,6 +19,7 @@ from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
 from rollingfs.maintenance.rebuild_plan import MISSING, SAME, AmbiguousRebuildError, Gap
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
+from tests.support.examples import examples
 from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World, pieces_of
 
@@ -288,7 +289,7 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(operations=OPERATIONS)
 def test_whatever_was_done_before_the_header_was_lost_no_wrong_byte_returns(operations):
     store = TieredStore()

@@ -35,6 +35,7 @@ from rollingfs.maintenance.rebuild_plan import (
     gather,
     plan,
 )
+from tests.support.examples import examples
 
 S = "/stream/a"
 X, Y = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", "c0ffee00-0000-4000-8000-000000000001"
@@ -93,7 +94,7 @@ def test_every_set_of_four_files_in_a_small_world_has_the_plan_of_all_its_chains
     assert outcomes.count(False) > 2000
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_pieces_of_one_content_are_put_together_however_they_overlap(data):
     content = data.draw(st.binary(min_size=1, max_size=12))

@@ -14,6 +14,7 @@ from rollingfs import FolderOccupiedError, RollingFileSystem
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from tests.support.backends import Scripted
+from tests.support.examples import slowly
 from tests.support.servers import count_requests, new_bucket
 
 LARGE = bytes(3_000_000)
@@ -55,7 +56,7 @@ def make(kind: str, request: Any, tmp_path: Any) -> Place:
     return Place(fs, f"{bucket}/{uuid.uuid4().hex}")
 
 
-@pytest.fixture(params=["memory", "local", "s3"])
+@pytest.fixture(params=["memory", "local", *slowly("s3")])
 def place(request, tmp_path):
     return make(request.param, request, tmp_path)
 

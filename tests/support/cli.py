@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from tests.support.servers import require_module
 require_module("typer")
 require_module("rich")
 
+from typer import testing
 from typer.testing import CliRunner
 
 from rollingfs.cli.app import app
@@ -29,6 +31,9 @@ COMMAND = [sys.executable, "-m", "rollingfs.cli"]
 EXPECT_S_MAX = 60
 SHOWN_MAX = 1000
 PROMPT = "ready> "
+
+# each run would make the command again, from the types of all its parameters
+testing._get_command = functools.cache(testing._get_command)
 
 
 class Run:

@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 MANY = os.environ.get("ROLLINGFS_EXAMPLES") == "many"
 USUAL = 100
-FEW_SHARE = 5
+FEW_SHARE = 10
 FEW_MIN = 10
-STEP = 3
+STEP = 7
 """Odd, so that of pairs (before a call, after it) both kinds are met."""
 
 
@@ -29,7 +29,7 @@ def examples(many: int = USUAL) -> int:
 
 
 def some(points: Iterable[T]) -> Iterator[T]:
-    """Every third of the points at which something may break off, or all of them."""
+    """Every seventh of the points at which something may break off, or all of them."""
     return islice(points, 0, None, 1 if MANY else STEP)
 
 

@@ -15,6 +15,7 @@ from rollingfs.client import Client
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
 from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.examples import some
 from tests.support.schedules import Caller, at_line
 from tests.support.site import Site
 
@@ -196,6 +197,7 @@ def interrupted_at(nth, call, files):
     return None, met
 
 
+@pytest.mark.exhaustive
 def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted(site):
     """The ``with`` block then discards the file."""
     data = b"more than what stays in memory"
@@ -205,7 +207,7 @@ def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted
             file.write(data)
             file.commit()
 
-    for nth in range(1, 1000):
+    for nth in some(range(1, 1000)):
         site.path = f"/{nth}/clicks"
         site.create()
         outcome, met = interrupted_at(

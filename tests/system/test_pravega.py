@@ -33,6 +33,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format.tokens import seal_text
 from tests.support.backends import Scripted, fail, raises
+from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
 TINY = RollingPolicy(max_bytes=1, inline_bytes=0)
@@ -90,7 +91,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
     return Place(request.param, {}, f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path))
 
 
-@pytest.fixture(params=["memory", "file", "s3"])
+@pytest.fixture(params=["memory", "file", *slowly("s3")])
 def anywhere(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
     if request.param != "s3":
         return Place(request.param, {}, f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path))

@@ -24,6 +24,7 @@ from rollingfs.backend import probe as probe_module
 from rollingfs.backend.s3 import backend as s3_module
 from rollingfs.backend.s3 import client
 from rollingfs.backend.verdicts import forget_verdicts
+from tests.support.examples import slowly
 from tests.support.proxy import CUT, DROP_AFTER, DROP_BEFORE, HOLD, STALL, Proxy, Seen, proxy_to
 from tests.support.servers import new_bucket
 
@@ -313,6 +314,11 @@ def test_every_operation_goes_through_although_each_request_is_refused_once(fs, 
     assert sum(met.values()) > 2 * len(met) * 0.8, "hardly anything was tried again"
 
 
+@pytest.mark.parametrize(
+    "options",
+    ["moto", *slowly("seaweed"), pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
+    indirect=True,
+)  # SeaweedFS answers a race after seconds
 def test_a_throttled_probe_is_tried_again(connect, path, proxy, plain):
     forget_verdicts()
     proxy.fault = first(2, probe_put, SLOW_DOWN)

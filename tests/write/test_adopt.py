@@ -14,6 +14,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.runtime.concurrency import drive
+from tests.support.examples import some
 from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import CHUNKS, World
 
@@ -100,12 +101,13 @@ def crossed(outer, inner, index, data, graves, delete_if):
     return store, None if world.backend.between else bool(done)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
 @pytest.mark.parametrize("graves", [0, 1])
 @pytest.mark.parametrize("delete_if", [True, False])
 @pytest.mark.parametrize("verb", ADOPTING)
 def test_a_delete_that_succeeds_within_an_adoption_is_not_undone(verb, delete_if, graves, data):
-    for index in calls(verb, data, graves):
+    for index in some(calls(verb, data, graves)):
         store, deleted = crossed(verb, delete, index, data, graves, delete_if)
         if deleted is None:
             continue  # a store that deletes otherwise is asked for less
@@ -113,12 +115,13 @@ def test_a_delete_that_succeeds_within_an_adoption_is_not_undone(verb, delete_if
         assert not is_there(store), index
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
 @pytest.mark.parametrize("graves", [0, 1])
 @pytest.mark.parametrize("delete_if", [True, False])
 @pytest.mark.parametrize("verb", ADOPTING)
 def test_an_adoption_within_a_delete_does_not_undo_it(verb, delete_if, graves, data):
-    for index in calls(delete, data, graves):
+    for index in some(calls(delete, data, graves)):
         store, changed = crossed(delete, verb, index, data, graves, delete_if)
         assert not is_there(store), index
         assert is_there(store, MOVED) == (verb is rename and bool(changed)), index

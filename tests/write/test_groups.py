@@ -21,6 +21,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
 from tests.support.backends import Scripted, private_memory
+from tests.support.examples import some
 from tests.support.schedules import Caller, at_line
 from tests.support.site import Site
 
@@ -132,6 +133,7 @@ def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_p
     assert nth > 10
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(MemoryError, marks=pytest.mark.slow)])
 def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_outcome_is_true(site, error):
     def break_off():
@@ -139,7 +141,7 @@ def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_
 
     # memory may run out wherever some is wanted; not between the lines that only hand the outcome on
     files = [file for file in APPENDING if error is KeyboardInterrupt or not file.endswith("uploads.py")]
-    for nth in range(1, 1000):
+    for nth in some(range(1, 1000)):
         mine, others = new_segment(site, nth)
         follower = Follower(site, others)
         follower.start()
