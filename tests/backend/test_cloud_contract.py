@@ -123,6 +123,7 @@ def bucket_of(**options: str) -> str:
     return new_bucket(options)
 
 
+@pytest.mark.slow  # Azure and Google go through obstore's filesystem and ours in the fast suite
 class TestOnMotoThroughObstore(OnCloud):
     tokens_tell_equal_bytes = False  # an ETag is a hash of the bytes
     # moto checks and then acts: two racers may both win

@@ -26,6 +26,7 @@ from rollingfs.format import names
 from rollingfs.fs import reading
 from rollingfs.read.tuning import Tuning
 from tests.support.backends import Scripted
+from tests.support.examples import slowly
 from tests.support.servers import count_requests, new_bucket
 
 
@@ -853,7 +854,7 @@ MAKERS = {
 }
 
 
-@pytest.mark.parametrize("size", ["small", "big"])
+@pytest.mark.parametrize("size", ["small", *slowly("big")])
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_verb_that_only_creates_refuses_to_replace_what_is_there(place, maker, state, size, tmp_path_factory):

@@ -15,6 +15,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy, SegmentNotSealedError, SegmentSealedError, UnsafeBackendError
 from tests.support.cli import Run
+from tests.support.examples import slowly
 from tests.support.messages import check_message, check_text, internal_classes
 from tests.support.servers import new_bucket
 
@@ -339,7 +340,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("site", ["local", "s3"], indirect=True)
+@pytest.mark.parametrize("site", ["local", *slowly("s3")], indirect=True)
 @pytest.mark.parametrize(("words", "path", "changes"), COMMANDS, ids=[" ".join(words) for words, *_ in COMMANDS])
 def test_the_command_line_says_the_same_in_one_line(site, words, path, changes, seaweed, monkeypatch):
     fs, root = site
