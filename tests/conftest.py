@@ -45,13 +45,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+WORKERS_WAITING = 2
+"""So many workers wait for a server at any time."""
 VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "obstore", "pyarrow", "pandas")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: many tests wait for a server."""
-    return 1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    """Two workers more than cores: many tests wait for a server."""
+    return WORKERS_WAITING + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -185,7 +185,7 @@ CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
 # -- for a while ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", [*slowly(SLOW_DOWN), *FAULTS[1:]], ids=str)  # nine pauses of a commit take 7 s
 def test_appends_are_there_once_whatever_their_header_puts_meet(fs, path, proxy, plain, fault):
     fs.create(path)
     for number in range(3):
