@@ -172,7 +172,9 @@ def test_rows_are_the_same_whether_they_travel_or_are_staged(store, monkeypatch,
 # -- requests ----------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(sink, store):
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(store, monkeypatch, format_):
+    sink = Sink(monkeypatch, store, format=format_)
     sink.pickled = lambda one: one
     tasks = [[f"{nth:04d}" + "x" * (KIB - 5)] for nth in range(200)]
     for batch in range(5):
@@ -183,7 +185,8 @@ def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_he
             assert besides == (["write"] if batch % 2 else [])  # a chunk of tail and batch, or the tail
             assert Counter(store.verbs)["replace"] == 1
             assert len(store.calls) <= 5
-    assert sink.lines() == [row for _ in range(5) for [row] in tasks]
+    found = [line if format_ == "text" else json.loads(line)["value"] for line in sink.lines()]
+    assert found == [row for _ in range(5) for [row] in tasks]
     assert len(chunk_files(sink)) == 2
 
 

@@ -75,7 +75,8 @@ def test_a_query_in_update_mode_writes_the_rows_that_change_once(source, fs, tmp
 
 
 @pytest.mark.s3
-def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header(source, minio, tmp_path):
+@pytest.mark.parametrize("format_", ["text", "json", "parquet"])
+def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header(source, minio, tmp_path, format_):
     bucket = new_bucket(minio)
     fs = RollingFileSystem("s3", minio, header_cache_s=0)
     lines = [f"{nth:03d}{'x' * 1020}\n" for nth in range(TASKS)]
@@ -88,9 +89,13 @@ def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header
             rows = source.readStream.format("rolling").option("storage_options", json.dumps(minio))
             rows = rows.load(f"s3://{bucket}/in").repartition(TASKS)
             proxy.seen.clear()
-            run(rows, tmp_path / "checkpoint", f"s3://{bucket}/out", storage_options=storage)
+            target = f"s3://{bucket}/out"
+            run(rows, tmp_path / "checkpoint", target, storage_options=storage, format=format_)
             counts.append(Counter(kind(seen) for seen in proxy.seen))
-    assert sorted(fs.cat_file(f"{bucket}/out").splitlines()) == sorted(line.encode()[:-1] for line in lines * 3)
+    found = source.read.format("rolling").options(storage_options=json.dumps(minio), format=format_)
+    written = [row.value for row in found.schema("value string").load(target).collect()]
+    assert sorted(written) == sorted(line[:-1] for line in lines * 3)
+    print(format_, counts)
     for count in counts[1:]:  # the first makes the segment, and probes the store
         assert count["besides"] <= BESIDES_MAX, counts
         assert count["probe"] == 0, counts
