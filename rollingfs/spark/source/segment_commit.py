@@ -241,8 +241,8 @@ def _of_file(path: str) -> Iterator[None]:
     except MalformedFooterError as error:
         raise _refused(path, str(error)) from error
     except Exception as error:  # bytes that are damaged anywhere can fail everywhere
-        what = f"its footer is damaged, or of a kind that is not known ({type(error).__name__}: {error})"
-        raise _refused(path, what) from error
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _refused(path, f"its footer is damaged, or of a kind that is not known ({detail})") from error
 
 
 def _refused(path: str, why: str) -> MalformedFooterError:
