@@ -154,6 +154,7 @@ def test_corrupt_columns_are_refused_with_the_name_of_the_segment(utc, disk, kin
     data = disk.content("whole")
     for name, damaged in (("cut", data[: len(data) // 2]), ("rubbish", b"#" * len(data))):
         where = disk.segment(f"{kind}-{name}", damaged, piece=10_000)
+        disk.run(disk.client.segments.seal(f"{disk.path}/{kind}-{name}"))
         with pytest.raises(Exception, match=rf"{kind}-{name}"):
             utc.read.format("rolling").option("format", kind).schema("id long").load(where).collect()
 
