@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections import Counter
 
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(600)]
 TASKS = 200
 BESIDES_MAX = 3
 """Requests of a small batch besides those of the header."""
+SEED = 20261122
 POLL_S = 1
 """The default of option `pollInterval`."""
 LOOKS_MIN = 4
@@ -54,7 +56,9 @@ def test_an_idle_query_asks_the_store_once_a_second(source, minio, tmp_path, pla
 def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header(source, minio, tmp_path, format_):
     bucket = new_bucket(minio)
     fs = RollingFileSystem("s3", minio, header_cache_s=0)
-    lines = [f"{nth:03d}{'x' * 1020}\n" for nth in range(TASKS)]
+    chooser = random.Random(SEED)
+    words = [[chooser.randbytes(16).hex() for _ in range(31)] for _ in range(TASKS)]
+    lines = [f"{' '.join(line)}\n" for line in words]
     fs.create(f"{bucket}/in")
     with proxy_to(minio["endpoint_url"]) as proxy:
         storage = json.dumps({**minio, "endpoint_url": proxy.url})
@@ -63,13 +67,17 @@ def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header
             fs.append(f"{bucket}/in", "".join(lines).encode())
             rows = source.readStream.format("rolling").option("storage_options", json.dumps(minio))
             rows = rows.load(f"s3://{bucket}/in").repartition(TASKS)
+            if format_ == "parquet":  # its footer repeats a long text, and soon does not come with one read
+                rows = rows.selectExpr("explode(split(value, ' ')) value")
             proxy.seen.clear()
             target = f"s3://{bucket}/out"
             run(rows, tmp_path / "checkpoint", target, storage_options=storage, format=format_)
             counts.append(Counter(kind(seen) for seen in proxy.seen))
     found = source.read.format("rolling").options(storage_options=json.dumps(minio), format=format_)
     written = [row.value for row in found.schema("value string").load(target).collect()]
-    assert sorted(written) == sorted(line[:-1] for line in lines * 3)
+    assert sorted(word for row in written for word in row.split()) == sorted(
+        word for line in words * 3 for word in line
+    )
     print(format_, counts)
     for count in counts[1:]:  # the first makes the segment, and probes the store
         assert count["besides"] <= BESIDES_MAX, counts
