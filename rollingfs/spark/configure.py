@@ -57,6 +57,7 @@ _NESTED = {
     ("config_kwargs", "max_pool_connections"): "connection.maximum",
     ("s3_additional_kwargs", "ServerSideEncryption"): "encryption.algorithm",
     ("s3_additional_kwargs", "SSEKMSKeyId"): "encryption.key",
+    ("s3_additional_kwargs", "StorageClass"): "create.storage.class",
 }
 _STYLES = {"path": True, "virtual": False}
 _ENCRYPTIONS = {"aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS", "AES256": "SSE-S3"}

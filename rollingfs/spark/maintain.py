@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from glob import has_magic
 from typing import Any, TextIO
@@ -21,6 +21,7 @@ from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.spark import job
 from rollingfs.spark.operations import (
     EXPORT,
+    INFO,
     OFFLOAD,
     OPERATIONS,
     ROW_SCHEMA,
@@ -80,33 +81,23 @@ def maintain(
     Parameters
     ----------
     spark : pyspark.sql.SparkSession or None
-        Of Spark itself or of Spark Connect; None for threads of this process, which are enough for some hundreds of
-        segments.
-    urls
-        One or several, on one backend: segments, folders (all segments below them), patterns.
+        Of Spark or of Spark Connect; None for threads of this process, which are enough for some hundreds of segments.
+    urls, storage_options
+        One or several, on one backend: segments, folders (all segments below them), patterns; and its options.
     operations
-        Of ``retain``, ``trim``, ``info``, ``verify``, ``truncate``, ``seal``, ``consolidate``, ``offload``, ``export``,
-        ``collect``; done in this order. The first two are of whole streams, whose folders must be among the URLs:
-        ``retain`` applies the retention of those that have one.
-    storage_options
-        Those of the backend, flat or nested under its name.
+        Done in this order: ``retain``, ``trim`` (these to whole streams, whose folders must be among the URLs),
+        ``info``, ``verify``, ``truncate``, ``seal``, ``consolidate``, ``offload``, ``export``, ``collect``.
     keep, align
-        For ``"truncate"``: how many of its newest bytes (or text like ``"10GiB"``) each segment keeps, and the
-        delimiter behind which alone it is cut.
+        For ``truncate``: how many of its newest bytes (``"10GiB"``) a segment keeps; what alone it is cut behind.
     target, target_options, overwrite
-        For ``"export"``: the URL of a folder, and the options of another store. A segment becomes the file of its path
-        there. A file as long, and not older than the segment, stays; any other is an error, unless `overwrite`.
+        For ``export``: the URL of a folder, options of its store, whether to replace files of other content there.
     grace, readers_grace
-        Seconds (or text like ``"1h"``) for which ``"collect"`` leaves unreferenced files alone (by default 24 hours;
-        less is your promise that nobody writes), and ``"consolidate"`` leaves old files to readers.
-    cut
-        For ``"trim"``: a cut of streams, or its text.
-    tier, after_bytes, after_age, deletion_lag
-        For ``"offload"``: as of `Stream.offload`. Without all of them, the offload policies decide.
-    dry_run
-        Change nothing; ``"retain"``, ``"trim"``, ``"truncate"``, ``"seal"`` and ``"collect"`` tell what they would do.
-    threads, progress
-        The number of segments at a time, without Spark; whether to show progress on the terminal, or in this file.
+        Seconds (``"1h"``) for which ``collect`` leaves unreferenced files alone (by default 24 hours; less is your
+        promise that nobody writes), and ``consolidate`` leaves old files to readers.
+    cut, tier, after_bytes, after_age, deletion_lag
+        For ``trim``, a cut of streams or its text. For ``offload``, as of `Stream.offload`; without, by the policies.
+    dry_run, threads, progress
+        Change nothing, but tell; segments at a time without Spark; show progress on the terminal, or in this file.
 
     Returns
     -------
@@ -120,10 +111,33 @@ def maintain(
     """
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag)
     settings, of_streams = _settings(operations, keep, align, target, grace, readers_grace, dry_run, cut, asked)
-    options = _options(urls, storage_options)
+    export = None if target is None else _Export(target, target_options, overwrite)
+    return _run(spark, threads, _options(urls, storage_options), settings, of_streams, export, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Export:
+    """Where to export to."""
+
+    url: str
+    options: Mapping[str, Any] | None = field(repr=False)
+    """They may hold secrets."""
+    overwrite: bool
+
+
+def _run(
+    spark: Any,
+    threads: int,
+    options: Options,
+    settings: Settings,
+    of_streams: StreamSettings,
+    export: _Export | None,
+    progress: bool | TextIO,
+) -> Any:
+    """Do the operations on streams, then those on segments."""
     paths = _paths(options)
-    if target is not None:
-        settings = replace(settings, target=_place(options, paths, target, target_options, overwrite))
+    if export is not None:
+        settings = replace(settings, target=_place(options, paths, export))
     shown = _Progress(len(paths), progress)
     results = _keep_streams(spark, threads, options, paths, of_streams, shown)
     run = partial(_by_threads, threads) if spark is None else partial(_by_spark, spark)
@@ -157,6 +171,7 @@ def _settings(
     if asked is not None and OFFLOAD not in wanted:
         raise ValueError("tier=, after_bytes=, after_age= and deletion_lag= are of 'offload', and no other operation")
     meant = StreamCut.parse(cut) if isinstance(cut, str) else cut
+    of_streams = tuple(operation for operation in STREAM_OPERATIONS if operation in wanted)
     settings = Settings(
         tuple(operation for operation in OPERATIONS if operation in wanted),
         None if keep is None else Keep(parse_bytes(keep), align),
@@ -164,14 +179,12 @@ def _settings(
         readers_grace=parse_seconds(readers_grace),
         dry_run=dry_run,
         asked=asked,
+        before=of_streams[-1] if of_streams else INFO,
     )
-    of_streams = tuple(operation for operation in STREAM_OPERATIONS if operation in wanted)
     return settings, StreamSettings(of_streams, meant, dry_run)
 
 
-def _place(
-    options: Options, paths: Sequence[str], url: str, target_options: Mapping[str, Any] | None, overwrite: bool
-) -> Place:
+def _place(options: Options, paths: Sequence[str], export: _Export) -> Place:
     """The target of each segment: its path below a folder of the URLs, or below the folder of a segment or pattern."""
     fs = places.filesystem(options)
     roots: set[str] = set()
@@ -181,13 +194,15 @@ def _place(
             roots.add(re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0])
         else:
             roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
-    place = Place(url, tuple(sorted(roots)), target_options, overwrite)
+    place = Place(export.url, tuple(sorted(roots)), export.options, export.overwrite)
     targets: dict[str, str] = {}
     for path in paths:
         below = place.below(path)
         other = targets.setdefault(below, path)
         if other != path:
-            raise ValueError(f"{other} and {path} would both be exported to {url.rstrip('/')}{below}; nothing was done")
+            raise ValueError(
+                f"{other} and {path} would both be exported to {export.url.rstrip('/')}{below}; nothing was done"
+            )
     return place
 
 
@@ -277,7 +292,7 @@ def _by_spark(
 ) -> Any:
     """A DataFrame of the rows of one job; looking at it starts no job again."""
     left = _left(paths, results)
-    name = f"rollingfs: {', '.join(settings.operations) or 'info'} of {len(left)} segments"
+    name = f"rollingfs: {', '.join(settings.operations) or INFO} of {len(left)} segments"
     work = partial(_work, options, settings)
     rows = job.run(spark, job.Job(name, left, work, ROW_SCHEMA), shown.tasks) if left else []
     found = {row["path"]: Row(**row) for row in rows if row.get("path") is not None}

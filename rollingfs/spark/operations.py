@@ -19,10 +19,11 @@ from rollingfs.spark.source import lines, places
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.offload_policy import Asked
 
+INFO = "info"
 COLLECT = "collect"
 EXPORT = "export"
 OFFLOAD = "offload"
-OPERATIONS = ("info", "verify", "truncate", "seal", "consolidate", OFFLOAD, EXPORT, COLLECT)
+OPERATIONS = (INFO, "verify", "truncate", "seal", "consolidate", OFFLOAD, EXPORT, COLLECT)
 """In the order in which they are done to a segment."""
 NOT_OF_HIDDEN = frozenset({"truncate", "seal", OFFLOAD})
 """What is not done to the memory of a stream: no retention could go on with it."""
@@ -94,6 +95,8 @@ class Settings:
     dry_run: bool = False
     asked: Asked | None = None
     """How to offload; None for what the policies say."""
+    before: str = INFO
+    """What the row of a segment says was tried, if `operations` is empty: the last one that was done to its stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ class Work:
         self.error: str | None = None
         self._path = path
         self._settings = settings
-        self._operation = settings.operations[0] if settings.operations else "info"
+        self._operation = settings.operations[0] if settings.operations else settings.before
         self._bytes = 0
         self._details: dict[str, Any] = {}
         self._began = time.monotonic()
@@ -294,7 +297,7 @@ def _collected(result: Collected) -> Outcome:
 
 
 _DOES: Mapping[str, Callable[[Segment, Settings], Outcome]] = {
-    "info": _info,
+    INFO: _info,
     "verify": _verify,
     "truncate": _truncate,
     "seal": _seal,

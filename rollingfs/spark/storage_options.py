@@ -51,6 +51,19 @@ ENCRYPTIONS = {
     "SSE-KMS": "aws:kms",
     "DSSE-KMS": "aws:kms:dsse",
 }
+STORAGE_CLASSES = frozenset(
+    {
+        "EXPRESS_ONEZONE",
+        "GLACIER_IR",
+        "INTELLIGENT_TIERING",
+        "ONEZONE_IA",
+        "OUTPOSTS",
+        "REDUCED_REDUNDANCY",
+        "STANDARD",
+        "STANDARD_IA",
+    }
+)
+"""Classes whose objects can be read at once, as headers must be."""
 PASSWORDS = frozenset({"access.key", "secret.key", "session.token", "encryption.key"})
 """Settings that Hadoop may keep in a credential file."""
 
@@ -100,7 +113,9 @@ def from_settings(get: Get) -> dict[str, Any]:
             raise _refused(f"setting fs.s3a.{name} has no counterpart in the data source")
     if _is_true(get("endpoint.fips")):
         raise _refused("setting fs.s3a.endpoint.fips has no counterpart in the data source")
-    found = _credentials(get) | _endpoint(get) | _encryption(get)
+    found = _credentials(get) | _endpoint(get)
+    if written := _encryption(get) | _storage_class(get):
+        found["s3_additional_kwargs"] = written
     if _is_true(get("requester.pays.enabled")):
         found["requester_pays"] = True
     return found
@@ -167,7 +182,7 @@ def _endpoint(get: Get) -> dict[str, Any]:
     return found
 
 
-def _encryption(get: Get) -> dict[str, Any]:
+def _encryption(get: Get) -> dict[str, str]:
     algorithm = get("encryption.algorithm") or get("server-side-encryption-algorithm")
     if not algorithm:
         return {}
@@ -177,7 +192,16 @@ def _encryption(get: Get) -> dict[str, Any]:
     key = get("encryption.key") or get("server-side-encryption.key")
     if key and algorithm.endswith("KMS"):
         found["SSEKMSKeyId"] = key
-    return {"s3_additional_kwargs": found}
+    return found
+
+
+def _storage_class(get: Get) -> dict[str, str]:
+    name = (get("create.storage.class") or "").strip().upper()
+    if name and name not in STORAGE_CLASSES:
+        raise _refused(
+            f"setting fs.s3a.create.storage.class is {name.lower()}, whose objects the data source could not read again"
+        )
+    return {"StorageClass": name} if name else {}
 
 
 def _is_true(text: str | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from rollingfs import RollingFileSystem
 from rollingfs.spark import doctor
 from rollingfs.spark.maintain import maintain
 
@@ -28,6 +29,9 @@ def main(address: str, folder: str) -> dict[str, Any]:
     tiers = {"rolling": {"tiers": {"cold": f"{folder}/cold"}}}
     kept = maintain(spark, f"{folder}/stream", ["retain", "offload"], storage_options=tiers)
     found["kept"] = {row.path: [row.error, json.loads(row.details)] for row in kept.collect()}
+    cut = RollingFileSystem("file").stream(f"{folder}/trimmed").cut()
+    trimmed = maintain(spark, f"{folder}/trimmed", "trim", cut=cut)
+    found["trimmed"] = [[row.operation, row.error, row.bytes, row.start] for row in trimmed.collect()]
     found["gone"] = maintain(spark, f"{folder}/deleted", "seal").collect()
     lines = spark.read.format("rolling").load(f"{folder}/sound")
     found["lines"] = lines.count()

@@ -80,6 +80,7 @@ def test_a_client_of_spark_connect_maintains_reads_and_writes_segments(server: s
             file.write(b"x" * 100)
     cold.stream(f"{tmp_path}/stream").retention = RetentionPolicy.by_size(400, every=0)
     cold.set_policy(f"{tmp_path}/stream/x", OffloadPolicy("cold", after_bytes=200))
+    fs.pipe_file(f"{tmp_path}/trimmed/x", b"0123456789")
     done = subprocess.run(
         [sys.executable, str(JOB), server, str(tmp_path)],
         env=world.environment(),
@@ -102,4 +103,6 @@ def test_a_client_of_spark_connect_maintains_reads_and_writes_segments(server: s
     error, did = found["kept"][f"{tmp_path}/stream/x"]
     assert (error, did["offload"]["bytes"]) == (None, 200)
     assert cold.cat_file(f"{tmp_path}/stream/x") == b"x" * 400
+    assert found["trimmed"] == [["trim", None, 10, 10]]
+    assert fs.cat_file(f"{tmp_path}/trimmed/x") == b""
     assert "Spark Connect session" in found["doctor"][0]

@@ -289,6 +289,8 @@ def test_retention_gives_each_segment_of_a_stream_its_row_and_the_memory_of_the_
     assert [rows[path].start for path in paths] == [200, 200, None]
     assert json.loads(rows[paths[2]].details) == {"retain": {"bytes": 200, "deleted": True}}
     assert rows[f"{tmp_path}/alone"].sealed is True
+    again = maintain(None, str(tmp_path), "retain")
+    assert {(row.operation, row.done, row.bytes) for row in again} == {("retain", True, 0)}
     assert stream.retention is not None, "truncate and seal leave the memory of the stream alone"
     assert fs.segment(f"{tmp_path}/in/$stream").sealed is False
 
@@ -320,6 +322,8 @@ def test_a_trim_to_a_cut_gives_each_segment_its_row_and_cuts_of_elsewhere_are_re
     assert [(row.bytes, row.start) for row in expected if row.path in paths] == [(200, 0)] * 2
     rows = by_path(maintain(None, str(tmp_path), "trim", cut=str(cut)))
     assert [(rows[path].done, rows[path].bytes, rows[path].start) for path in paths] == [(True, 200, 200)] * 2
+    again = maintain(None, str(tmp_path), "trim", cut=cut)
+    assert {(row.operation, row.done, row.bytes) for row in again} == {("trim", True, 0)}
     with pytest.raises(ValueError, match="not at the URLs; nothing was trimmed"):
         maintain(None, paths[0], "trim", cut=cut)
 

@@ -25,6 +25,7 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.spark.source import lines, places, stream_reader
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.inference import infer_schema
+from rollingfs.spark.source.ipc import MalformedStreamError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.stream_reader import RollingStreamReader
 
@@ -121,6 +122,22 @@ def test_corrupt_bytes_are_skipped_before_any_of_their_rows_is_given_out(fs, tmp
     assert found
     assert f"{tmp_path}/f/bad: bytes 0 to " in caplog.text
     assert "are skipped (onCorrupt=skip)" in caplog.text
+
+
+def test_arrow_that_is_cut_off_is_refused_in_a_sealed_segment_and_told_of_one_that_may_grow(fs, tmp_path, caplog):
+    path = tmp_path / "s"
+    rows = pa.record_batch({"n": list(range(500))})
+    whole = arrow_stream(rows.slice(0, 200), rows.slice(200))
+    fs.overwrite(str(path), whole)
+    assert read(path, NUMBERS, format="arrow") == list(range(500))
+    assert not caplog.text
+    fs.append(str(path), whole[:-100])
+    assert read(path, NUMBERS, format="arrow") == [*range(500), *range(200)]
+    assert f"{path}: bytes " in caplog.text
+    assert "are no whole Arrow IPC message; they are not read" in caplog.text
+    fs.seal(str(path))
+    with pytest.raises(MalformedStreamError, match=r"/s: bytes \d+ to \d+ are no whole .*, and no more can come"):
+        read(path, NUMBERS, format="arrow")
 
 
 def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_error(fs, tmp_path, monkeypatch):

@@ -135,9 +135,16 @@ def test_the_messages_of_any_number_of_tasks_stay_within_the_bytes_of_a_batch(ta
     assert shares == sorted(shares, reverse=True)
 
 
-def test_by_default_96_tasks_may_send_64_kib_and_480_may_send_4():
-    shares = [task_bytes_max(nth, 64 * KIB, 8 * KIB * KIB) for nth in range(481)]
-    assert (shares[95], shares[96], shares[479], shares[480]) == (64 * KIB, 4 * KIB, 4 * KIB, 256)
+def test_by_default_96_tasks_may_send_64_kib_and_288_may_send_8():
+    shares = [task_bytes_max(nth, 64 * KIB, 8 * KIB * KIB) for nth in range(673)]
+    assert (shares[95], shares[96], shares[287], shares[288]) == (64 * KIB, 8 * KIB, 8 * KIB, KIB)
+    assert (shares[671], shares[672]) == (KIB, 128)
+
+
+def test_the_parquet_file_of_a_text_of_1_kib_fits_the_message_of_each_of_200_tasks():
+    text = random.Random(SEED).randbytes(KIB // 2).hex()
+    file = b"".join(parquet.Encoder(iter([record_batch(VALUE, [text])])))
+    assert 4 * KIB < len(file) <= task_bytes_max(199, 64 * KIB, 8 * KIB * KIB)
 
 
 def test_a_task_that_writes_more_than_its_message_may_carry_stages_all_of_it(sink):
@@ -172,7 +179,9 @@ def test_rows_are_the_same_whether_they_travel_or_are_staged(store, monkeypatch,
 # -- requests ----------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(sink, store):
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(store, monkeypatch, format_):
+    sink = Sink(monkeypatch, store, format=format_)
     sink.pickled = lambda one: one
     tasks = [[f"{nth:04d}" + "x" * (KIB - 5)] for nth in range(200)]
     for batch in range(5):
@@ -183,7 +192,8 @@ def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_he
             assert besides == (["write"] if batch % 2 else [])  # a chunk of tail and batch, or the tail
             assert Counter(store.verbs)["replace"] == 1
             assert len(store.calls) <= 5
-    assert sink.lines() == [row for _ in range(5) for [row] in tasks]
+    found = [line if format_ == "text" else json.loads(line)["value"] for line in sink.lines()]
+    assert found == [row for _ in range(5) for [row] in tasks]
     assert len(chunk_files(sink)) == 2
 
 

@@ -1,26 +1,19 @@
-"""The sink in a Spark session: routed batches, update mode, and the requests of small batches at the server."""
+"""The sink in a Spark session: routed batches and update mode."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem
-from tests.support.proxy import Seen, proxy_to
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import require_module
 
 require_module("pyarrow")
 require_module("pyspark")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-TASKS = 200
-BESIDES_MAX = 3
-"""Requests of a small batch besides those of the header."""
 
 
 def run(rows: Any, checkpoint: Path, target: str, **options: Any) -> None:
@@ -72,32 +65,3 @@ def test_a_query_in_update_mode_writes_the_rows_that_change_once(source, fs, tmp
     rows = [json.loads(line) for line in fs.cat_file(f"{tmp_path}/counts").splitlines()]
     assert sorted(rows[:2], key=str) == [{"value": "a", "count": 2}, {"value": "b", "count": 1}]
     assert rows[2:] == [{"value": "b", "count": 2}]
-
-
-@pytest.mark.s3
-def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header(source, minio, tmp_path):
-    bucket = new_bucket(minio)
-    fs = RollingFileSystem("s3", minio, header_cache_s=0)
-    lines = [f"{nth:03d}{'x' * 1020}\n" for nth in range(TASKS)]
-    fs.create(f"{bucket}/in")
-    with proxy_to(minio["endpoint_url"]) as proxy:
-        storage = json.dumps({**minio, "endpoint_url": proxy.url})
-        counts = []
-        for _ in range(3):
-            fs.append(f"{bucket}/in", "".join(lines).encode())
-            rows = source.readStream.format("rolling").option("storage_options", json.dumps(minio))
-            rows = rows.load(f"s3://{bucket}/in").repartition(TASKS)
-            proxy.seen.clear()
-            run(rows, tmp_path / "checkpoint", f"s3://{bucket}/out", storage_options=storage)
-            counts.append(Counter(kind(seen) for seen in proxy.seen))
-    assert sorted(fs.cat_file(f"{bucket}/out").splitlines()) == sorted(line.encode()[:-1] for line in lines * 3)
-    for count in counts[1:]:  # the first makes the segment, and probes the store
-        assert count["besides"] <= BESIDES_MAX, counts
-        assert count["probe"] == 0, counts
-
-
-def kind(seen: Seen) -> str:
-    """What a request is about."""
-    if "/probe-" in seen.path or "probe-" in seen.path:
-        return "probe"
-    return "header" if "%24header" in seen.path or "$header" in seen.path else "besides"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +20,22 @@ require_module("pyspark")
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.cloudpickle import dumps
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from rollingfs.errors import AppendOutcomeUnknown, CorruptHeaderError
 from rollingfs.format.header import ATTRS_MAX
 from rollingfs.spark.source import segment_commit, segments
 from rollingfs.spark.source.batch_writer import RollingWriter
 from rollingfs.spark.source.datasource import RollingDataSource
+from rollingfs.spark.source.footer import MalformedFooterError
+from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.rows import arrow_schema
 from rollingfs.spark.source.segment_commit import SegmentCommit
 from rollingfs.spark.source.stream_writer import RollingStreamWriter
 
 SCHEMA = StructType().add("value", "string")
 QUERY = "3f"
+SEED = 20261122
 
 
 def run_task(writer: Any, rows: pa.RecordBatch | None = None, batch: int | None = None) -> Any:
@@ -260,6 +266,45 @@ def test_columns_that_come_to_a_parquet_file_during_a_job_are_named_when_the_job
     ):
         one.commit([mine])
     assert rows_in(fs, path) == [{"m": 1}]
+
+
+def with_a_byte_of_the_footer_changed(data: bytes) -> list[bytes]:
+    """Each byte of the footer of a Parquet file, changed in several ways; the length and the magic stay."""
+    first = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    return [
+        data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :]
+        for at in range(first, len(data) - 8)
+        for flip in (0x01, 0x04, 0x10, 0x80, 0xFF)
+    ]
+
+
+@pytest.mark.parametrize("tries", [20, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_damaged_parquet_footer_is_refused_in_one_sentence_and_nothing_is_written(fs, tmp_path, tries):
+    inner = StructType().add("x", "long").add("l", ArrayType(StringType()))
+    nested = StructType().add("n", "long").add("o", inner).add("m", MapType(StringType(), LongType()))
+    row = {"n": [1], "o": [{"x": 2, "l": ["a"]}], "m": [[("k", 3)]]}
+    writes = []
+    for schema, rows in ((nested, row), (StructType([*nested, StructField("new", LongType())]), {**row, "new": [4]})):
+        writer = source(tmp_path / "sound", taskMessageBytes="64KiB", format="parquet").writer(schema, False)
+        writes.append((schema, run_task(writer, pa.record_batch(rows, arrow_schema(schema)))))
+    for _ in range(2):
+        source(tmp_path / "sound", format="parquet").writer(nested, False).commit([writes[0][1]])
+    damaged = with_a_byte_of_the_footer_changed(fs.cat_file(str(tmp_path / "sound")))
+    damaged = random.Random(SEED).sample(damaged, tries)
+    told: list[str] = []
+    for nth, data in enumerate(damaged):
+        for schema, receipt in writes:
+            path = tmp_path / f"{nth}-{len(schema)}"
+            path.write_bytes(data)
+            there = source(path, format="parquet")
+            try:
+                there.writer(schema, False)
+                RollingWriter(parse_options(dict(there.options)), schema, False).commit([receipt])
+            except MalformedFooterError as error:
+                told.append(str(error).removeprefix(f"{path}: "))
+                assert path.read_bytes() == data
+    assert len(told) > len(damaged)
+    assert all(re.match("these rows cannot be appended to it as Parquet: .*nothing was written", text) for text in told)
 
 
 def test_a_writer_of_parquet_that_loses_a_race_pauses_before_each_new_try(fs, tmp_path, monkeypatch):

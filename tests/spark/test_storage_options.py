@@ -46,7 +46,11 @@ def by(*providers: str, **settings: str) -> dict[str, Any]:
             "client_kwargs": {"region_name": "eu-west-1"},
             "config_kwargs": {"s3": {"addressing_style": "path"}},
             "requester_pays": True,
-            "s3_additional_kwargs": {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "k"},
+            "s3_additional_kwargs": {
+                "ServerSideEncryption": "aws:kms",
+                "SSEKMSKeyId": "k",
+                "StorageClass": "STANDARD_IA",
+            },
         },
     ],
 )
@@ -86,6 +90,7 @@ def test_a_role_or_web_identity_of_the_machine_needs_no_option(provider):
         ({"encryption.algorithm": "SSE-C", "encryption.key": "hush"}, "algorithm is SSE-C"),
         ({"encryption.algorithm": "CSE-KMS", "encryption.key": "hush"}, "algorithm is CSE-KMS"),
         ({"endpoint.fips": "true"}, "fs.s3a.endpoint.fips"),
+        ({"create.storage.class": "deep_archive"}, "class is deep_archive, whose objects .* could not read again"),
         *[({name: "hush"}, re.escape(f"fs.s3a.{name}")) for name in NO_COUNTERPART],
     ],
 )
@@ -110,6 +115,7 @@ def test_what_has_no_counterpart_is_refused_in_a_sentence_that_names_it_and_no_s
             {"server-side-encryption-algorithm": "DSSE-KMS"},
             {"s3_additional_kwargs": {"ServerSideEncryption": "aws:kms:dsse"}},
         ),
+        ({"create.storage.class": " glacier_ir "}, {"s3_additional_kwargs": {"StorageClass": "GLACIER_IR"}}),
         ({"connection.maximum": "500", "fast.upload.buffer": "disk"}, {}),
     ],
 )

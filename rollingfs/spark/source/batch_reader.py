@@ -163,10 +163,21 @@ class RowReader:
         if self.options.format != ARROW:
             return list(partitions.split(extent, size_max))
         try:
-            return list(ipc.cut(opened.read, extent, size_max))
+            ranges = list(ipc.cut(opened.read, extent, size_max))
+            self._check_end(opened, extent, ranges[-1].end if ranges else extent.start)
+            return ranges
         except CORRUPT as error:
             self.skip(extent, error)
             return []
+
+    def _check_end(self, opened: SegmentReader, extent: Extent, end: int) -> None:
+        """Refuse Arrow that is cut off at `end`, where its segment is sealed; what may grow is told in the log."""
+        if extent.end != opened.view.length or not ipc.is_torn(opened.read, extent, end):
+            return
+        where = f"{extent.path}: bytes {end} to {extent.end} are no whole Arrow IPC message"
+        if opened.view.sealed:
+            raise ipc.MalformedStreamError(f"{where}, and no more can come: it is sealed")
+        logger.warning("%s; they are not read. Their rest may still come", where)
 
     def skip(self, what: Extent | Range, error: Exception) -> None:
         """Log that corrupt bytes are skipped, none of whose rows was given out; raise if the options forbid that."""

@@ -90,7 +90,22 @@ def columns(footer: bytes) -> tuple[Column, ...]:
     MalformedFooterError
         The bytes are no footer.
     """
-    return _columns(Decoder(footer).struct())
+    return _columns(_table(footer))
+
+
+def _table(footer: bytes) -> Fields:
+    """The struct of a footer, whose numbers of rows agree.
+
+    Raises
+    ------
+    MalformedFooterError
+        The bytes are no struct, or a number of rows is damaged.
+    """
+    table = Decoder(footer).struct()
+    counts = [group[_GROUP_ROWS][1] for group in table[_ROW_GROUPS][1][1]]
+    if min(counts, default=0) < 0 or sum(counts) != table[_NUM_ROWS][1]:
+        raise MalformedFooterError("the row groups of the footer have not as many rows as the file")
+    return table
 
 
 def _columns(table: Fields) -> tuple[Column, ...]:
@@ -127,7 +142,7 @@ def join(parts: Sequence[Part]) -> bytes:
     MalformedFooterError
         Their columns differ.
     """
-    tables = [(Decoder(part.footer).struct(), part.shift) for part in parts]
+    tables = [(_table(part.footer), part.shift) for part in parts]
     first = tables[0][0]
     groups: list[Any] = []
     for table, shift in tables:
@@ -153,7 +168,7 @@ def _check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
 
 def group_rows(footer: bytes) -> list[int]:
     """The number of rows of each row group that has rows."""
-    return [group[_GROUP_ROWS][1] for group in _groups(Decoder(footer).struct())]
+    return [group[_GROUP_ROWS][1] for group in _groups(_table(footer))]
 
 
 def widen(old: bytes, filler: Part, new: bytes) -> bytes:
@@ -173,8 +188,8 @@ def widen(old: bytes, filler: Part, new: bytes) -> bytes:
     MalformedFooterError
         The filler has other row groups.
     """
-    table, whole = Decoder(old).struct(), Decoder(new).struct()
-    groups, fillers = _groups(table), _groups(Decoder(filler.footer).struct())
+    table, whole = _table(old), _table(new)
+    groups, fillers = _groups(table), _groups(_table(filler.footer))
     if [group[_GROUP_ROWS] for group in groups] != [group[_GROUP_ROWS] for group in fillers]:
         raise MalformedFooterError("a row group of the file is too large to get another column")
     widened = {**table, _SCHEMA: whole[_SCHEMA], _KEY_VALUES: _key_values(table, whole)}

@@ -116,6 +116,11 @@ def messages(read: Look, extent: Extent) -> Iterator[Message]:
         position = body + length
 
 
+def is_torn(read: Read, extent: Extent, end: int) -> bool:
+    """Whether bytes behind the last whole message, which ends at `end`, are those of another: no footer of a file."""
+    return end < extent.end and bytes(read(max(end, extent.end - len(_FILE_TAIL)), extent.end)) != _FILE_TAIL
+
+
 def _is_footer(window: _Window, position: int, end: int) -> bool:
     """Whether the bytes left are the footer of an IPC file."""
     if end - position < _FILE_TAIL_BYTES:

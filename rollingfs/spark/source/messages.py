@@ -13,8 +13,12 @@ FIRST_SHARE = 3 / 4
 """The share of a batch's bytes that the first tasks get, each as much as a task may send."""
 NEXT_SHARE = 1 / 4
 """The share of that which the tasks behind them get, and so on."""
-NEXT_BYTES = 1 / 16
-"""What one of these tasks may send, of what one before them may. So four times as many get it."""
+NEXT_BYTES = 1 / 8
+"""What one of these tasks may send, of what one before them may. So twice as many get it.
+
+With the defaults, 200 tasks may send 8 KiB each: the Parquet file of one text of 1 KiB has more than 4 KiB, because
+its statistics repeat the text.
+"""
 
 
 def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:

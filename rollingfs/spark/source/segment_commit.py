@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -103,14 +104,13 @@ class SegmentCommit:
         Raises
         ------
         MalformedFooterError
-            It is Parquet with other columns, or no Parquet.
+            It is Parquet with other columns, damaged Parquet, or no Parquet.
         """
         if self.options.format != PARQUET or self.overwrite or view is None or not view.size:
             return self.schema
-        try:
-            return parquet.aligned(self._footer(view), self.schema)
-        except MalformedFooterError as error:
-            raise _refused(self.path, error) from error
+        footer = self._footer(view)
+        with _of_file(self.path):
+            return parquet.aligned(footer, self.schema)
 
     # -- the commit ------------------------------------------------------------------------------------------
 
@@ -185,13 +185,13 @@ class SegmentCommit:
         Raises
         ------
         MalformedFooterError
-            They have other columns.
+            They have other columns, or the footer of the segment is damaged.
         """
-        old = self._footer(view) if view is not None and view.size else None
-        try:
-            return self._joined(pieces, old, view.size if view is not None else 0)
-        except MalformedFooterError as error:
-            raise _refused(self.path, error) from error
+        if view is None or not view.size:
+            return self._joined(pieces, None, 0)
+        old = self._footer(view)
+        with _of_file(self.path):
+            return self._joined(pieces, old, view.size)
 
     def _joined(self, pieces: Sequence[Piece], old: bytes | None, size: int) -> list[Any]:
         """The data that appends the rows of all pieces to a file of `size` bytes; `old` is its footer."""
@@ -211,11 +211,11 @@ class SegmentCommit:
         return [*data, nulls, parquet.tail([Part(old, 0), *parts])]
 
     def _footer(self, view: Snapshot) -> bytes:
+        near = max(_last_run(view), view.length - FOOTER_READ_BYTES)
         try:
-            near = max(_last_run(view), view.length - FOOTER_READ_BYTES)
             return parquet.footer_of(SegmentReader(self.fs, view).read, view.start, view.length, near)
         except MalformedFooterError as error:
-            raise _refused(view.path, error) from error
+            raise _refused(view.path, str(error)) from error
 
     # -- afterwards --------------------------------------------------------------------------------------------
 
@@ -233,5 +233,17 @@ def _last_run(view: Snapshot) -> int:
     return header.entries[-1].start
 
 
-def _refused(path: str, error: MalformedFooterError) -> MalformedFooterError:
-    return MalformedFooterError(f"{path}: these rows cannot be appended to it as Parquet: {error}; nothing was written")
+@contextmanager
+def _of_file(path: str) -> Iterator[None]:
+    """Refuse rows that do not fit the footer of a segment, or whose footer cannot be understood. No I/O goes within."""
+    try:
+        yield
+    except MalformedFooterError as error:
+        raise _refused(path, str(error)) from error
+    except Exception as error:  # bytes that are damaged anywhere can fail everywhere
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _refused(path, f"its footer is damaged, or of a kind that is not known ({detail})") from error
+
+
+def _refused(path: str, why: str) -> MalformedFooterError:
+    return MalformedFooterError(f"{path}: these rows cannot be appended to it as Parquet: {why}; nothing was written")
