@@ -25,6 +25,7 @@ REPEATS_MAX = 1000
 MARK = b"\xef\xbb\xbf"
 """The byte order mark that may stand at the start of a file."""
 
+_WIDE = pa.decimal256(76, 38)
 _BLANKS = bytes(range(33))
 _BLANK_LINES = re.compile(rb"(?:^[\x00-\x09\x0b-\x20]*\n)+", re.MULTILINE)
 _FORMS = {
@@ -293,7 +294,7 @@ def _cast(texts: pa.Array, kind: pa.DataType, mark: pa.Array | None) -> text_col
     if pt.is_boolean(kind):
         return pc.equal(pc.ascii_lower(texts), "true"), mark
     if pt.is_decimal(kind):
-        found, more = text_columns.decimals(texts.cast(text_columns.WIDE), kind)
+        found, more = text_columns.decimals(texts.cast(_WIDE), kind)
         return found, text_columns.either([one for one in (mark, more) if one is not None])
     if pt.is_integer(kind):
         texts = pc.replace_substring_regex(texts, r"^\+", "") if pc.any(pc.starts_with(texts, "+")).as_py() else texts

@@ -12,9 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from rollingfs.spark.source.lines import Lines
-from rollingfs.spark.source.text import to_lines
-
 PATTERN_LETTERS_MAX = 40_000
 """A schema with a longer pattern, of some 200 columns, has no sieve: RE2 is slow where its tables exceed its memory."""
 NAME_LETTERS_MAX = 200
@@ -45,11 +42,10 @@ class Sieve:
         self._pattern = f"^{_BLANKS}{_record(schema)}{_BLANKS}$" if is_short else ""
         self.is_possible = 0 < len(self._pattern) <= PATTERN_LETTERS_MAX
 
-    def doubtful(self, data: bytes) -> list[int] | None:
+    def doubtful(self, texts: pa.Array) -> list[int] | None:
         """The numbers of the lines that Arrow may refuse, of some whole lines; None if there is no sieve."""
         if not self.is_possible:
             return None
-        texts = to_lines(Lines(data, 0, len(data)))
         try:
             sound = pc.match_substring_regex(texts, self._pattern)
         except pa.ArrowInvalid:  # the pattern needs more memory than RE2 gives it

@@ -24,9 +24,17 @@ _BLANK = re.compile(rb"(?:^[ \t]*\n)+", re.MULTILINE)
 _BLANK_SIGN = r"\n[\n \t]"
 
 
+def has(data: bytes, pattern: str) -> bool:
+    """Whether there is a place that matches a pattern of RE2, of single bytes."""
+    offsets = pa.array([0, len(data)], pa.int32()).buffers()[1]
+    whole = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
+    found: bool = pc.match_substring_regex(whole, pattern)[0].as_py()
+    return found
+
+
 def without_blank(data: bytes) -> bytes:
     """Whole lines without those that have only blanks."""
-    if data.startswith((FEED, b" ", b"\t")) or _has(data, _BLANK_SIGN):
+    if data.startswith((FEED, b" ", b"\t")) or has(data, _BLANK_SIGN):
         return _BLANK.sub(b"", data)
     return data
 
@@ -34,7 +42,7 @@ def without_blank(data: bytes) -> bytes:
 def nulls(data: bytes) -> set[int]:
     """The numbers of the lines that may be null."""
     found = {0} if _NULL.match(FEED + data[: data.find(FEED)]) else set()
-    if _has(data, _NULL_SIGN):
+    if has(data, _NULL_SIGN):
         found |= {data.count(FEED, 0, one.start() + 1) for one in _NULL.finditer(data)}
     return found
 
@@ -45,7 +53,7 @@ def misread(part: memoryview) -> set[int]:
     found: set[int] = set()
     if not data.isascii() and not _is_utf8(data):
         found = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
-    if any(_has(data, sign) for sign in _MISREAD_SIGNS):
+    if any(has(data, sign) for sign in _MISREAD_SIGNS):
         line = at = 0
         for one in _MISREAD.finditer(data):
             line += data.count(FEED, at, one.end())
@@ -60,7 +68,7 @@ def may_span(part: memoryview) -> bool:
     Then another line has two values. A line break behind ``}`` and before ``{`` is never within a value.
     """
     data = _whole(part)
-    if not _has(data, _SECOND_SIGN):
+    if not has(data, _SECOND_SIGN):
         return False
     lines = (line.strip(b" \t") for line in data.split(FEED)[:-1])
     # Arrow stops at a zero byte between values
@@ -70,14 +78,6 @@ def may_span(part: memoryview) -> bool:
 def _whole(part: memoryview) -> bytes:
     """The bytes of a part, without a copy where it is the whole of them."""
     return part.obj if isinstance(part.obj, bytes) and len(part) == len(part.obj) else bytes(part)
-
-
-def _has(data: bytes, pattern: str) -> bool:
-    """Whether there is a place that matches a pattern of RE2, of single bytes."""
-    offsets = pa.array([0, len(data)], pa.int32()).buffers()[1]
-    whole = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
-    found: bool = pc.match_substring_regex(whole, pattern)[0].as_py()
-    return found
 
 
 def _is_utf8(data: bytes) -> bool:
