@@ -157,7 +157,7 @@ def test_new_keys_in_a_later_block_are_learned_and_too_many_are_not(slow):
 
 def test_maps_in_any_order_are_tried_as_objects_in_few_blocks_only(monkeypatch):
     keys = MapKeys(["m"])
-    block = NumberedLines(b'{"m":{"a":1,"b":2}}\n{"m":{"b":1,"a":2}}\n' * 50, 100)
+    block = NumberedLines(b'{"m":{"a":1,"b":2}}\n{"m":{"b":1,"a":2}}\n' * 50)
     for is_possible in [True] * (json_keys.FAILURES_MAX - 1) + [False]:
         assert keys.unfit(block) is None
         assert keys.is_possible is is_possible
@@ -206,7 +206,7 @@ def test_decimals_of_any_length_are_those_of_the_exact_reader(numbers, kind):
     st.data(),
 )
 def test_lines_are_found_by_their_numbers(many, data):
-    block = NumberedLines(b"".join(line + b"\n" for line in many), len(many))
+    block = NumberedLines(b"".join(line + b"\n" for line in many))
     numbers = data.draw(st.sets(st.integers(0, len(many) - 1)))
     blanked = [b"{}" if nth in numbers else line for nth, line in enumerate(many)]
     assert [line.rstrip(b" ") for line in block.blanked(numbers).split(b"\n")[:-1]] == blanked

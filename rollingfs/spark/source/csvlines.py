@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.types as pt
 
-from rollingfs.spark.source import csv_values, modes, text_columns
+from rollingfs.spark.source import csv_values, modes, odd_lines, text_columns
 from rollingfs.spark.source.csv_tokens import CsvFormat, fields
 from rollingfs.spark.source.csv_values import RowParser
 from rollingfs.spark.source.lines import FEED, Lines
@@ -27,7 +27,7 @@ MARK = b"\xef\xbb\xbf"
 
 _WIDE = pa.decimal256(76, 38)
 _BLANKS = bytes(range(33))
-_BLANK_LINES = re.compile(rb"(?:^[\x00-\x09\x0b-\x20]*\n)+", re.MULTILINE)
+_BLANK_CLASS = r"\x00-\x09\x0b-\x20"
 _FORMS = {
     "integer": r"^[+-]?\d{1,18}$",
     "float": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?$",
@@ -92,7 +92,7 @@ class CsvReader:
         data = bytes(block) + (b"" if block.ends else FEED)
         if is_first:
             data = data.removeprefix(MARK)
-        data = _readable(_BLANK_LINES.sub(b"", data))
+        data = _readable(odd_lines.without_blank(data, _BLANK_CLASS))
         if is_first and self._form.header:
             data = data[data.find(FEED) + 1 :]
         if not data:

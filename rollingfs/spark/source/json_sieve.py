@@ -23,7 +23,8 @@ _LETTER = r'[^"\\\x00-\x1f]'
 _STRING = rf'"(?:{_LETTER}|\\["\\/bfnrt]|\\u[0-9a-fA-F]{{4}})*"'
 _MAP_STRING = r'"[^"\\{}\x00-\x1f]*"'
 """A text without escapes and braces, so that the end of a map is its first brace."""
-_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?"
+_NUMBER = r"(?:(?:0|-?[1-9][0-9]*)(?:\.[0-9]+)?|-0\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?"
+"""Not the integer -0, which Arrow reads otherwise than Spark."""
 _TRUTH = "true|false"
 _SCALAR = f"{_STRING}|{_NUMBER}|{_TRUTH}|null"
 

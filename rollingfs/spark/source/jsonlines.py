@@ -97,18 +97,19 @@ class Reader:
 
     def _parts(self, data: bytes) -> Iterator[pa.RecordBatch]:
         """The rows of all lines; a part at a time where Arrow refuses a line."""
-        count = data.count(FEED)
+        if not data:
+            return
         if not self._adaptation.is_possible:
             yield self._slowly(data.split(FEED)[:-1])
             return
-        plain = NumberedLines(data, count)
-        odd = self._unreadable(plain)
-        if len(odd) == count:
+        plain = NumberedLines(data)
+        odd, is_sieved = self._unreadable(plain)
+        if len(odd) == plain.count:
             yield self._slowly(data.split(FEED)[:-1])
             return
-        must_sift = not (self._is_sifting or self._adaptation.has_lists)
+        must_sift = not (self._is_sifting or is_sieved)
         self._is_sifting = self._is_sifting and bool(odd)
-        todo: list[Part] = [(0, count, True)]
+        todo: list[Part] = [(0, plain.count, True)]
         adapted = self._adapted(plain, odd)
         while todo:
             first, last, may_be_fast = todo.pop()
@@ -116,9 +117,11 @@ class Reader:
                 yield self._slowly(bytes(plain.part(first, last)).split(FEED)[:-1])
                 continue
             try:
-                batch, marked = self._fast(adapted.part(first, last), last - first)
-                marked |= odd_lines.misread(plain.part(first, last))
+                batch, marked = self._fast(adapted.part(first, last), last - first, is_sieved)
                 marked |= {nth - first for nth in odd if first <= nth < last}
+                marked |= odd_lines.undecodable(plain.part(first, last))
+                if not is_sieved:
+                    marked |= odd_lines.misread(plain.part(first, last))
                 numbers = sorted(marked)
                 yield self._replaced(batch, [plain.line(first + nth) for nth in numbers], numbers) if marked else batch
             except _RefusedError as error:
@@ -129,33 +132,41 @@ class Reader:
                 self._is_sifting = True
                 if must_sift:
                     must_sift = False
-                    odd |= self._doubtful(plain)
+                    is_sieved = self._sift(plain, odd)
                     adapted = self._adapted(plain, odd)
                     todo.append((first, last, True))
                     continue
                 todo += reversed(_cut(first, last, error.line))
 
-    def _unreadable(self, plain: NumberedLines) -> set[int]:
-        """The lines that Arrow must not read."""
+    def _unreadable(self, plain: NumberedLines) -> tuple[set[int], bool]:
+        """The lines that Arrow must not read, and whether all others have passed the sieve."""
         odd = odd_lines.nulls(plain.data) | self._adaptation.settle_maps(plain)
         if self._adaptation.has_lists:
             assert self._sieve is not None
             doubtful = self._sieve.doubtful(plain.texts)
-            return set(range(plain.count)) if doubtful is None else odd | set(doubtful)
-        return odd | self._doubtful(plain) if self._is_sifting else odd
+            return set(range(plain.count)) if doubtful is None else odd | set(doubtful), True
+        return odd, self._is_sifting and self._sift(plain, odd)
 
-    def _doubtful(self, plain: NumberedLines) -> set[int]:
-        """The lines that Arrow may refuse, if they are few."""
+    def _sift(self, plain: NumberedLines, odd: set[int]) -> bool:
+        """Add the lines that Arrow may refuse, if they are few; whether all others have passed the sieve."""
         found = self._sieve.doubtful(plain.texts) if self._sieve is not None else None
-        return set() if found is None or len(found) > plain.count * DOUBTFUL_SHARE_MAX else set(found)
+        if found is None or len(found) > plain.count * DOUBTFUL_SHARE_MAX:
+            return False
+        odd.update(found)
+        return True
 
     def _adapted(self, plain: NumberedLines, odd: set[int]) -> NumberedLines:
         """The lines as Arrow is to read them; the odd ones are empty objects."""
         data = plain.blanked(odd) if odd else plain.data
-        return NumberedLines(self._adaptation.adapted(data), plain.count)
+        return NumberedLines(self._adaptation.adapted(data))
 
-    def _fast(self, raw: memoryview, count: int) -> tuple[pa.RecordBatch, set[int]]:
+    def _fast(self, raw: memoryview, count: int, is_sieved: bool) -> tuple[pa.RecordBatch, set[int]]:
         """The rows as Arrow reads them, and the numbers of those that must be read one by one.
+
+        Parameters
+        ----------
+        is_sieved
+            Each line is one object.
 
         Raises
         ------
@@ -169,7 +180,7 @@ class Reader:
             row = _ROW.search(str(error))
             line = int(row[1]) if row and int(row[1]) < count else None
             raise _RefusedError(line, str(error)) from error
-        if table.num_rows != count or odd_lines.may_span(raw):
+        if table.num_rows != count or (not is_sieved and odd_lines.may_span(raw)):
             raise _RefusedError(None, "there are several values in a line, or a value over several lines")
         marks = []
         columns: list[pa.Array] = []

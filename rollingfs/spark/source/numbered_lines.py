@@ -21,14 +21,16 @@ class NumberedLines:
     Parameters
     ----------
     data
-        The lines.
-    count
-        Their number.
+        The lines; at least one.
     """
 
-    def __init__(self, data: bytes, count: int) -> None:
+    def __init__(self, data: bytes) -> None:
         self.data = data
-        self.count = count
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self.texts)
 
     @cached_property
     def texts(self) -> pa.Array:

@@ -20,8 +20,6 @@ _NULL = re.compile(rb"\n(?:\xef\xbb\xbf)?[ \t]*n")
 """Arrow 26 crashes the process at a line that is null."""
 _NULL_SIGN = r"\n[n \t\xef]"
 _SECOND_SIGN = r"\}[ \t]*\{"
-_BLANK = re.compile(rb"(?:^[ \t]*\n)+", re.MULTILINE)
-_BLANK_SIGN = r"\n[\n \t]"
 
 
 def has(data: bytes, pattern: str) -> bool:
@@ -32,10 +30,11 @@ def has(data: bytes, pattern: str) -> bool:
     return found
 
 
-def without_blank(data: bytes) -> bytes:
-    """Whole lines without those that have only blanks."""
-    if data.startswith((FEED, b" ", b"\t")) or has(data, _BLANK_SIGN):
-        return _BLANK.sub(b"", data)
+def without_blank(data: bytes, blanks: str = r" \t") -> bytes:
+    """Whole lines without those that have only blanks: letters of a class of patterns."""
+    sign = rf"\n[{blanks}]*\n"
+    if has(data, sign) or re.match(rf"[{blanks}]*\n".encode(), data):
+        return re.sub(rf"\n(?:[{blanks}]*\n)+".encode(), FEED, FEED + data)[1:]
     return data
 
 
@@ -48,11 +47,9 @@ def nulls(data: bytes) -> set[int]:
 
 
 def misread(part: memoryview) -> set[int]:
-    """The numbers of the lines that Arrow reads, but not as Spark does."""
+    """The numbers of the lines with numbers that Arrow reads, but not as Spark does."""
     data = _whole(part)
     found: set[int] = set()
-    if not data.isascii() and not _is_utf8(data):
-        found = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
     if any(has(data, sign) for sign in _MISREAD_SIGNS):
         line = at = 0
         for one in _MISREAD.finditer(data):
@@ -60,6 +57,14 @@ def misread(part: memoryview) -> set[int]:
             at = one.end()
             found.add(line)
     return found
+
+
+def undecodable(part: memoryview) -> set[int]:
+    """The numbers of the lines that are not UTF-8."""
+    data = _whole(part)
+    if data.isascii() or _is_utf8(data):
+        return set()
+    return {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
 
 
 def may_span(part: memoryview) -> bool:
