@@ -16,7 +16,8 @@ require_module("pyspark")
 
 import pyarrow as pa
 
-from rollingfs.spark.source import json_keys, jsonlines, lines, row_replacement
+from rollingfs.spark.source import csv_values, csvlines, json_keys, jsonlines, lines, row_replacement
+from rollingfs.spark.source.csv_tokens import CsvFormat
 from rollingfs.spark.source.json_keys import KEYS_MAX, MapKeys
 from rollingfs.spark.source.json_values import LineParser
 from rollingfs.spark.source.numbered_lines import NumberedLines
@@ -78,18 +79,21 @@ def a_line(draw: Any) -> str:
     return "{" + ",".join([f"{name}:{value}" for name, value in fields] + [inner] * bool(inner)) + "}"
 
 
-@given(st.lists(st.lists(a_line(), min_size=1, max_size=20), min_size=2, max_size=3), st.sampled_from(SCALARS))
-def test_blocks_with_maps_of_any_keys_give_the_rows_of_the_exact_reader(blocks, kind):
+@given(
+    st.lists(st.lists(a_line(), min_size=1, max_size=20), min_size=2, max_size=3), st.sampled_from(SCALARS), st.data()
+)
+def test_blocks_with_maps_of_any_keys_give_the_rows_of_the_exact_reader(blocks, kind, data):
     schema = pa.schema(
         {"m": pa.map_(pa.string(), kind), "s": pa.string(), "i": pa.struct([("j", pa.map_(pa.string(), kind))])}
     )
     reader = jsonlines.Reader(schema)
     for block in blocks:
         # sound lines around the odd ones, so that these are few, and Arrow reads the others
-        sound = [f'{{"m":{{"a":{value},"ab":{value}}}}}' for value in _two(kind)] * 40
+        values = (*_two(kind), "null") if data.draw(st.booleans()) else _two(kind)
+        sound = [f'{{"m":{{"a":{value},"ab":{value}}}}}' for value in values] * 30
         many = [line.encode() for line in [*sound, *block, *sound]]
         assert str(read(reader, many)) == str(exactly(many, schema))
-        assert str(read(reader, many[80:-80])) == str(exactly(many[80:-80], schema))
+        assert str(read(reader, many[len(sound) : -len(sound)])) == str(exactly(many[len(sound) : -len(sound)], schema))
 
 
 def _two(kind: pa.DataType) -> tuple[str, str]:
@@ -120,6 +124,18 @@ def test_maps_with_few_keys_in_one_order_are_objects_to_arrow(slow, line):
     assert read(reader, many) == expected
     assert slow == []
     assert not reader._adaptation.has_lists
+
+
+def test_maps_of_which_some_values_are_null_are_objects_to_arrow_if_no_key_is_missing(slow):
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.int32())})
+    many = [b'{"m":{"a":null,"b":2}}', b'{"m": {"a": 1, "b": null} }', b'{"m":null}', b"{}"] * 50
+    for one in (b'{"m":{"a":1}}', b'{"m":{}}', b'{"m":{"b":2}}', b'{"m":{"a":1,"b":2}}'):
+        expected = exactly([*many, one], schema)
+        slow.clear()
+        reader = jsonlines.Reader(schema)
+        assert read(reader, [*many, one]) == expected
+        assert slow == [one] * (one.count(b":") < 3)
+        assert not reader._adaptation.has_lists
 
 
 @pytest.mark.parametrize(
@@ -196,6 +212,19 @@ def test_decimals_of_any_length_are_those_of_the_exact_reader(numbers, kind):
     reader = jsonlines.Reader(schema)
     for block in (many, [b'{"p":0.001}'] * 3 + many, [*many, b'{"p":0}']):
         assert read(reader, block) == exactly(block, schema)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=12), st.sampled_from(DECIMALS))
+@example(["700000000"], pa.decimal128(38, 30))
+@example(["99.995", "-0.5"], pa.decimal128(4, 2))
+@example(["9" * 30 + "." + "9" * 30, "9" * 28, "1.255"], pa.decimal128(10, 2))
+def test_decimals_of_any_length_are_those_of_the_exact_reader_of_csv(numbers, kind):
+    exact = csv_values.parser(kind, UTC, "p")
+    data = "".join(f"{one}\n" for one in numbers).encode()
+    batch = csvlines.CsvReader(pa.schema({"p": kind}), CsvFormat()).read(
+        lines.Lines(data, 0, len(data)), is_first=False
+    )
+    assert batch.column("p").to_pylist() == [exact(one) for one in numbers]
 
 
 # -- lines and rows ----------------------------------------------------------------------------------------------

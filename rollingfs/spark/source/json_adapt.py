@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.json as pj
@@ -48,6 +48,11 @@ class Adaptation:
         """Maps are rewritten as lists. Of their lines, Arrow must read only those that are surely sound."""
         if self.is_possible:
             self.options = self._options()
+
+    @property
+    def full_maps(self) -> Collection[str]:
+        """The names of the maps that Arrow reads as objects, and whose fields are there although they are null."""
+        return () if self.has_lists else self._map_keys.full
 
     def settle_maps(self, block: NumberedLines) -> set[int]:
         """Choose how the maps of a block are read; the numbers of the lines that must then be read one by one."""

@@ -1,8 +1,8 @@
 """The keys of maps, for Arrow's JSON reader, which has no maps: it reads them as objects with these fields. Pure.
 
 Arrow's objects do not tell in which order their fields were, nor a field that is null from one that is missing. So the
-keys of a map must have one order, none may be null, and none may be unknown. Patterns of RE2 find the lines where it is
-otherwise, at the speed of the memory, because they begin with the name of the map.
+keys of a map must have one order, none may be unknown, and either none is null, or none is missing. Patterns of RE2
+find the lines where it is otherwise, at the speed of the memory, because they begin with the name of the map.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rollingfs.spark.source.numbered_lines import NumberedLines
 from rollingfs.spark.source.odd_lines import has
@@ -46,8 +47,10 @@ class MapKeys:
         """The keys of each map, in their order."""
         self.is_possible = bool(names)
         """False if there are too many keys, or too many maps without the order of the others."""
+        self.full: set[str] = set()
+        """The maps that lack no key in the last block, except in unfit lines: a field that is null is there."""
         self._failures = 0
-        self._patterns = {name: _unfit(name, []) for name in names}
+        self._patterns = {name: _Patterns.of(name, []) for name in names}
         self._hidden = _hidden(names)
 
     def unfit(self, block: NumberedLines) -> set[int] | None:
@@ -56,19 +59,32 @@ class MapKeys:
         New keys become known first.
         """
         found = set(block.matching(self._hidden)) if has(block.data, self._hidden) else set()
+        self.full.clear()
         for name in self.keys:
-            while has(block.data, self._patterns[name]):
-                bad = block.matching(self._patterns[name])
+            while has(block.data, self._patterns[name].odd):
+                bad = block.matching(self._patterns[name].odd)
                 if not self._learn(name, map(block.line, bad[:: len(bad) // LOOKED_LINES_MAX + 1])):
                     found.update(bad)
                     break
             if not self.is_possible:
                 return None
+            found.update(self._ambiguous(name, block))
         if len(found) <= block.count * UNFIT_SHARE_MAX:
             return found
         self._failures += 1
         self.is_possible = self._failures < FAILURES_MAX
         return None
+
+    def _ambiguous(self, name: str, block: NumberedLines) -> list[int]:
+        """The lines with a null in a map, or else, if they are fewer, those where a key is missing."""
+        patterns = self._patterns[name]
+        if not (self.keys[name] and has(block.data, patterns.null)):
+            return []
+        nulls, gaps = block.matching(patterns.null), block.matching(patterns.gap)
+        if len(gaps) > len(nulls):
+            return nulls
+        self.full.add(name)
+        return gaps
 
     def _learn(self, name: str, lines: Iterable[bytes]) -> bool:
         """Whether some lines have keys that were not known."""
@@ -80,8 +96,8 @@ class MapKeys:
             for found in head.finditer(text):
                 _add(known, _pairs(text, found.end()))
         if len(known) > before:
-            self._patterns[name] = _unfit(name, known)
-            self.is_possible = len(known) <= KEYS_MAX and len(self._patterns[name]) <= PATTERN_LETTERS_MAX
+            self._patterns[name] = _Patterns.of(name, known)
+            self.is_possible = len(known) <= KEYS_MAX and len(self._patterns[name].odd) <= PATTERN_LETTERS_MAX
         return len(known) > before and self.is_possible
 
 
@@ -110,18 +126,33 @@ def _is_plain(key: str) -> bool:
     return json.dumps(key, ensure_ascii=False) == f'"{key}"' and "\ufffd" not in key
 
 
-def _unfit(name: str, keys: Sequence[str]) -> str:
-    """The pattern of a map that has an unknown key, a null, a key twice, or keys in another order."""
-    head = rf'"{_literal(name)}"{_B}:{_B}\{{{_B}'
-    if not keys:
-        return head + '"'
-    literals = [_literal(key) for key in keys]
-    some = "|".join(literals)
-    entries = rf'(?:"(?:{some})"{_B}:{_B}{_VALUE}{_B},{_B})*'
-    ways = [f'"{_deviating([key.encode() for key in keys])}', rf'"(?:{some})"{_B}:{_B}null']
-    for nth, one in enumerate(literals):
-        ways.append(rf'"{one}"{_B}:{_B}{_VALUE}{_B},{_B}"(?:{"|".join(literals[: nth + 1])})"')
-    return f"{head}{entries}(?:{'|'.join(ways)})"
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    """Where a map of a name is not as its keys are."""
+
+    odd: str
+    """It has an unknown key, a key twice, or keys in another order."""
+    null: str
+    gap: str
+    """A key is missing, if it is not odd."""
+
+    @staticmethod
+    def of(name: str, keys: Sequence[str]) -> _Patterns:
+        """The patterns of some keys."""
+        head = rf'"{_literal(name)}"{_B}:{_B}\{{{_B}'
+        if not keys:
+            return _Patterns(head + '"', "", "")
+        literals = [_literal(key) for key in keys]
+        some = "|".join(literals)
+        entries = rf'{head}(?:"(?:{some})"{_B}:{_B}{_VALUE}{_B},{_B})*'
+        ways = [f'"{_deviating([key.encode() for key in keys])}']
+        gap = ""
+        for nth in range(len(keys) - 1, -1, -1):
+            entry = rf'"{literals[nth]}"{_B}:{_B}{_VALUE}{_B}'
+            ways.append(rf'{entry},{_B}"(?:{"|".join(literals[: nth + 1])})"')
+            missing = rf'[^" \t]|"{_deviating([keys[nth].encode()])}'
+            gap = rf"(?:{missing}|{entry}(?:[^, \t]|,{_B}{gap}))" if gap else f"(?:{missing})"
+        return _Patterns(f"{entries}(?:{'|'.join(ways)})", rf'{entries}"(?:{some})"{_B}:{_B}null', head + gap)
 
 
 def _deviating(names: Sequence[bytes]) -> str:

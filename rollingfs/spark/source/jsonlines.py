@@ -184,12 +184,13 @@ class Reader:
             raise _RefusedError(None, "there are several values in a line, or a value over several lines")
         marks = []
         columns: list[pa.Array] = []
+        full = self._adaptation.full_maps
         for field in self._data:
             column = table.column(field.name).combine_chunks()
             if isinstance(column, pa.ChunkedArray):
                 column = pa.concat_arrays(column.chunks)
             try:
-                column, mark = text_columns.converted(column, field.type, self._zone)
+                column, mark = text_columns.converted(column, field.type, self._zone, full, field.name)
             except text_columns.InnerValueError as error:
                 raise _RefusedError(None, "a value inside a list") from error
             columns.append(column)

@@ -7,7 +7,7 @@ the caller reads these rows one by one.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from functools import partial
@@ -73,8 +73,15 @@ def raw_type(kind: pa.DataType, form: RawForm, name: str = "") -> pa.DataType | 
     return kind if plain else None
 
 
-def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
+def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo, full: Collection[str] = (), name: str = "") -> Marked:
     """A column of a raw type in the type that is wanted; marked rows are null.
+
+    Parameters
+    ----------
+    full
+        The names of the maps that have all their keys where they are not null.
+    name
+        That of the column.
 
     Raises
     ------
@@ -82,15 +89,15 @@ def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         A value must be read by itself, and its row is not known.
     """
     if pt.is_struct(kind):
-        parts = [converted(column.field(nth), field.type, zone) for nth, field in enumerate(kind)]
+        parts = [converted(column.field(nth), one.type, zone, full, one.name) for nth, one in enumerate(kind)]
         mask = column.is_null() if column.null_count else None
         marks = [mark for _, mark in parts if mark is not None]
         joined = pa.StructArray.from_arrays([part for part, _ in parts], fields=list(kind), mask=mask)
         return joined, either(marks)
     if pt.is_map(kind) and pt.is_struct(column.type):
-        return _of_keys(column, kind, zone)
+        return _of_keys(column, kind, zone, is_full=name in full)
     if pt.is_list(kind) or pt.is_map(kind):
-        return _inside(column, kind, zone)
+        return _inside(column, kind, zone, full)
     if pt.is_decimal(kind):
         return decimals(column, kind)
     if pt.is_date32(kind):
@@ -110,7 +117,7 @@ def either(marks: list[pa.Array]) -> pa.Array | None:
     return first
 
 
-def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
+def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo, full: Collection[str]) -> Marked:
     """The values of lists; a map is a list of keys and values."""
     mask = column.is_null() if column.null_count else None
     if pt.is_map(kind):
@@ -118,7 +125,7 @@ def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         inner, inner_marks = converted(entries.field(1), kind.item_type, zone)
         found = pa.MapArray.from_arrays(column.offsets, entries.field(0), inner, type=kind, mask=mask)
     else:
-        inner, inner_marks = converted(column.values, kind.value_type, zone)
+        inner, inner_marks = converted(column.values, kind.value_type, zone, full)
         found = pa.ListArray.from_arrays(column.offsets, inner, type=kind, mask=mask)
     if inner_marks is None:
         return found, None
@@ -129,12 +136,13 @@ def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
     return found, pc.is_in(numbers, value_set=rows.filter(inner_marks))
 
 
-def _of_keys(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
-    """Maps of objects whose fields are their keys; a field that is null is missing."""
+def _of_keys(column: pa.Array, kind: pa.DataType, zone: tzinfo, *, is_full: bool) -> Marked:
+    """Maps of objects whose fields are their keys; a field that is null is missing, if they are not full."""
     keys = [one.name for one in column.type]
     raw = [column.field(nth) for nth in range(len(keys))]
     parts = [converted(one, kind.item_type, zone) for one in raw]
-    present = [one.is_valid() for one in raw] if any(one.null_count for one in raw) else None
+    has_gaps = column.null_count if is_full else any(one.null_count for one in raw)
+    present = [(column if is_full else one).is_valid() for one in raw] if has_gaps else None
     found = map_columns.of_columns(keys, [part for part, _ in parts], present, column.is_null(), kind)
     return found, either([mark for _, mark in parts if mark is not None])
 
