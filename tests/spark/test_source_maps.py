@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC
 from typing import Any
 
@@ -169,6 +170,21 @@ def test_new_keys_in_a_later_block_are_learned_and_too_many_are_not(slow):
     ]
     assert reader._adaptation.has_lists
     assert slow == []
+
+
+@pytest.mark.parametrize("names", ["abcdefghijkl", "lakbjcidhegf"])
+def test_the_order_of_keys_is_found_where_each_map_has_few_of_them(slow, names):
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.int32())})
+    lines = [
+        json.dumps({"m": {name: nth for at, name in enumerate(names) if (nth * 7919) >> at & 1}}).encode()
+        for nth in range(1000)
+    ]
+    expected = exactly(lines, schema)
+    slow.clear()
+    reader = jsonlines.Reader(schema)
+    assert read(reader, lines) == expected
+    assert len(slow) <= 125
+    assert not reader._adaptation.has_lists
 
 
 def test_maps_in_any_order_are_tried_as_objects_in_few_blocks_only(monkeypatch):

@@ -10,7 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
+from itertools import pairwise
 
 from rollingfs.spark.source.numbered_lines import NumberedLines
 from rollingfs.spark.source.odd_lines import has
@@ -18,7 +22,9 @@ from rollingfs.spark.source.odd_lines import has
 KEYS_MAX = 32
 """A column with more keys is not read so: each of them is a column of Arrow's."""
 LOOKED_LINES_MAX = 100
-"""In so many lines new keys are looked for at a time."""
+"""New keys are looked for in so many lines at a time."""
+ROUNDS_MAX = 8
+"""New keys are looked for in a block so many times at most."""
 PATTERN_LETTERS_MAX = 40_000
 UNFIT_SHARE_MAX = 1 / 8
 """If more lines of a block are unfit, its maps are read in another way."""
@@ -29,7 +35,6 @@ _B = r"[ \t]*"
 _VALUE = r'(?:"(?:[^"\\\n]|\\[^\n])*"|[^",{}\[\]: \t\n]+)'
 _SURROGATES = 0x10000
 
-Pairs = list[tuple[str, object]]
 _DECODER = json.JSONDecoder(object_pairs_hook=list)
 
 
@@ -49,6 +54,7 @@ class MapKeys:
         """False if there are too many keys, or too many maps without the order of the others."""
         self.full: set[str] = set()
         """The maps that lack no key in the last block, except in unfit lines: a field that is null is there."""
+        self._orders = {name: _Order() for name in names}
         self._failures = 0
         self._patterns = {name: _Patterns.of(name, []) for name in names}
         self._hidden = _hidden(names)
@@ -61,11 +67,7 @@ class MapKeys:
         found = set(block.matching(self._hidden)) if has(block.data, self._hidden) else set()
         self.full.clear()
         for name in self.keys:
-            while has(block.data, self._patterns[name].odd):
-                bad = block.matching(self._patterns[name].odd)
-                if not self._learn(name, map(block.line, bad[:: len(bad) // LOOKED_LINES_MAX + 1])):
-                    found.update(bad)
-                    break
+            found.update(self._odd(name, block))
             if not self.is_possible:
                 return None
             found.update(self._ambiguous(name, block))
@@ -74,6 +76,17 @@ class MapKeys:
         self._failures += 1
         self.is_possible = self._failures < FAILURES_MAX
         return None
+
+    def _odd(self, name: str, block: NumberedLines) -> list[int]:
+        """The lines where a key is unknown, or at another place, when all is learned."""
+        for nth in range(ROUNDS_MAX + 1):
+            if not has(block.data, self._patterns[name].odd):
+                break
+            odd = block.matching(self._patterns[name].odd)
+            some = odd[:: len(odd) // LOOKED_LINES_MAX + 1]
+            if nth == ROUNDS_MAX or not self._learn(name, map(block.line, some)):
+                return odd
+        return []
 
     def _ambiguous(self, name: str, block: NumberedLines) -> list[int]:
         """The lines with a null in a map, or else, if they are fewer, those where a key is missing."""
@@ -87,38 +100,67 @@ class MapKeys:
         return gaps
 
     def _learn(self, name: str, lines: Iterable[bytes]) -> bool:
-        """Whether some lines have keys that were not known."""
-        known = self.keys[name]
-        before = len(known)
+        """Whether some lines tell more of the keys or of their order."""
+        order, known = self._orders[name], self.keys[name]
         head = re.compile(re.escape(f'"{name}"') + rf"{_B}:{_B}(?=\{{)")
         for line in lines:
             text = line.decode(errors="replace")
             for found in head.finditer(text):
-                _add(known, _pairs(text, found.end()))
-        if len(known) > before:
-            self._patterns[name] = _Patterns.of(name, known)
-            self.is_possible = len(known) <= KEYS_MAX and len(self._patterns[name].odd) <= PATTERN_LETTERS_MAX
-        return len(known) > before and self.is_possible
+                order.add(_keys(text, found.end()))
+        if order.keys == known:
+            return False
+        self.keys[name] = order.keys
+        self._patterns[name] = _Patterns.of(name, order.keys)
+        self.is_possible = len(order.keys) <= KEYS_MAX and len(self._patterns[name].odd) <= PATTERN_LETTERS_MAX
+        return self.is_possible
 
 
-def _pairs(text: str, at: int) -> Pairs:
-    """The names and values of the object at a place; none if there is no sound one."""
-    try:
-        found: Pairs = _DECODER.raw_decode(text, at)[0]
-    except (ValueError, RecursionError):
-        return []
+class _Order:
+    """An order of keys in which each map that was added has its own."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self._before: dict[str, set[str]] = {}
+        """The keys that stand directly before each key in some map."""
+
+    def add(self, keys: Sequence[str]) -> None:
+        """Add the keys of a map, unless they contradict others, or need escapes."""
+        places = [self.keys.index(key) if key in self.keys else -1 for key in keys]
+        if all(one < two for one, two in pairwise([-1, *places])) or not all(map(_is_plain, keys)):
+            return
+        before = {key: set(others) for key, others in self._before.items()}
+        for one, two in pairwise([None, *keys]):
+            before.setdefault(str(two), set()).update(() if one is None else (one,))
+        with suppress(CycleError):
+            self.keys, self._before = _sorted(before), before
+
+
+def _sorted(before: dict[str, set[str]]) -> list[str]:
+    """Keys behind those that stand before them; the least one first where there is a choice, as many writers do it.
+
+    Raises
+    ------
+    CycleError
+        There is no such order.
+    """
+    sorter = TopologicalSorter(before)
+    sorter.prepare()
+    found: list[str] = []
+    ready = list(sorter.get_ready())
+    while ready:
+        found.append(heappop(ready))
+        sorter.done(found[-1])
+        for key in sorter.get_ready():
+            heappush(ready, key)
     return found
 
 
-def _add(known: list[str], pairs: Pairs) -> None:
-    """Add keys, each behind the one that stands before it in the text."""
-    at = 0
-    for key, _ in pairs:
-        if key in known:
-            at = known.index(key) + 1
-        elif _is_plain(key):
-            known.insert(at, key)
-            at += 1
+def _keys(text: str, at: int) -> list[str]:
+    """The keys of the object at a place; none if there is no sound one."""
+    try:
+        return [key for key, _ in _DECODER.raw_decode(text, at)[0]]
+    except (ValueError, RecursionError):
+        return []
 
 
 def _is_plain(key: str) -> bool:
@@ -151,7 +193,7 @@ class _Patterns:
             entry = rf'"{literals[nth]}"{_B}:{_B}{_VALUE}{_B}'
             ways.append(rf'{entry},{_B}"(?:{"|".join(literals[: nth + 1])})"')
             missing = rf'[^" \t]|"{_deviating([keys[nth].encode()])}'
-            gap = rf"(?:{missing}|{entry}(?:[^, \t]|,{_B}{gap}))" if gap else f"(?:{missing})"
+            gap = rf"(?:{missing}|{entry}(?:\}}|,{_B}{gap}))" if gap else f"(?:{missing})"
         return _Patterns(f"{entries}(?:{'|'.join(ways)})", rf'{entries}"(?:{some})"{_B}:{_B}null', head + gap)
 
 
