@@ -51,7 +51,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-KEYS = st.sampled_from(["a", "ab", "b", "", "é", "n", "m", "null", "\\u0061", "a\\n", "}", "a b"])
+KEYS = st.sampled_from(["a", "ab", "b", "", "é", "n", "m", "null", "\\u0061", "\\udc00", "a\\n", "}", "a b"])
 ITEMS = st.sampled_from(
     ["1", "2", '"x"', '"2024-01-01T00:00:00Z"', '"}"', '"\\"a\\":1"', '"\\\\"', "1.25", "true", "null"]
 )
@@ -202,6 +202,17 @@ def test_a_text_column_with_numbers_does_not_put_the_values_of_a_map_in_quotes()
         reader = jsonlines.Reader(schema)
         for one in (many[:1], [b'{"s":5}'] * 4, block):
             assert read(reader, one) == exactly(one, schema)
+
+
+def test_numbers_get_quotes_only_behind_the_name_of_their_text_column(slow):
+    schema = pa.schema({"s": pa.string(), 'b"s': pa.binary(), "n": pa.int32()})
+    sound = [b'{"s":"a","n":1}', b'{"s" : -1.50e3 , "n":2}', b'{"n":3,"s":true}', b'{"s":"\\"s\\":5,"}']
+    for odd in ([], [b'{"b\\"s":1234,"s":5}'], [b'{"s":01}', b'{"s":5x,"n":1}', b'{"s":1,"s":2}']):
+        many = sound * 50 + odd
+        expected = exactly(many, schema)
+        slow.clear()
+        assert read(jsonlines.Reader(schema), many) == expected
+        assert set(slow) == set(odd)
 
 
 # -- decimals ----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.types as pt
 
@@ -14,8 +15,10 @@ from rollingfs.spark.source import json_maps
 from rollingfs.spark.source.decimal_columns import raw_types
 from rollingfs.spark.source.json_keys import MapKeys
 from rollingfs.spark.source.numbered_lines import NumberedLines
+from rollingfs.spark.source.odd_lines import as_one, has
 from rollingfs.spark.source.text_columns import RawForm, raw_type
 
+_BARE = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false"
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from string to (number|boolean)")
 
 
@@ -33,7 +36,6 @@ class Adaptation:
         self._schema = schema
         self._seconds: set[str] = set()
         self._quoted: set[str] = set()
-        self._patterns: list[re.Pattern[bytes]] = []
         self._decimals = 0
         maps = json_maps.map_names(schema)
         unread = [field.name for field in schema if raw_type(field.type, RawForm()) is None]
@@ -68,8 +70,8 @@ class Adaptation:
         """The data with lists in the place of maps, and bare values in quotes where a column is known to need them."""
         if self.has_lists:
             data = json_maps.rewritten(data, self.maps)
-        for pattern in self._patterns:
-            data = _quoted(data, pattern)
+        for name in sorted(self._quoted):
+            data = _quoted(data, name)
         return data
 
     def adapts(self, reason: str) -> bool:
@@ -98,7 +100,6 @@ class Adaptation:
         if name in known:
             return False
         known.add(name)
-        self._patterns = [_bare_value(one) for one in sorted(self._quoted)]
         self.options = self._options()
         return True
 
@@ -111,24 +112,15 @@ class Adaptation:
         return pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
 
 
-def _bare_value(name: str) -> re.Pattern[bytes]:
-    """The pattern of a name, and of a number or a truth behind it."""
-    quoted = re.escape(json.dumps(name).encode())
-    number = rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-    # it begins with the name itself, because Python's search is fast then
-    head = quoted + rb"(?<!\\" + quoted + rb")[ \t]*:[ \t]*"
-    return re.compile(rb"(" + head + rb")(" + number + rb"|true|false)(?=[ \t]*[,}])")
-
-
-def _quoted(data: bytes, pattern: re.Pattern[bytes]) -> bytes:
-    """The data with the second groups of a pattern in quotes."""
-    parts = pattern.split(data)
-    count = len(parts) // 3
-    if not count:
-        return data
-    found = [b'"'] * (len(parts) + 2 * count)
-    found[::5], found[1::5], found[3::5] = parts[::3], parts[1::3], parts[2::3]
-    return b"".join(found)
+def _quoted(data: bytes, name: str) -> bytes:
+    """The data with quotes around the numbers and truths of a name."""
+    known = "".join(f"\\x{{{one:02x}}}" for one in json.dumps(name).encode())
+    # the end of another name may look like this one, behind an escape; else RE2 is faster without what stands before
+    before = r"[{,][ \t]*" if has(data, r"\\" + known) else ""
+    pattern = rf"({before}{known}[ \t]*:[ \t]*)({_BARE})([ \t]*[,}}])"
+    found = pc.replace_substring_regex(as_one(data), pattern, r'\1"\2"\3')
+    quoted: bytes = found[0].as_buffer().to_pybytes()
+    return quoted
 
 
 def _is_instant(kind: pa.DataType) -> bool:

@@ -165,7 +165,8 @@ def _keys(text: str, at: int) -> list[str]:
 
 def _is_plain(key: str) -> bool:
     """Whether a key has no letters that JSON may write only with escapes, or that are no UTF-8."""
-    return json.dumps(key, ensure_ascii=False) == f'"{key}"' and "\ufffd" not in key
+    is_unicode = "\ufffd" not in key and key == key.encode(errors="replace").decode()
+    return is_unicode and json.dumps(key, ensure_ascii=False) == f'"{key}"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,13 +38,13 @@ def of_columns(
         return pa.MapArray.from_arrays(
             offsets, pa.array([], kind.key_type), pa.array([], kind.item_type), kind, None, is_null
         )
-    base = array(_INDEX, range(max(width * rows, 1)))
+    base = _numbers(1 << (width * rows).bit_length())
     places = array(_INDEX, bytes(4 * width * rows))
     for nth in range(width):
         places[nth::width] = base[nth * rows : (nth + 1) * rows]
     order, numbers = _indices(places), _indices(array(_INDEX, range(width)) * rows)
     if present is None:
-        offsets = _indices(array(_INDEX, range(0, width * rows + 1, width)))
+        offsets = _indices(base[0 : width * rows + 1 : width])
     else:
         there = pa.concat_arrays(present).take(order)
         order, numbers = order.filter(there), numbers.filter(there)
@@ -53,6 +54,12 @@ def of_columns(
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(sizes)])
     names = pa.array(keys, kind.key_type).take(numbers)
     return pa.MapArray.from_arrays(offsets, names, pa.concat_arrays(columns).take(order), kind, None, is_null)
+
+
+@lru_cache(maxsize=1)
+def _numbers(size: int) -> array[int]:
+    """The numbers from 0; kept, because making them takes longer than using them."""
+    return array(_INDEX, range(size))
 
 
 def _indices(values: array[int]) -> pa.Array:
