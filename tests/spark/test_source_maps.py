@@ -215,6 +215,23 @@ def test_numbers_get_quotes_only_behind_the_name_of_their_text_column(slow):
         assert set(slow) == set(odd)
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), STAMP, pa.string(), pa.map_(pa.string(), pa.date32())])
+def test_a_line_that_is_not_utf8_never_reaches_arrow(slow, kind):
+    schema = pa.schema({"d": kind})
+    value = (
+        b'{"a":"2024-01-01"}'
+        if pa.types.is_map(kind)
+        else b'"2024-01-01 10:00:00"'
+        if kind == STAMP
+        else b'"2024-01-01"'
+    )
+    many = [b'{"d":%s}' % value] * 99 + [b'{"d":%s}' % value.replace(b"4", b"4\x80")]
+    expected = exactly(many, schema)
+    slow.clear()
+    assert read(jsonlines.Reader(schema), many) == expected
+    assert slow == many[-1:]
+
+
 # -- decimals ----------------------------------------------------------------------------------------------------
 
 DECIMALS = [

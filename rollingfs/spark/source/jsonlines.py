@@ -119,7 +119,6 @@ class Reader:
             try:
                 batch, marked = self._fast(adapted.part(first, last), last - first, is_sieved)
                 marked |= {nth - first for nth in odd if first <= nth < last}
-                marked |= odd_lines.undecodable(plain.part(first, last))
                 if not is_sieved:
                     marked |= odd_lines.misread(plain.part(first, last))
                 numbers = sorted(marked)
@@ -140,7 +139,8 @@ class Reader:
 
     def _unreadable(self, plain: NumberedLines) -> tuple[set[int], bool]:
         """The lines that Arrow must not read, and whether all others have passed the sieve."""
-        odd = odd_lines.nulls(plain.data) | self._adaptation.settle_maps(plain)
+        odd = odd_lines.nulls(plain.data) | odd_lines.undecodable(plain.data)
+        odd |= self._adaptation.settle_maps(plain)
         if self._adaptation.has_lists:
             assert self._sieve is not None
             doubtful = self._sieve.doubtful(plain.texts)

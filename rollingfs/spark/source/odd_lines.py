@@ -63,9 +63,8 @@ def misread(part: memoryview) -> set[int]:
     return found
 
 
-def undecodable(part: memoryview) -> set[int]:
+def undecodable(data: bytes) -> set[int]:
     """The numbers of the lines that are not UTF-8."""
-    data = _whole(part)
     if data.isascii() or _is_utf8(data):
         return set()
     return {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
