@@ -187,6 +187,13 @@ def test_the_order_of_keys_is_found_where_each_map_has_few_of_them(slow, names):
     assert not reader._adaptation.has_lists
 
 
+def test_keys_too_long_for_a_pattern_are_read_in_another_way():
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.int32())})
+    for letters in (30, 150, 2000, 30_000):
+        many = [b'{"m":{"%s":1,"%s":2}}' % (b"a" * letters, bytes([98 + nth % 20]) * letters) for nth in range(60)]
+        assert read(jsonlines.Reader(schema), many) == exactly(many, schema)
+
+
 def test_maps_in_any_order_are_tried_as_objects_in_few_blocks_only(monkeypatch):
     keys = MapKeys(["m"])
     block = NumberedLines(b'{"m":{"a":1,"b":2}}\n{"m":{"b":1,"a":2}}\n' * 50)

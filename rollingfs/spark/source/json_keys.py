@@ -16,11 +16,15 @@ from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from itertools import pairwise
 
+import pyarrow as pa
+
 from rollingfs.spark.source.numbered_lines import NumberedLines
 from rollingfs.spark.source.odd_lines import has
 
 KEYS_MAX = 32
 """A column with more keys is not read so: each of them is a column of Arrow's."""
+KEY_LETTERS_MAX = 50
+"""A line with a longer key is read by itself: a pattern has a level for each byte of a key."""
 LOOKED_LINES_MAX = 100
 """New keys are looked for in so many lines at a time."""
 ROUNDS_MAX = 8
@@ -64,6 +68,13 @@ class MapKeys:
 
         New keys become known first.
         """
+        try:
+            return self._unfit(block)
+        except pa.ArrowInvalid:  # a pattern needs more memory than RE2 gives it
+            self.is_possible = False
+            return None
+
+    def _unfit(self, block: NumberedLines) -> set[int] | None:
         found = set(block.matching(self._hidden)) if has(block.data, self._hidden) else set()
         self.full.clear()
         for name in self.keys:
@@ -109,9 +120,11 @@ class MapKeys:
                 order.add(_keys(text, found.end()))
         if order.keys == known:
             return False
-        self.keys[name] = order.keys
-        self._patterns[name] = _Patterns.of(name, order.keys)
-        self.is_possible = len(order.keys) <= KEYS_MAX and len(self._patterns[name].odd) <= PATTERN_LETTERS_MAX
+        self.is_possible = len(order.keys) <= KEYS_MAX
+        if self.is_possible:
+            self.keys[name] = order.keys
+            self._patterns[name] = _Patterns.of(name, order.keys)
+            self.is_possible = len(self._patterns[name].odd) <= PATTERN_LETTERS_MAX
         return self.is_possible
 
 
@@ -125,6 +138,8 @@ class _Order:
 
     def add(self, keys: Sequence[str]) -> None:
         """Add the keys of a map, unless they contradict others, or need escapes."""
+        if len(self.keys) > KEYS_MAX:
+            return
         places = [self.keys.index(key) if key in self.keys else -1 for key in keys]
         if all(one < two for one, two in pairwise([-1, *places])) or not all(map(_is_plain, keys)):
             return
@@ -164,7 +179,9 @@ def _keys(text: str, at: int) -> list[str]:
 
 
 def _is_plain(key: str) -> bool:
-    """Whether a key has no letters that JSON may write only with escapes, or that are no UTF-8."""
+    """Whether a key is short, without letters that JSON may write only with escapes, or that are no UTF-8."""
+    if len(key) > KEY_LETTERS_MAX:
+        return False
     is_unicode = "\ufffd" not in key and key == key.encode(errors="replace").decode()
     return is_unicode and json.dumps(key, ensure_ascii=False) == f'"{key}"'
 
