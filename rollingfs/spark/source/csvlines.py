@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.types as pt
 
-from rollingfs.spark.source import csv_values, modes, text_columns
+from rollingfs.spark.source import csv_values, decimal_columns, modes, odd_lines, text_columns
 from rollingfs.spark.source.csv_tokens import CsvFormat, fields
 from rollingfs.spark.source.csv_values import RowParser
 from rollingfs.spark.source.lines import FEED, Lines
@@ -25,8 +25,10 @@ REPEATS_MAX = 1000
 MARK = b"\xef\xbb\xbf"
 """The byte order mark that may stand at the start of a file."""
 
+_WIDE = pa.decimal256(76, 38)
+"""It holds what `_FORMS` takes as a decimal."""
 _BLANKS = bytes(range(33))
-_BLANK_LINES = re.compile(rb"(?:^[\x00-\x09\x0b-\x20]*\n)+", re.MULTILINE)
+_BLANK_CLASS = r"\x00-\x09\x0b-\x20"
 _FORMS = {
     "integer": r"^[+-]?\d{1,18}$",
     "float": r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?$",
@@ -91,7 +93,7 @@ class CsvReader:
         data = bytes(block) + (b"" if block.ends else FEED)
         if is_first:
             data = data.removeprefix(MARK)
-        data = _readable(_BLANK_LINES.sub(b"", data))
+        data = _readable(odd_lines.without_blank(data, _BLANK_CLASS))
         if is_first and self._form.header:
             data = data[data.find(FEED) + 1 :]
         if not data:
@@ -293,8 +295,17 @@ def _cast(texts: pa.Array, kind: pa.DataType, mark: pa.Array | None) -> text_col
     if pt.is_boolean(kind):
         return pc.equal(pc.ascii_lower(texts), "true"), mark
     if pt.is_decimal(kind):
-        found, more = text_columns.decimals(texts.cast(text_columns.WIDE), kind)
+        found, more = text_columns.decimals(_decimals(texts, kind), kind)
         return found, text_columns.either([one for one in (mark, more) if one is not None])
     if pt.is_integer(kind):
         texts = pc.replace_substring_regex(texts, r"^\+", "") if pc.any(pc.starts_with(texts, "+")).as_py() else texts
     return texts.cast(kind), mark
+
+
+def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts as decimals with all their digits, in the fastest type that has room for them."""
+    for raw in decimal_columns.raw_types(kind)[:-1]:
+        before = decimal_columns.DIGITS_MAX - raw.scale + 1
+        if not pc.any(pc.match_substring_regex(texts, rf"^-?\d{{{before}}}|\.\d{{{raw.scale + 1}}}")).as_py():
+            return texts.cast(pa.decimal128(decimal_columns.DIGITS_MAX, raw.scale))
+    return texts.cast(_WIDE)

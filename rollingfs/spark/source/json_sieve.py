@@ -12,9 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from rollingfs.spark.source.lines import Lines
-from rollingfs.spark.source.text import to_lines
-
 PATTERN_LETTERS_MAX = 40_000
 """A schema with a longer pattern, of some 200 columns, has no sieve: RE2 is slow where its tables exceed its memory."""
 NAME_LETTERS_MAX = 200
@@ -26,7 +23,8 @@ _LETTER = r'[^"\\\x00-\x1f]'
 _STRING = rf'"(?:{_LETTER}|\\["\\/bfnrt]|\\u[0-9a-fA-F]{{4}})*"'
 _MAP_STRING = r'"[^"\\{}\x00-\x1f]*"'
 """A text without escapes and braces, so that the end of a map is its first brace."""
-_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?"
+_NUMBER = r"(?:(?:0|-?[1-9][0-9]*)(?:\.[0-9]+)?|-0\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?"
+"""Not the integer -0, which Arrow reads otherwise than Spark."""
 _TRUTH = "true|false"
 _SCALAR = f"{_STRING}|{_NUMBER}|{_TRUTH}|null"
 
@@ -45,11 +43,10 @@ class Sieve:
         self._pattern = f"^{_BLANKS}{_record(schema)}{_BLANKS}$" if is_short else ""
         self.is_possible = 0 < len(self._pattern) <= PATTERN_LETTERS_MAX
 
-    def doubtful(self, data: bytes) -> list[int] | None:
+    def doubtful(self, texts: pa.Array) -> list[int] | None:
         """The numbers of the lines that Arrow may refuse, of some whole lines; None if there is no sieve."""
         if not self.is_possible:
             return None
-        texts = to_lines(Lines(data, 0, len(data)))
         try:
             sound = pc.match_substring_regex(texts, self._pattern)
         except pa.ArrowInvalid:  # the pattern needs more memory than RE2 gives it

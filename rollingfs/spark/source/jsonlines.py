@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from rollingfs.spark.source import modes, odd_lines, text_columns
+from rollingfs.spark.source import modes, odd_lines, row_replacement, text_columns
 from rollingfs.spark.source.json_adapt import Adaptation
 from rollingfs.spark.source.json_sieve import Sieve
 from rollingfs.spark.source.json_values import LineParser, Row
 from rollingfs.spark.source.lines import FEED, Lines
 from rollingfs.spark.source.modes import CORRUPT_COLUMN, DROPMALFORMED, FAILFAST, PERMISSIVE
+from rollingfs.spark.source.numbered_lines import NumberedLines
 from rollingfs.spark.source.slow_lines import SlowLines
 
 PART_LINES_MIN = 64
@@ -41,30 +42,6 @@ class _RefusedError(Exception):
         super().__init__(reason)
         self.line = line
         """The line that it refuses, if that is known."""
-
-
-class _Numbered:
-    """Lines by their numbers, without a copy."""
-
-    def __init__(self, data: bytes, count: int) -> None:
-        self.data = data
-        self.count = count
-        self._starts: list[int] = []
-        """Where each line begins, and where the last ends; empty until it is asked for."""
-        self._each: list[bytes] = []
-
-    def each(self) -> list[bytes]:
-        """All lines, without their ends."""
-        self._each = self._each or self.data.split(FEED)[:-1]
-        return self._each
-
-    def lines(self, first: int, last: int) -> memoryview:
-        """The lines from a number to another, with their ends."""
-        view = memoryview(self.data)
-        if (first, last) == (0, self.count):
-            return view
-        self._starts = self._starts or [0, *(one.end() for one in re.finditer(FEED, self.data))]
-        return view[self._starts[first] : self._starts[last]]
 
 
 class Reader:
@@ -120,29 +97,32 @@ class Reader:
 
     def _parts(self, data: bytes) -> Iterator[pa.RecordBatch]:
         """The rows of all lines; a part at a time where Arrow refuses a line."""
-        count = data.count(FEED)
+        if not data:
+            return
         if not self._adaptation.is_possible:
             yield self._slowly(data.split(FEED)[:-1])
             return
-        odd = self._unreadable(data, count)
-        if len(odd) == count:
+        plain = NumberedLines(data)
+        odd, is_sieved = self._unreadable(plain)
+        if len(odd) == plain.count:
             yield self._slowly(data.split(FEED)[:-1])
             return
-        must_sift = not (self._is_sifting or self._adaptation.maps)
+        must_sift = not (self._is_sifting or is_sieved)
         self._is_sifting = self._is_sifting and bool(odd)
-        todo: list[Part] = [(0, count, True)]
-        plain = _Numbered(data, count)
+        todo: list[Part] = [(0, plain.count, True)]
         adapted = self._adapted(plain, odd)
         while todo:
             first, last, may_be_fast = todo.pop()
             if not may_be_fast:
-                yield self._slowly(plain.each()[first:last])
+                yield self._slowly(bytes(plain.part(first, last)).split(FEED)[:-1])
                 continue
             try:
-                batch, marked = self._fast(adapted.lines(first, last), last - first)
-                marked |= odd_lines.misread(plain.lines(first, last))
+                batch, marked = self._fast(adapted.part(first, last), last - first, is_sieved)
                 marked |= {nth - first for nth in odd if first <= nth < last}
-                yield self._replaced(batch, plain.each()[first:last], sorted(marked)) if marked else batch
+                if not is_sieved:
+                    marked |= odd_lines.misread(plain.part(first, last))
+                numbers = sorted(marked)
+                yield self._replaced(batch, [plain.line(first + nth) for nth in numbers], numbers) if marked else batch
             except _RefusedError as error:
                 if self._adaptation.adapts(str(error)):
                     adapted = self._adapted(plain, odd)
@@ -151,38 +131,42 @@ class Reader:
                 self._is_sifting = True
                 if must_sift:
                     must_sift = False
-                    odd |= self._doubtful(data, count)
+                    is_sieved = self._sift(plain, odd)
                     adapted = self._adapted(plain, odd)
                     todo.append((first, last, True))
                     continue
                 todo += reversed(_cut(first, last, error.line))
 
-    def _unreadable(self, data: bytes, count: int) -> set[int]:
-        """The lines that Arrow must not read."""
-        odd = odd_lines.nulls(data)
-        if self._adaptation.maps:
+    def _unreadable(self, plain: NumberedLines) -> tuple[set[int], bool]:
+        """The lines that Arrow must not read, and whether all others have passed the sieve."""
+        odd = odd_lines.nulls(plain.data) | odd_lines.undecodable(plain.data)
+        odd |= self._adaptation.settle_maps(plain)
+        if self._adaptation.has_lists:
             assert self._sieve is not None
-            doubtful = self._sieve.doubtful(data)
-            return set(range(count)) if doubtful is None else odd | set(doubtful)
-        return odd | self._doubtful(data, count) if self._is_sifting else odd
+            doubtful = self._sieve.doubtful(plain.texts)
+            return set(range(plain.count)) if doubtful is None else odd | set(doubtful), True
+        return odd, self._is_sifting and self._sift(plain, odd)
 
-    def _doubtful(self, data: bytes, count: int) -> set[int]:
-        """The lines that Arrow may refuse, if they are few."""
-        found = self._sieve.doubtful(data) if self._sieve is not None else None
-        return set() if found is None or len(found) > count * DOUBTFUL_SHARE_MAX else set(found)
+    def _sift(self, plain: NumberedLines, odd: set[int]) -> bool:
+        """Add the lines that Arrow may refuse, if they are few; whether all others have passed the sieve."""
+        found = self._sieve.doubtful(plain.texts) if self._sieve is not None else None
+        if found is None or len(found) > plain.count * DOUBTFUL_SHARE_MAX:
+            return False
+        odd.update(found)
+        return True
 
-    def _adapted(self, plain: _Numbered, odd: set[int]) -> _Numbered:
+    def _adapted(self, plain: NumberedLines, odd: set[int]) -> NumberedLines:
         """The lines as Arrow is to read them; the odd ones are empty objects."""
-        data = plain.data
-        if odd:
-            lines = [*plain.each(), b""]
-            for nth in odd:
-                lines[nth] = b"{}"
-            data = FEED.join(lines)
-        return _Numbered(self._adaptation.adapted(data), plain.count)
+        data = plain.blanked(odd) if odd else plain.data
+        return NumberedLines(self._adaptation.adapted(data))
 
-    def _fast(self, raw: memoryview, count: int) -> tuple[pa.RecordBatch, set[int]]:
+    def _fast(self, raw: memoryview, count: int, is_sieved: bool) -> tuple[pa.RecordBatch, set[int]]:
         """The rows as Arrow reads them, and the numbers of those that must be read one by one.
+
+        Parameters
+        ----------
+        is_sieved
+            Each line is one object.
 
         Raises
         ------
@@ -196,16 +180,17 @@ class Reader:
             row = _ROW.search(str(error))
             line = int(row[1]) if row and int(row[1]) < count else None
             raise _RefusedError(line, str(error)) from error
-        if table.num_rows != count or odd_lines.may_span(raw):
+        if table.num_rows != count or (not is_sieved and odd_lines.may_span(raw)):
             raise _RefusedError(None, "there are several values in a line, or a value over several lines")
         marks = []
         columns: list[pa.Array] = []
+        full = self._adaptation.full_maps
         for field in self._data:
             column = table.column(field.name).combine_chunks()
             if isinstance(column, pa.ChunkedArray):
                 column = pa.concat_arrays(column.chunks)
             try:
-                column, mark = text_columns.converted(column, field.type, self._zone)
+                column, mark = text_columns.converted(column, field.type, self._zone, full, field.name)
             except text_columns.InnerValueError as error:
                 raise _RefusedError(None, "a value inside a list") from error
             columns.append(column)
@@ -219,18 +204,10 @@ class Reader:
 
     def _replaced(self, batch: pa.RecordBatch, lines: list[bytes], odd: list[int]) -> pa.RecordBatch:
         """The batch with the rows of some lines read one by one."""
-        found = [self._rows(lines[nth]) for nth in odd]
+        found = [self._rows(line) for line in lines]
         self._count(len(odd))
         instead = self._batch([row for rows in found for row in rows])
-        order: list[int] = []
-        at, done = batch.num_rows, 0
-        for nth, rows in zip(odd, found, strict=True):
-            order += range(done, nth)
-            order += range(at, at + len(rows))
-            at, done = at + len(rows), nth + 1
-        order += range(done, batch.num_rows)
-        both = pa.Table.from_batches([batch, instead]).take(pa.array(order, pa.int64())).combine_chunks()
-        return both.to_batches()[0] if both.num_rows else instead.slice(0, 0)
+        return row_replacement.replaced(batch, odd, [len(rows) for rows in found], instead)
 
     # -- one by one ------------------------------------------------------------------------------------------
 

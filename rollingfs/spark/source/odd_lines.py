@@ -20,32 +20,41 @@ _NULL = re.compile(rb"\n(?:\xef\xbb\xbf)?[ \t]*n")
 """Arrow 26 crashes the process at a line that is null."""
 _NULL_SIGN = r"\n[n \t\xef]"
 _SECOND_SIGN = r"\}[ \t]*\{"
-_BLANK = re.compile(rb"(?:^[ \t]*\n)+", re.MULTILINE)
-_BLANK_SIGN = r"\n[\n \t]"
 
 
-def without_blank(data: bytes) -> bytes:
-    """Whole lines without those that have only blanks."""
-    if data.startswith((FEED, b" ", b"\t")) or _has(data, _BLANK_SIGN):
-        return _BLANK.sub(b"", data)
+def has(data: bytes, pattern: str) -> bool:
+    """Whether there is a place that matches a pattern of RE2, of single bytes."""
+    found: bool = pc.match_substring_regex(as_one(data), pattern)[0].as_py()
+    return found
+
+
+def as_one(data: bytes) -> pa.Array:
+    """An array of one value, the data, without a copy."""
+    offsets = pa.array([0, len(data)], pa.int32()).buffers()[1]
+    return pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
+
+
+def without_blank(data: bytes, blanks: str = r" \t") -> bytes:
+    """Whole lines without those that have only blanks: letters of a class of patterns."""
+    sign = rf"\n[{blanks}]*\n"
+    if has(data, sign) or re.match(rf"[{blanks}]*\n".encode(), data):
+        return re.sub(rf"\n(?:[{blanks}]*\n)+".encode(), FEED, FEED + data)[1:]
     return data
 
 
 def nulls(data: bytes) -> set[int]:
     """The numbers of the lines that may be null."""
     found = {0} if _NULL.match(FEED + data[: data.find(FEED)]) else set()
-    if _has(data, _NULL_SIGN):
+    if has(data, _NULL_SIGN):
         found |= {data.count(FEED, 0, one.start() + 1) for one in _NULL.finditer(data)}
     return found
 
 
 def misread(part: memoryview) -> set[int]:
-    """The numbers of the lines that Arrow reads, but not as Spark does."""
+    """The numbers of the lines with numbers that Arrow reads, but not as Spark does."""
     data = _whole(part)
     found: set[int] = set()
-    if not data.isascii() and not _is_utf8(data):
-        found = {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
-    if any(_has(data, sign) for sign in _MISREAD_SIGNS):
+    if any(has(data, sign) for sign in _MISREAD_SIGNS):
         line = at = 0
         for one in _MISREAD.finditer(data):
             line += data.count(FEED, at, one.end())
@@ -54,13 +63,20 @@ def misread(part: memoryview) -> set[int]:
     return found
 
 
+def undecodable(data: bytes) -> set[int]:
+    """The numbers of the lines that are not UTF-8."""
+    if data.isascii() or _is_utf8(data):
+        return set()
+    return {nth for nth, line in enumerate(data.split(FEED)) if not _is_utf8(line)}
+
+
 def may_span(part: memoryview) -> bool:
     """Whether a value may go on over the end of a line, if Arrow found as many values as lines, none of them blank.
 
     Then another line has two values. A line break behind ``}`` and before ``{`` is never within a value.
     """
     data = _whole(part)
-    if not _has(data, _SECOND_SIGN):
+    if not has(data, _SECOND_SIGN):
         return False
     lines = (line.strip(b" \t") for line in data.split(FEED)[:-1])
     # Arrow stops at a zero byte between values
@@ -70,14 +86,6 @@ def may_span(part: memoryview) -> bool:
 def _whole(part: memoryview) -> bytes:
     """The bytes of a part, without a copy where it is the whole of them."""
     return part.obj if isinstance(part.obj, bytes) and len(part) == len(part.obj) else bytes(part)
-
-
-def _has(data: bytes, pattern: str) -> bool:
-    """Whether there is a place that matches a pattern of RE2, of single bytes."""
-    offsets = pa.array([0, len(data)], pa.int32()).buffers()[1]
-    whole = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
-    found: bool = pc.match_substring_regex(whole, pattern)[0].as_py()
-    return found
 
 
 def _is_utf8(data: bytes) -> bool:

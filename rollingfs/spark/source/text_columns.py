@@ -7,9 +7,9 @@ the caller reads these rows one by one.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -17,11 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from rollingfs.spark.source import json_maps, times
-
-DIGITS_MAX = 38
-WIDE = pa.decimal256(2 * DIGITS_MAX, DIGITS_MAX)
-"""It holds every decimal of 38 digits before and 38 behind the point."""
+from rollingfs.spark.source import decimal_columns, json_maps, map_columns, times
 
 _STAMP = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-](0\d|1[0-7]):[0-5]\d)?$"
 _LOCAL_STAMP = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?$"
@@ -45,33 +41,47 @@ Marked = tuple[pa.Array, pa.Array | None]
 """A column, and which rows must be read by themselves; None if there are none."""
 
 
-def raw_type(kind: pa.DataType, *, wide: bool) -> pa.DataType | None:
-    """The type in which Arrow's JSON reader reads a column, so that it loses nothing; None if it cannot.
+@dataclass(frozen=True, slots=True)
+class RawForm:
+    """In which types Arrow's JSON reader is asked for columns that it can read in several."""
 
-    Parameters
-    ----------
-    wide
-        Keep all digits of decimals; else a decimal with more digits than its column is refused.
-    """
+    decimals: int = 0
+    """Which of `decimal_columns.raw_types`; the last if there are fewer."""
+    keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The keys of the maps that are read as objects with these fields, by the names of the maps; others are lists."""
+
+
+def raw_type(kind: pa.DataType, form: RawForm, name: str = "") -> pa.DataType | None:
+    """The type in which Arrow's JSON reader reads a column of a name, so that it loses nothing; None if it cannot."""
     if pt.is_struct(kind):
-        fields = [(field.name, raw_type(field.type, wide=wide)) for field in kind]
+        fields = [(one.name, raw_type(one.type, form, one.name)) for one in kind]
         return None if any(inner is None for _, inner in fields) else pa.struct(fields)
     if pt.is_list(kind):
-        item = raw_type(kind.value_type, wide=wide)
+        item = raw_type(kind.value_type, form)
         return None if item is None else pa.list_(item)
     if pt.is_map(kind):
-        item = raw_type(kind.item_type, wide=wide)
-        return None if item is None else pa.list_(pa.struct([(json_maps.KEY, pa.string()), (json_maps.VALUE, item)]))
+        item = raw_type(kind.item_type, form)
+        if item is None or name in form.keys:
+            return None if item is None else pa.struct([(key, item) for key in form.keys[name]])
+        return pa.list_(pa.struct([(json_maps.KEY, pa.string()), (json_maps.VALUE, item)]))
     if pt.is_decimal(kind):
-        return WIDE if wide else pa.decimal128(DIGITS_MAX, kind.scale)
+        types = decimal_columns.raw_types(kind)
+        return types[min(form.decimals, len(types) - 1)]
     if pt.is_date32(kind) or pt.is_timestamp(kind) or pt.is_binary(kind):
         return pa.string()
     plain = pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind) or pt.is_string(kind)
     return kind if plain else None
 
 
-def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
+def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo, full: Collection[str] = (), name: str = "") -> Marked:
     """A column of a raw type in the type that is wanted; marked rows are null.
+
+    Parameters
+    ----------
+    full
+        The names of the maps that have all their keys where they are not null.
+    name
+        That of the column.
 
     Raises
     ------
@@ -79,13 +89,15 @@ def converted(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         A value must be read by itself, and its row is not known.
     """
     if pt.is_struct(kind):
-        parts = [converted(column.field(nth), field.type, zone) for nth, field in enumerate(kind)]
+        parts = [converted(column.field(nth), one.type, zone, full, one.name) for nth, one in enumerate(kind)]
         mask = column.is_null() if column.null_count else None
         marks = [mark for _, mark in parts if mark is not None]
         joined = pa.StructArray.from_arrays([part for part, _ in parts], fields=list(kind), mask=mask)
         return joined, either(marks)
+    if pt.is_map(kind) and pt.is_struct(column.type):
+        return _of_keys(column, kind, zone, is_full=name in full)
     if pt.is_list(kind) or pt.is_map(kind):
-        return _inside(column, kind, zone)
+        return _inside(column, kind, zone, full)
     if pt.is_decimal(kind):
         return decimals(column, kind)
     if pt.is_date32(kind):
@@ -105,7 +117,7 @@ def either(marks: list[pa.Array]) -> pa.Array | None:
     return first
 
 
-def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
+def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo, full: Collection[str]) -> Marked:
     """The values of lists; a map is a list of keys and values."""
     mask = column.is_null() if column.null_count else None
     if pt.is_map(kind):
@@ -113,7 +125,7 @@ def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         inner, inner_marks = converted(entries.field(1), kind.item_type, zone)
         found = pa.MapArray.from_arrays(column.offsets, entries.field(0), inner, type=kind, mask=mask)
     else:
-        inner, inner_marks = converted(column.values, kind.value_type, zone)
+        inner, inner_marks = converted(column.values, kind.value_type, zone, full)
         found = pa.ListArray.from_arrays(column.offsets, inner, type=kind, mask=mask)
     if inner_marks is None:
         return found, None
@@ -122,6 +134,17 @@ def _inside(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> Marked:
         raise InnerValueError
     numbers = pa.array(range(len(column)), rows.type)
     return found, pc.is_in(numbers, value_set=rows.filter(inner_marks))
+
+
+def _of_keys(column: pa.Array, kind: pa.DataType, zone: tzinfo, *, is_full: bool) -> Marked:
+    """Maps of objects whose fields are their keys; a field that is null is missing, if they are not full."""
+    keys = [one.name for one in column.type]
+    raw = [column.field(nth) for nth in range(len(keys))]
+    parts = [converted(one, kind.item_type, zone) for one in raw]
+    has_gaps = column.null_count if is_full else any(one.null_count for one in raw)
+    present = [(column if is_full else one).is_valid() for one in raw] if has_gaps else None
+    found = map_columns.of_columns(keys, [part for part, _ in parts], present, column.is_null(), kind)
+    return found, either([mark for _, mark in parts if mark is not None])
 
 
 def dates(column: pa.Array) -> Marked:
@@ -176,19 +199,23 @@ def _mostly(
 
 def decimals(column: pa.Array, kind: pa.DataType) -> Marked:
     """Decimals of another type, rounded half up; those with too many digits before the point are marked."""
+    column = decimal_columns.full(column)
     try:
-        if column.type.equals(WIDE):
-            column = pc.round(column, kind.scale, "half_towards_infinity")
-        return column.cast(kind), None
+        return decimal_columns.rounded(column, kind.scale).cast(kind), None
     except pa.ArrowInvalid as error:
-        digits = kind.precision - kind.scale
-        if digits >= DIGITS_MAX:
+        bound = decimal_columns.bound(kind, column.type)
+        if bound is None:
             raise InnerValueError from error
-        bound = pa.scalar(Decimal(10) ** digits).cast(column.type)
-        marks = _not(pc.less(pc.abs(column), bound))
-        if marks is None:
+        marks = []
+        for _ in range(2):  # rounding may make a digit more
+            mark = _not(pc.less(pc.abs(column), bound))
+            if mark is not None:
+                marks.append(mark)
+                column = pc.if_else(mark, None, column)
+            column = decimal_columns.rounded(column, kind.scale)
+        if not marks:
             raise InnerValueError from error
-        return pc.if_else(marks, None, column).cast(kind), marks
+        return column.cast(kind), either(marks)
 
 
 def _stamps(column: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
