@@ -48,6 +48,8 @@ HOPED_VERSIONS_MAX = 4
 """The same for a writer that nobody looks for: who commits may list its ask."""
 FIRST_LOOK_S_MAX = 0.1
 """Who has asked looks after the time of a look, at most so long: a commit that carries the ask takes longer."""
+FIRST_LOOK_SHARE = 0.5
+"""Not before this part of the time in which its asks are carried."""
 LOOK_PAUSE_S_MAX = 0.01
 LOOK_SHARE = 0.25
 """Looks are no closer together than this part of a cycle."""
@@ -82,6 +84,7 @@ class Sharing:
         self._segment = ""
         self._seen_s = 0.0
         self._look_s = 0.0
+        self._wait_s = 0.0
         self._others = 0.0
         self._span_s = 0.0
 
@@ -117,6 +120,10 @@ class Sharing:
             self._empty_commits = 0
             self.turns.meet()
 
+    def waited(self, seconds: float) -> None:
+        """Note how long it took from the writing of an ask until its bytes were seen to be carried."""
+        self._wait_s = (self._wait_s + seconds) / 2 if self._wait_s else seconds
+
     def looked(self, header: Header | None, seconds: float) -> None:
         """Note a look, and how long it took."""
         self._look_s = (self._look_s + seconds) / 2 if self._look_s else seconds
@@ -125,15 +132,19 @@ class Sharing:
 
     def saw(self, header: Header, *, own: int = 0) -> None:
         """Note a header that is there now."""
+        self.saw_version(header.segment, header.version, own=own)
+
+    def saw_version(self, segment: str, version: int, *, own: int = 0) -> None:
+        """Note the version of a header that is there now."""
         now_s = time.monotonic()
-        if header.segment != self._segment or header.version < self._version:
-            self._segment, self._others, self._span_s = header.segment, 0.0, 0.0
+        if segment != self._segment or version < self._version:
+            self._segment, self._others, self._span_s = segment, 0.0, 0.0
         elif self._version:
             elapsed_s = now_s - self._seen_s
             kept = math.exp(-elapsed_s / (RATE_CYCLES * self.cycle_s)) if self.cycle_s else 0.0
-            self._others = self._others * kept + max(0, header.version - self._version - own)
+            self._others = self._others * kept + max(0, version - self._version - own)
             self._span_s = self._span_s * kept + elapsed_s
-        self._version, self._seen_s = header.version, now_s
+        self._version, self._seen_s = version, now_s
 
     @property
     def cycle_s(self) -> float:
@@ -256,7 +267,7 @@ class Sharing:
 
     @property
     def first_look_s(self) -> float:
-        return min(FIRST_LOOK_S_MAX, self._look_s or self.cycle_s / 2)
+        return min(FIRST_LOOK_S_MAX, max(self._look_s or self.cycle_s / 2, self._wait_s * FIRST_LOOK_SHARE))
 
     @property
     def look_pause_s(self) -> float:

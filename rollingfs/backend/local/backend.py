@@ -56,6 +56,7 @@ class LocalBackend(Backend):
     must_race = False  # `link` and the record lock decide, which are the kernel's
     has_folders = True
     finishes_aside = True
+    has_quick_ranges = True
 
     def __init__(self, sync: bool = True) -> None:
         self.sync = sync
