@@ -223,7 +223,10 @@ class Backend(abc.ABC):
         """
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write a small file whole, over any file of its name; a loss of power may take it back."""
+        """Write the file of an ask, over the one of its name; a loss of power may take it back.
+
+        Where files are written in place, `read` beside it raises an `OSError`, and so it does after a crash within.
+        """
         await self.write(path, [data])
 
     @abc.abstractmethod

@@ -165,7 +165,10 @@ class Carrier:
             return await call
 
         async def look() -> str:
-            sharing.listed(header, await self._files.find(min(sharing.cycle_s * LIST_CYCLES_MAX, LIST_S_MAX)))
+            began_s = time.monotonic()
+            writers = await self._files.find(min(sharing.cycle_s * LIST_CYCLES_MAX, LIST_S_MAX))
+            is_after = not self.attempt.store.runtime.is_async  # otherwise it goes on beside the commit
+            sharing.listed(header, writers, time.monotonic() - began_s if is_after else 0.0)
             return ""
 
         answers = await self.attempt.store.runtime.gather([replace, look], 2)

@@ -28,6 +28,8 @@ LIST_COMMITS_ALONE = 128
 """Own commits from one listing of asks to the next, for a writer alone."""
 LIST_COMMITS_SHARED = 8
 """The same for a writer that shares: it looks for newcomers."""
+LIST_SHARE = 1 / 32
+"""Listings that delay commits take at most this part of their time."""
 CARRIED_COMMITS = 0.5
 """In this part of a commit's time, nobody whose bytes were carried has looked and asked again."""
 LINGER_FOUND_MIN = 2
@@ -111,9 +113,17 @@ class Sharing:
         self.turns.carried(header)
         self.saw(header)
 
-    def listed(self, header: Header, writers: Collection[str]) -> None:
-        """Note the writers of all young asks, as a listing beside the commit that replaces this header shows them."""
-        self._until_list = LIST_COMMITS_ALONE if self.is_alone else LIST_COMMITS_SHARED
+    def listed(self, header: Header, writers: Collection[str], delay_s: float = 0.0) -> None:
+        """Note the writers of all young asks, as a listing beside the commit that replaces this header shows them.
+
+        Parameters
+        ----------
+        delay_s
+            For so many seconds, the listing has delayed what comes after the commit.
+        """
+        commits = LIST_COMMITS_ALONE if self.is_alone else LIST_COMMITS_SHARED
+        dear = delay_s / (self.turns.commit_s * LIST_SHARE) if self.turns.commit_s else 0.0
+        self._until_list = max(commits, math.ceil(dear))
         newcomers = frozenset(writers) - {self._writer, *self.known(header)}
         if newcomers:
             self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next
@@ -267,6 +277,7 @@ class Sharing:
 
     @property
     def first_look_s(self) -> float:
+        """How long a writer that has asked waits, in seconds, before it looks."""
         return min(FIRST_LOOK_S_MAX, max(self._look_s or self.cycle_s / 2, self._wait_s * FIRST_LOOK_SHARE))
 
     @property

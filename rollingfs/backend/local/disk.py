@@ -248,13 +248,14 @@ def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE, flags: int = _NEW
 
 
 def write_over(path: str, data: Buffer, sync: bool) -> None:
-    """Write a small file over the one of its name, in place: no new file, so nothing waits for the disk's journal.
+    """Write a small file over the one of its name, in place: a new file would wait for the disk's journal.
 
     1. Clear the head. From now on, no reader takes the file for whole.
     2. Write what follows the head.
     3. Write the head.
 
-    Who reads the same head before and after all the rest (`read_whole`) has read the bytes that belong to it.
+    A reader that finds the same head before and after all the rest (`check_whole`) has the bytes that belong to it.
+    The file must not begin with a zero byte.
     """
     descriptor = open_new(path, sync, flags=_OVER_FLAGS)
     try:
@@ -271,19 +272,17 @@ def write_over(path: str, data: Buffer, sync: bool) -> None:
         os.close(descriptor)
 
 
-def read_whole(path: str, descriptor: int, size: int) -> bytes:
-    """All bytes of an open file that `write_over` may write meanwhile.
+def check_whole(path: str, descriptor: int, data: bytes) -> None:
+    """Refuse what was read of an open file while `write_over` wrote it.
 
     Raises
     ------
     OSError
-        It is being written just now.
+        It was being written.
     """
-    data = read_exactly(descriptor, 0, size)
     head = data[:TOKEN_HEAD_BYTES]
     if head.startswith(b"\0") or read_exactly(descriptor, 0, len(head)) != head:
-        raise OSError(errno.EAGAIN, "the file is being written", path)
-    return data
+        raise OSError(errno.EAGAIN, "The file is being written; read it again", path)
 
 
 def _write_at(descriptor: int, data: Buffer, start: int) -> None:
