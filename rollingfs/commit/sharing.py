@@ -51,7 +51,7 @@ HOPED_VERSIONS_MAX = 4
 FIRST_LOOK_S_MAX = 0.1
 """Who has asked looks after the time of a look, at most so long: a commit that carries the ask takes longer."""
 FIRST_LOOK_SHARE = 0.5
-"""Not before this part of the time in which its asks are carried."""
+"""Where it notes how long its asks wait: not before this part of that time."""
 LOOK_PAUSE_S_MAX = 0.01
 LOOK_SHARE = 0.25
 """Looks are no closer together than this part of a cycle."""
