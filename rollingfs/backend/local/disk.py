@@ -280,8 +280,9 @@ def check_whole(path: str, descriptor: int, data: bytes) -> None:
     OSError
         It was being written.
     """
-    head = data[:TOKEN_HEAD_BYTES]
-    if head.startswith(b"\0") or read_exactly(descriptor, 0, len(head)) != head:
+    head, size = data[:TOKEN_HEAD_BYTES], os.fstat(descriptor).st_size
+    # the head last: if it is the same, no write has begun since the first byte was read, and the size is that of `data`
+    if size != len(data) or head.startswith(b"\0") or read_exactly(descriptor, 0, len(head)) != head:
         raise OSError(errno.EAGAIN, "The file is being written; read it again", path)
 
 
