@@ -69,6 +69,8 @@ class Backend(abc.ABC):
     """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
     """Without `is_async`: whether a thread may wait for the end of one upload while another is written."""
+    has_quick_ranges: bool = False
+    """Whether the beginning of a file costs so much less than all of it that it pays to look at that first."""
     tiers: Mapping[str, bool] = {}
     """The aliases of its tiers; whether the server copies between each and the hot store, where it copies at all."""
 
@@ -221,7 +223,10 @@ class Backend(abc.ABC):
         """
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write a small file whole, over any file of its name; a loss of power may take it back."""
+        """Write the file of an ask, over the one of its name; a loss of power may take it back.
+
+        Where files are written in place, `read` beside it raises an `OSError`, and so it does after a crash within.
+        """
         await self.write(path, [data])
 
     @abc.abstractmethod

@@ -16,13 +16,15 @@ from rollingfs.commit.ask_files import AskFiles
 from rollingfs.commit.ask_outcome import AskOutcome
 from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed, Plain
 from rollingfs.commit.fairness import SLOTS_MAX, Slots
+from rollingfs.commit.glance import GLANCE_BYTES, version_to_wait_at
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.lost_answers import check_time
-from rollingfs.commit.sharing import HOPED_VERSIONS_MAX, PASSED_VERSIONS_MAX, Sharing
+from rollingfs.commit.sharing import HOPED_VERSIONS_MAX, KNOWN_VERSIONS, PASSED_VERSIONS_MAX, Sharing
 from rollingfs.commit.store import Store
-from rollingfs.format import asks
+from rollingfs.format import asks, names
 from rollingfs.format.asks import Ask, Carry
 from rollingfs.format.header import Header
+from rollingfs.format.verdict import is_crowded
 
 LOSSES_BEFORE_ASKING = 2
 """A writer that pauses between its appends asks after so many lost races."""
@@ -163,7 +165,10 @@ class Carrier:
             return await call
 
         async def look() -> str:
-            sharing.listed(header, await self._files.find(min(sharing.cycle_s * LIST_CYCLES_MAX, LIST_S_MAX)))
+            began_s = time.monotonic()
+            writers = await self._files.find(min(sharing.cycle_s * LIST_CYCLES_MAX, LIST_S_MAX))
+            is_after = not self.attempt.store.runtime.is_async  # otherwise it goes on beside the commit
+            sharing.listed(header, writers, time.monotonic() - began_s if is_after else 0.0)
             return ""
 
         answers = await self.attempt.store.runtime.gather([replace, look], 2)
@@ -215,19 +220,43 @@ class Carrier:
         self._sharing.looked(loaded.header, time.monotonic() - began_s)
         return loaded
 
+    async def _glance(self) -> int | None:
+        """The version of the header, if its text shows that it is to be waited on; None if a look must tell."""
+        attempt, sharing, backend = self.attempt, self._sharing, self.attempt.store.backend
+        ask, path = attempt.asked, names.header_path(attempt.path)
+        if ask is None or not backend.has_quick_ranges:
+            return None
+        try:
+            data = await attempt.store.runtime.limit(backend.read_range(path, 0, GLANCE_BYTES), LAST_LOOK_S)
+        except (OSError, TimeoutError):
+            return None  # a look tells what there is to say
+        version = version_to_wait_at(bytes(data), ask, KNOWN_VERSIONS)
+        if version is not None:
+            sharing.saw_version(ask.segment, version)
+        return version
+
     async def _wait(self, base: Loaded, versions_max: int = PASSED_VERSIONS_MAX) -> Loaded | Committed:
         """Wait until another's commit has carried the bytes, or until it is time to compete."""
         attempt, sharing, sleep = self.attempt, self._sharing, self.attempt.store.runtime.sleep
         assert base.header is not None
         passed_max, quiet_s = base.header.version + versions_max, sharing.quiet_s(self._vain_waits)
-        newest_s = time.monotonic()
+        began_s = newest_s = time.monotonic()
+        version = base.header.version
         attempt.fresh = True
         await sleep(sharing.first_look_s)
         while True:
             check_time(attempt, is_void=True)
             is_quiet = time.monotonic() - newest_s > quiet_s
+            glanced = None if is_quiet or is_crowded(base.header) else await self._glance()
+            if glanced is not None and glanced < passed_max:
+                if glanced != version:
+                    version, newest_s = glanced, time.monotonic()
+                await sleep(sharing.look_pause_s)
+                continue
             now = await self._look(base.header if is_quiet else None)
             if (done := await self.outcome.judged(now)) is not None:
+                if attempt.store.backend.has_quick_ranges:  # elsewhere a late look misses the next commit, simulated
+                    sharing.waited(time.monotonic() - began_s)
                 return done
             if now.header is None or not asks.takes_plain(now.header):
                 return now
@@ -235,10 +264,12 @@ class Carrier:
                 return await self._come_in(now)
             if attempt.asked is None and not await self._ask(now):  # a commit of another kind has voided it
                 return now
-            if now.token != base.token:
-                newest_s, base = time.monotonic(), now
-                if now.header.version >= passed_max:
-                    return now
+            is_new = now.token != base.token and now.header.version != version
+            base, version = now, now.header.version
+            if version >= passed_max:
+                return now
+            if is_new:
+                newest_s = time.monotonic()
             elif is_quiet:
                 self._vain_waits += 1
                 return now

@@ -28,6 +28,8 @@ LIST_COMMITS_ALONE = 128
 """Own commits from one listing of asks to the next, for a writer alone."""
 LIST_COMMITS_SHARED = 8
 """The same for a writer that shares: it looks for newcomers."""
+LIST_SHARE = 1 / 32
+"""Listings that delay commits take at most this part of their time."""
 CARRIED_COMMITS = 0.5
 """In this part of a commit's time, nobody whose bytes were carried has looked and asked again."""
 LINGER_FOUND_MIN = 2
@@ -48,6 +50,8 @@ HOPED_VERSIONS_MAX = 4
 """The same for a writer that nobody looks for: who commits may list its ask."""
 FIRST_LOOK_S_MAX = 0.1
 """Who has asked looks after the time of a look, at most so long: a commit that carries the ask takes longer."""
+FIRST_LOOK_SHARE = 0.5
+"""Where it notes how long its asks wait: not before this part of that time."""
 LOOK_PAUSE_S_MAX = 0.01
 LOOK_SHARE = 0.25
 """Looks are no closer together than this part of a cycle."""
@@ -82,6 +86,7 @@ class Sharing:
         self._segment = ""
         self._seen_s = 0.0
         self._look_s = 0.0
+        self._wait_s = 0.0
         self._others = 0.0
         self._span_s = 0.0
 
@@ -108,14 +113,26 @@ class Sharing:
         self.turns.carried(header)
         self.saw(header)
 
-    def listed(self, header: Header, writers: Collection[str]) -> None:
-        """Note the writers of all young asks, as a listing beside the commit that replaces this header shows them."""
-        self._until_list = LIST_COMMITS_ALONE if self.is_alone else LIST_COMMITS_SHARED
+    def listed(self, header: Header, writers: Collection[str], delay_s: float = 0.0) -> None:
+        """Note the writers of all young asks, as a listing beside the commit that replaces this header shows them.
+
+        Parameters
+        ----------
+        delay_s
+            For so many seconds, the listing has delayed what comes after the commit.
+        """
+        commits = LIST_COMMITS_ALONE if self.is_alone else LIST_COMMITS_SHARED
+        dear = delay_s / (self.turns.commit_s * LIST_SHARE) if self.turns.commit_s else 0.0
+        self._until_list = max(commits, math.ceil(dear))
         newcomers = frozenset(writers) - {self._writer, *self.known(header)}
         if newcomers:
             self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next
             self._empty_commits = 0
             self.turns.meet()
+
+    def waited(self, seconds: float) -> None:
+        """Note how long it took from the writing of an ask until its bytes were seen to be carried."""
+        self._wait_s = (self._wait_s + seconds) / 2 if self._wait_s else seconds
 
     def looked(self, header: Header | None, seconds: float) -> None:
         """Note a look, and how long it took."""
@@ -125,15 +142,19 @@ class Sharing:
 
     def saw(self, header: Header, *, own: int = 0) -> None:
         """Note a header that is there now."""
+        self.saw_version(header.segment, header.version, own=own)
+
+    def saw_version(self, segment: str, version: int, *, own: int = 0) -> None:
+        """Note the version of a header that is there now."""
         now_s = time.monotonic()
-        if header.segment != self._segment or header.version < self._version:
-            self._segment, self._others, self._span_s = header.segment, 0.0, 0.0
+        if segment != self._segment or version < self._version:
+            self._segment, self._others, self._span_s = segment, 0.0, 0.0
         elif self._version:
             elapsed_s = now_s - self._seen_s
             kept = math.exp(-elapsed_s / (RATE_CYCLES * self.cycle_s)) if self.cycle_s else 0.0
-            self._others = self._others * kept + max(0, header.version - self._version - own)
+            self._others = self._others * kept + max(0, version - self._version - own)
             self._span_s = self._span_s * kept + elapsed_s
-        self._version, self._seen_s = header.version, now_s
+        self._version, self._seen_s = version, now_s
 
     @property
     def cycle_s(self) -> float:
@@ -256,7 +277,8 @@ class Sharing:
 
     @property
     def first_look_s(self) -> float:
-        return min(FIRST_LOOK_S_MAX, self._look_s or self.cycle_s / 2)
+        """How long a writer that has asked waits, in seconds, before it looks."""
+        return min(FIRST_LOOK_S_MAX, max(self._look_s or self.cycle_s / 2, self._wait_s * FIRST_LOOK_SHARE))
 
     @property
     def look_pause_s(self) -> float:

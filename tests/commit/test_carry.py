@@ -11,7 +11,7 @@ import pytest
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.client import Client
 from rollingfs.commit import ask_files
-from rollingfs.commit.sharing import Sharing
+from rollingfs.commit.sharing import PASSED_VERSIONS_MAX, Sharing
 from rollingfs.format import names
 from rollingfs.format.asks import ASK_BYTES_MAX, ask_path
 from rollingfs.format.codec import parse_header
@@ -172,6 +172,62 @@ def test_a_writer_alone_sends_one_request_for_each_append() -> None:
     assert way.count("list_prefix") <= 1, "a listing beside the eighth commit, unless the writer pauses"
 
 
+# -- a store whose files can be read in part ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(world: World) -> World:
+    """The asker reads the text of the header first, which a plain append has made."""
+    world.asking.has_quick_ranges = True
+    world.carry()
+    drive(world.asker.headers.load(PATH))
+    world.asking.clear()
+    return world
+
+
+def pass_by(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the carrier append without what others ask for."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ask_files, "ASK_AGE_S_MAX", -1.0)
+        world.carry()
+
+
+def test_a_writer_that_waits_reads_the_text_until_its_bytes_are_carried(
+    quick: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = len(quick.content)
+    quick.asking.plan("read_range", HEADER, after=lambda: pass_by(quick, monkeypatch), times=3)
+    quick.asking.plan("read_range", HEADER, before=quick.carry)
+    assert quick.ask() == before + 4 * len(b"carrier's")
+    assert quick.content.endswith(b"carrier'smine")
+    assert quick.asking.verbs == ["put", *["read_range"] * 4, "read_if_changed"]
+
+
+def test_a_text_that_cannot_be_read_is_loaded_with_the_rest(quick: World) -> None:
+    quick.asking.plan("read_range", HEADER, before=fail, times=None)
+    quick.while_it_waits(quick.carry)
+    assert quick.ask() == len(b"...") + 2 * len(b"carrier's")
+    assert quick.content.count(b"mine") == 1
+
+
+def test_who_reads_texts_competes_after_eight_versions_that_passed_it_by(
+    quick: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick.asking.plan("read_range", HEADER, before=lambda: pass_by(quick, monkeypatch), times=None)
+    before = len(quick.content)
+    assert quick.ask() == before + PASSED_VERSIONS_MAX * len(b"carrier's")
+    assert quick.asking.count("replace") == 1
+    assert quick.content.endswith(b"mine")
+
+
+def test_who_reads_texts_competes_when_nobody_commits(quick: World) -> None:
+    quick.is_quiet = True
+    before = len(quick.content)
+    assert quick.ask() == before
+    assert quick.asking.count("read_range") == 0, "before it competes, it reads the whole header"
+    assert quick.asking.verbs.count("replace") == 1
+
+
 # -- every other commit voids an ask ---------------------------------------------------------------------------------
 
 
@@ -242,6 +298,20 @@ def test_no_other_commit_lets_an_ask_of_before_come_to_life(world: World, kind: 
         offset = world.ask()
         assert world.content.count(b"mine") == 1
         assert world.content[offset - world.header.start :] == b"mine"
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_writer_that_reads_texts_sees_every_other_commit(quick: World, kind: str) -> None:
+    quick.asking.plan("read_range", HEADER, before=lambda: drive(OTHERS[kind](quick.other)))
+    quick.asking.plan("read_range", HEADER, before=quick.carry)
+    if kind in ("a seal", "a deletion"):
+        with pytest.raises((RollingError, FileNotFoundError), match=r"sealed|No such"):
+            quick.ask()
+        assert b"mine" not in quick.content
+    else:
+        offset = quick.ask()
+        assert quick.content[offset - quick.header.start :] == b"mine"
+        assert quick.content.count(b"mine") == 1
 
 
 def test_the_ask_of_a_dead_process_is_carried_within_10_s_and_never_after(world: World, monkeypatch: Any) -> None:

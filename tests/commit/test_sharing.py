@@ -15,11 +15,14 @@ from rollingfs.commit.fairness import Turns
 from rollingfs.commit.sharing import (
     ALONE_COMMITS,
     CARRIED_COMMITS,
+    FIRST_LOOK_S_MAX,
     KNOWN_VERSIONS,
     LINGER_COMMIT_S_MIN,
     LINGER_FOUND_MIN,
     LIST_COMMITS_ALONE,
     LIST_COMMITS_FIRST,
+    LIST_COMMITS_SHARED,
+    LIST_SHARE,
     WRITERS_MIN,
     Sharing,
 )
@@ -111,6 +114,27 @@ def test_a_header_is_believed_for_three_cycles(racing: Sharing, clock: Any) -> N
     clock[0] += 0.2
     assert not racing.is_recent(header(20))
     assert racing.is_stale(header(20))
+
+
+def test_who_waits_looks_first_after_half_of_its_usual_wait_and_at_most_after_100_ms(racing: Sharing) -> None:
+    assert racing.first_look_s == pytest.approx(0.02), "the time of a look"
+    racing.waited(0.03)
+    assert racing.first_look_s == pytest.approx(0.02)
+    racing.waited(0.09)
+    assert racing.first_look_s == pytest.approx(0.03)
+    racing.waited(10.0)
+    assert racing.first_look_s == FIRST_LOOK_S_MAX
+
+
+def test_listings_that_delay_commits_take_a_bounded_part_of_their_time(racing: Sharing) -> None:
+    now = header(20, (ME, 20), *OTHERS)
+    for delay_s, commits in ((0.0, LIST_COMMITS_SHARED), (0.001, LIST_COMMITS_SHARED), (0.02, 1 / LIST_SHARE)):
+        racing.listed(now, (), delay_s)
+        for _ in range(round(commits) - 1):
+            racing.committed(now, 1)
+            assert not racing.lists(now)
+        racing.committed(now, 1)
+        assert racing.lists(now)
 
 
 def test_a_writer_alone_lists_asks_beside_its_eighth_commit_and_then_each_128th(clock: Any) -> None:

@@ -56,6 +56,7 @@ class LocalBackend(Backend):
     must_race = False  # `link` and the record lock decide, which are the kernel's
     has_folders = True
     finishes_aside = True
+    has_quick_ranges = True
 
     def __init__(self, sync: bool = True) -> None:
         self.sync = sync
@@ -207,14 +208,7 @@ class LocalBackend(Backend):
         self._flush_folder_of(path)
 
     async def put(self, path: str, data: Buffer) -> None:
-        temporary = names.temporary_path(path)
-        with disk.new_file(temporary, False) as descriptor:
-            disk.write_all(descriptor, [data])
-        try:
-            os.replace(temporary, path)
-        except BaseException:
-            disk.remove_if_there(temporary)
-            raise
+        disk.write_over(path, data, self.sync)
 
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         if over is None:

@@ -22,6 +22,8 @@ def date_of(path: str, status: os.stat_result) -> float:
 def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
     """The whole content of an open file."""
     data = disk.read_exactly(descriptor, 0, status.st_size)
+    if os.path.basename(path).startswith(names.ASK_PREFIX):
+        disk.check_whole(path, descriptor, data)  # its writer writes it in place
     return Blob(data, disk.make_token(status, data), date_of(path, status))
 
 
