@@ -8,7 +8,7 @@ from benchmarks.case import Case, Goal, ratio
 from benchmarks.cases.p1_shared_commits import Crowd, appended
 
 PROCESSES = 8
-FULL_S = 15.0
+FULL_S = 12.0
 SHOWN = ("rate_per_s", "unit_s", "p99_pooled_s", "requests", "processors_busy")
 
 
