@@ -48,13 +48,21 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
     def medians(self) -> dict[str, dict[str, float]]:
-        """The median of each figure over the rounds, by contestant."""
-        return {name: _medians(samples) for name, samples in self.samples.items() if samples}
+        """The median of each figure over the rounds, by contestant; and the 99th percentile of all rounds together."""
+        return {name: _medians(samples) | _pooled(samples) for name, samples in self.samples.items() if samples}
 
 
 def _medians(samples: Sequence[Sample]) -> dict[str, float]:
     rounds = [sample.figures() for sample in samples]
     return {key: statistics.median(each[key] for each in rounds if key in each) for key in rounds[0]}
+
+
+def _pooled(samples: Sequence[Sample]) -> dict[str, float]:
+    """Of a round of some hundred latencies, the 99th percentile is luck."""
+    latencies_s = [latency_s for sample in samples for latency_s in sample.latencies_s]
+    if len(latencies_s) < 2:
+        return {}
+    return {"p99_pooled_s": statistics.quantiles(latencies_s, n=100, method="inclusive")[98]}
 
 
 def run(

@@ -1,12 +1,10 @@
-"""P1, P1b, P1c: small durable appends, by one, by threads, by processes, by processes that pause."""
+"""P1, P1b: small durable appends, by one, by threads, by processes."""
 
 from __future__ import annotations
 
 import multiprocessing
-import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from benchmarks.case import Case, Goal, Job, figure, ratio
@@ -16,8 +14,6 @@ from rollingfs.policy import INLINE_BYTES_DEFAULT
 
 SIZE = 4096
 SIDE_BY_SIDE = 8
-PAUSED_S = 20
-"""How long processes that pause append, in all."""
 HEADER_BYTES = INLINE_BYTES_DEFAULT // 2 + 8 * 1024
 """What an append sends, on average: half a full inline tail, and the header's text."""
 
@@ -125,22 +121,14 @@ def ours_processes(job: Job) -> None:
     _processes(job, SIDE_BY_SIDE)
 
 
-def paused(pause_s: float, takes_turns: bool, job: Job) -> None:
-    """Processes that pause between two appends for a random time, `pause_s` on average."""
-    _processes(job, SIDE_BY_SIDE, job.pick(round(PAUSED_S / pause_s), 2), pause_s, takes_turns)
-
-
-def _processes(
-    job: Job, processes: int, each: int | None = None, pause_s: float = 0.0, takes_turns: bool = True
-) -> None:
+def _processes(job: Job, processes: int) -> None:
     path = f"{BUCKET}/p1b-{job.name}"
     fs = rolling(job)
     fs.create(path)
-    each = each or job.pick(400, 40) // processes
-    how = (each, pause_s, takes_turns)
+    each = job.pick(400, 40) // processes
     context = multiprocessing.get_context("forkserver")
     barrier, answers = context.Barrier(processes + 1), context.Queue()
-    workers = [context.Process(target=_append_many, args=(job, path, how, barrier, answers)) for _ in range(processes)]
+    workers = [context.Process(target=_append_many, args=(job, path, each, barrier, answers)) for _ in range(processes)]
     for worker in workers:
         worker.start()
     barrier.wait()
@@ -152,20 +140,12 @@ def _processes(
     assert fs.info(path, refresh=True)["size"] == each * processes * SIZE
 
 
-def _append_many(job: Job, path: str, how: tuple[int, float, bool], barrier: Any, answers: Any) -> None:
-    count, pause_s, takes_turns = how
-    if not takes_turns:
-        from rollingfs.commit import fairness
-        from tests.support.other_turns import NoTurns
-
-        fairness.Turns = NoTurns  # type: ignore[misc]
+def _append_many(job: Job, path: str, count: int, barrier: Any, answers: Any) -> None:
     fs = rolling(job)
     fs.append(f"{path}-other", b"") if fs.exists(f"{path}-other") else fs.touch(f"{path}-other")  # probes the store
     data, latencies = content(0, SIZE), []
     barrier.wait()
     for _ in range(count):
-        if pause_s:
-            time.sleep(random.expovariate(1 / pause_s))
         began = time.perf_counter()
         fs.append(path, data)
         latencies.append(time.perf_counter() - began)
@@ -233,21 +213,5 @@ CASES = (
             ),
         ),
         shown=("rate_per_s", "unit_s", "p99_s", "requests", "cpu_unit_s"),
-    ),
-    Case(
-        "P1c",
-        "4 KiB appended by 8 processes that pause between two appends",
-        {
-            "pauses of 0.3 s": partial(paused, 0.3, True),
-            "pauses of 0.3 s, no turns": partial(paused, 0.3, False),
-            "pauses of 1 s": partial(paused, 1.0, True),
-            "pauses of 1 s, no turns": partial(paused, 1.0, False),
-        },
-        tuple(
-            Goal(f"{name}, {text} / no turns", ratio(figure, name, f"{name}, no turns"), at_most=1.3)
-            for name in ("pauses of 0.3 s", "pauses of 1 s")
-            for text, figure in (("median", "unit_s"), ("p99", "p99_s"))
-        ),
-        shown=("rate_per_s", "unit_s", "p99_s", "requests"),
     ),
 )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks.case import Case, Goal, Job, Medians, figure, ratio
@@ -21,6 +22,9 @@ from benchmarks.content import content
 SIZE = 4096
 FULL_S, QUICK_S = 4.0, 0.5
 """All processes append for so long."""
+STAT = Path("/proc/stat")
+IDLE = slice(3, 5)
+"""The times, in the first line of `STAT`, in which nothing ran."""
 PAUSE_S = 0.3
 BESIDE = 8
 """Plain writers beside the one that is measured."""
@@ -36,6 +40,10 @@ class Crowd:
     guarded: int = 0
     """So many more append at the length that they have just seen; if there are any, only they are measured."""
     on_disk: bool = False
+    turns: str = ""
+    """The class of `tests.support.other_turns` by which they take turns; by default they do as the library does."""
+    full_s: float = FULL_S
+    """How long they append, in a full run."""
 
 
 def appended(crowd: Crowd, job: Job) -> None:
@@ -65,15 +73,14 @@ def _measure(crowd: Crowd, job: Job, path: str) -> None:
     context = multiprocessing.get_context("forkserver")
     count = crowd.processes + crowd.guarded
     barrier, answers = context.Barrier(count + 1), context.Queue()
-    workers = [
-        context.Process(target=_append, args=(crowd, job, path, nth >= crowd.processes, barrier, answers))
-        for nth in range(count)
-    ]
+    workers = [context.Process(target=_append, args=(crowd, job, path, nth, barrier, answers)) for nth in range(count)]
     for worker in workers:
         worker.start()
     barrier.wait()
+    before = _processors()
     with job.measured() as sample:  # a worker answers when its time is over
         found = [answers.get() for _ in workers]
+    busy, ticks = (now - then for now, then in zip(_processors(), before, strict=True))
     for worker in workers:
         worker.join()
     segment = fs.segment(path)
@@ -87,20 +94,27 @@ def _measure(crowd: Crowd, job: Job, path: str) -> None:
     sample.extra = {
         "least_share": min(counts) / statistics.fmean(counts),
         "largest_share": max(counts) / statistics.fmean(counts),
-    }
+    } | ({"processors_busy": busy / ticks} if ticks else {})
 
 
-def _append(crowd: Crowd, job: Job, path: str, is_guarded: bool, barrier: Any, answers: Any) -> None:
+def _append(crowd: Crowd, job: Job, path: str, nth: int, barrier: Any, answers: Any) -> None:
     from rollingfs.errors import BadOffsetError
 
+    if crowd.turns:
+        from rollingfs.commit import fairness
+        from tests.support import other_turns
+
+        fairness.Turns = getattr(other_turns, crowd.turns)  # type: ignore[misc]
+    is_guarded = nth >= crowd.processes
+    pauses = random.Random(f"{job.nth} {nth}")  # the same for all contestants of a round
     fs, data, latencies = _open(crowd, job), content(0, SIZE), []
     fs.append(f"{path}-other", b"") if fs.exists(f"{path}-other") else fs.touch(f"{path}-other")  # probes the store
     segment = fs.segment(path)
     barrier.wait()
-    until = time.perf_counter() + job.pick(FULL_S, QUICK_S)
+    until = time.perf_counter() + (QUICK_S if job.quick else crowd.full_s)
     while time.perf_counter() < until:
         if crowd.pause_s:
-            time.sleep(random.expovariate(1 / crowd.pause_s))
+            time.sleep(pauses.expovariate(1 / crowd.pause_s))
         began = time.perf_counter()
         while True:
             try:
@@ -115,6 +129,14 @@ def _append(crowd: Crowd, job: Job, path: str, is_guarded: bool, barrier: Any, a
 def _length(segment: Any) -> int:
     segment.refresh()
     return int(segment.length)
+
+
+def _processors() -> tuple[int, int]:
+    """How many ticks the processors of this machine have been busy, and have been; 0 where nothing tells it."""
+    if not STAT.exists():
+        return 0, 0
+    ticks = [int(field) for field in STAT.read_text().split("\n", 1)[0].split()[1:9]]
+    return sum(ticks) - sum(ticks[IDLE]), sum(ticks)
 
 
 def _spread(name: str) -> Callable[[Medians], float]:

@@ -55,6 +55,10 @@ JITTER = 0.2
 """Maximum part of a pause that is added to it at random."""
 LEARNED_SHARE = 0.25
 """The weight of the newest observation in the averages of pauses and of others' commits."""
+AWAY_CYCLES_MAX = 128
+"""A longer pause counts as one of so many changes of writers: one long pause is soon forgotten."""
+CROWD_VERSIONS = 64
+"""The writers among so many last versions are counted, to see whether they are many."""
 STALE_COMMITS = 0.5
 """A writer looks before it tries if the others have probably committed this often since it last did."""
 FIRST_AGE_S_MAX = 1.0
@@ -119,7 +123,7 @@ class Turns:
     def begin(self) -> None:
         """Note that an operation begins, which may wait for turns."""
         if self._done_version:
-            away_s = self.newest_away_s = min(time.monotonic() - self._done_s, COMMITS_MAX * self._cycle_s)
+            away_s = self.newest_away_s = min(time.monotonic() - self._done_s, AWAY_CYCLES_MAX * self._cycle_s)
             self._away_s = away_s if self._away_s is None else _learned(self._away_s, away_s)
 
     def took(self, seconds: float, header: Header) -> None:
@@ -223,7 +227,7 @@ class Turns:
         The time between this writer's operations counts as waited. But `others` are fewer than all who commit, if these
         are many: so much of that time as the rest of them needs does not count.
         """
-        writers = sum(line.version > header.version - COMMITS_MAX for line in header.commits)
+        writers = sum(line.version > header.version - CROWD_VERSIONS for line in header.commits)
         waited_s = max(0.0, (self._away_s or 0.0) - max(0, writers - RIVAL_VERSIONS) * self._cycle_s)
         pause_s = others * self._cycle_s - self._look_s - waited_s
         return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))

@@ -143,6 +143,28 @@ def test_what_the_rest_of_a_crowd_needs_does_not_count_as_waited(turns: Turns, m
     assert way_s(turns, some) == pytest.approx(max(0, 15 * 0.03 - 0.01 - (0.5 - 5 * 0.03)), abs=0.005)
 
 
+def test_who_pauses_for_long_does_not_wait_for_a_crowd_although_some_pauses_are_short(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd = _header(60, **{f"w{number}": number for number in range(1, 60)}, me=60)
+    for seconds in (7.0, 1.0) * 3:  # 60 writers that pause 4 s commit in half of the time
+        _away(turns, monkeypatch, seconds, crowd)
+        turns.meet()
+        assert way_s(turns, crowd) == 0
+
+
+def test_one_long_pause_is_soon_forgotten(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = _header(9, **{f"w{number}": number for number in range(1, 9)}, me=9)
+    for _ in range(8):
+        _away(turns, monkeypatch, 0.0, header)
+    _away(turns, monkeypatch, 3600.0, header)
+    turns.meet()
+    assert way_s(turns, header) == 0
+    for _ in range(8):
+        _away(turns, monkeypatch, 0.0, header)
+    assert way_s(turns, header) > 0
+
+
 def test_who_was_away_looks_before_it_tries_if_others_have_probably_committed(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:

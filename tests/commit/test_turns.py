@@ -23,6 +23,7 @@ MORE_UNSATURATED = (
     Load(16, 1.0, latencies=NEAR),
     Load(8, 4.0, latencies=FAR, duration_s=400),
     Load(24, 4.0, latencies=NEAR),
+    Load(60, 4.0, latencies=NEAR),
     Load(60, 10.0, latencies=NEAR, duration_s=200),
 )
 SATURATED = (Load(8, latencies=NEAR),)

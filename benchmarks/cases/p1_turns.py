@@ -1,0 +1,56 @@
+"""P1c, P1f, P1g: 8 processes that append to one segment, and pause, or not: by turns, sharing, or by neither."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from benchmarks.case import Case, Goal, ratio
+from benchmarks.cases.p1_shared_commits import Crowd, appended
+
+PROCESSES = 8
+FULL_S = 12.0
+SHOWN = ("rate_per_s", "unit_s", "p99_pooled_s", "requests", "processors_busy")
+
+
+def _crowd(pause_s: float, *, turns: str = "", shares: bool = False) -> Crowd:
+    return Crowd(PROCESSES, shares, pause_s, turns=turns, full_s=FULL_S)
+
+
+def _paused(case_id: str, pause_s: float) -> Case:
+    return Case(
+        case_id,
+        f"4 KiB appended by {PROCESSES} processes that pause {pause_s:g} s between two appends",
+        {
+            "neither": partial(appended, _crowd(pause_s, turns="NoTurns")),
+            "turns": partial(appended, _crowd(pause_s)),
+            "sharing": partial(appended, _crowd(pause_s, shares=True)),
+        },
+        tuple(
+            Goal(f"pauses of {pause_s:g} s, {name} / neither, {text}", ratio(figure, name, "neither"), at_most=1.3)
+            for name in ("turns", "sharing")
+            for text, figure in (("median", "unit_s"), ("p99", "p99_pooled_s"))
+        ),
+        rounds_min=3,
+        shown=SHOWN,
+    )
+
+
+CASES = (
+    _paused("P1c", 0.3),
+    _paused("P1f", 1.0),
+    Case(
+        "P1g",
+        f"4 KiB appended by {PROCESSES} processes that never pause, by the turns of two releases",
+        {
+            "neither": partial(appended, _crowd(0, turns="NoTurns")),
+            "turns of 0.1": partial(appended, _crowd(0, turns="EarlierTurns")),
+            "turns": partial(appended, _crowd(0)),
+        },
+        (
+            Goal("no pauses, turns / turns of 0.1, rate", ratio("rate_per_s", "turns", "turns of 0.1"), at_least=0.97),
+            Goal("no pauses, turns / turns of 0.1, p99", ratio("p99_pooled_s", "turns", "turns of 0.1"), at_most=1.1),
+        ),
+        rounds_min=3,
+        shown=SHOWN,
+    ),
+)
