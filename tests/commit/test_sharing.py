@@ -113,7 +113,7 @@ def test_a_header_is_believed_for_three_cycles(racing: Sharing, clock: Any) -> N
     assert racing.is_stale(header(20))
 
 
-def test_a_writer_alone_lists_asks_beside_its_eighth_commit_and_then_each_128th(clock: Any) -> None:
+def test_a_writer_alone_lists_asks_beside_its_third_commit_and_then_each_128th(clock: Any) -> None:
     sharing = Sharing(Turns(ME))
     listed = []
     for version in range(1, 281):
