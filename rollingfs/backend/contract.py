@@ -168,7 +168,7 @@ class Backend(abc.ABC):
         return Page((await self.list(folder)).entries, None)
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        """The part of `list` whose names begin so, at most a page of it; maybe no error where there is no folder."""
+        """Of `list`, files whose names begin so and go on, at most a page; maybe no error where there is no folder."""
         found = await self.list(folder)
         return Listing(tuple(file for file in found.entries if file.path.startswith(f"{folder}/{prefix}")), found.now)
 

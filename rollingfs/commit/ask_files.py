@@ -110,7 +110,11 @@ class AskFiles:
         self._found[writer] = _Found(ask, blob.token, blob.modified)
 
     async def find(self, wait_s: float) -> set[str]:
-        """The writers of young asks, those first that asked last; none if the store does not say it in time."""
+        """The writers of young asks, those first that asked last; none if the store does not say it in time.
+
+        Where neither the listing nor an answer of before has told the store's clock, those of all asks: a commit waits
+        for this, so it does not ask for the clock. Who reads these asks does.
+        """
         try:
             young = await self._runtime.limit(self._list_young(), wait_s)
         except (OSError, TimeoutError) as error:
@@ -122,10 +126,8 @@ class AskFiles:
     async def _list_young(self) -> list[FileInfo]:
         listing = await self._backend.list_prefix(names.chunks_folder(self._path), names.ASK_PREFIX)
         now_s = listing.now
-        if now_s is None and listing.entries:  # files of the dead may lie there for ever
-            if self._is_clock_old:
-                await self._ask_for_clock()
-            now_s = time.monotonic() + (self._ahead_s or 0.0)
+        if now_s is None and self._ahead_s is not None:  # files of the dead may lie there for ever
+            now_s = time.monotonic() + self._ahead_s
         return [file for file in listing.entries if now_s is None or file.modified >= now_s - ASK_AGE_S_MAX]
 
     @property

@@ -135,10 +135,9 @@ class Carrier:
         header = base.header
         if header is None or self._tries_again(header):
             return None
-        if not sharing.is_shared(header):
-            if attempt.asked is None and attempt.count >= LOSSES_BEFORE_ASKING and sharing.is_unheard(header):
-                await self._ask(base)  # who wins every race may list it
-            return None
+        is_shared, is_outside = sharing.is_shared(header), sharing.is_outside(header, attempt.count)
+        if not is_shared and (attempt.asked is not None or is_outside or not sharing.is_unheard(header)):
+            return None  # else it asks all the same: who wins every race lists asks now and then
         found: list[Loaded] = []
 
         async def looks() -> None:
@@ -147,8 +146,8 @@ class Carrier:
             self._sharing.looked(found[0].header, time.monotonic() - began_s)
 
         calls: list[Callable[[], Awaitable[object]]] = [looks]
-        if not self._sharing.is_outside(header, self.attempt.count):
-            if not sharing.waits(header):
+        if not is_outside:
+            if is_shared and not sharing.waits(header):
                 calls.append(partial(self._read, header))
             if self.attempt.asked is None:
                 calls.insert(0, partial(self._ask, base))

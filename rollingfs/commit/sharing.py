@@ -22,7 +22,7 @@ KNOWN_VERSIONS = 32
 """The asks of writers are read that have a line of so many last versions."""
 ALONE_COMMITS = 8
 """After so many own commits in a row that found no ask, a writer no longer looks for asks."""
-LIST_COMMITS_FIRST = 8
+LIST_COMMITS_FIRST = 3
 """Beside its commit of this number, a writer lists all asks: it may win every race, and not know that others wait."""
 LIST_COMMITS_ALONE = 128
 """Own commits from one listing of asks to the next, for a writer alone."""

@@ -280,7 +280,7 @@ def test_each_region_of_aws_is_at_the_host_that_botocore_knows(tmp_path: Path) -
         assert is_certain(KEYS | {"client_kwargs": {"region_name": region}}, {}, None, "bucket", tmp_path), region
 
 
-def test_reading_makes_no_client_of_botocore_and_what_needs_one_makes_it(moto: dict[str, Any]) -> None:
+def test_reads_writes_and_names_make_no_client_of_botocore_and_what_needs_one_makes_it(moto: dict[str, Any]) -> None:
     bucket = new_bucket(moto)
     backend = S3Backend(S3FileSystem(**moto, skip_instance_cache=True))
 
@@ -290,6 +290,8 @@ def test_reading_makes_no_client_of_botocore_and_what_needs_one_makes_it(moto: d
         return bytes((await backend.read(f"{bucket}/file")).data)
 
     assert sync(backend.loop, write_and_read) == b"content"
+    assert len(sync(backend.loop, backend.list_prefix, bucket, "fi").entries) == 1
+    assert sync(backend.loop, backend.store_name, f"{bucket}/file") == f"{moto['endpoint_url']}/{bucket}"
     assert backend.fs._s3 is None
     session = backend.fs.session
     assert [entry.path for entry in sync(backend.loop, backend.list, bucket).entries] == [f"{bucket}/file"]

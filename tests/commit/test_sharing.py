@@ -137,7 +137,7 @@ def test_listings_that_delay_commits_take_a_bounded_part_of_their_time(racing: S
         assert racing.lists(now)
 
 
-def test_a_writer_alone_lists_asks_beside_its_eighth_commit_and_then_each_128th(clock: Any) -> None:
+def test_a_writer_alone_lists_asks_beside_its_third_commit_and_then_each_128th(clock: Any) -> None:
     sharing = Sharing(Turns(ME))
     listed = []
     for version in range(1, 281):

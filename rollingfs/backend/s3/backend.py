@@ -173,6 +173,7 @@ class S3Backend(Backend):
         raise refusals.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
+        """One ListObjectsV2."""
         return await self._folders.list_prefix(*self._split(folder), prefix)
 
     async def _no_folder(self, path: str) -> NoReturn:
@@ -353,12 +354,12 @@ class S3Backend(Backend):
         return self._split(path)[0]
 
     async def store_name(self, path: str) -> str:
-        """The endpoint that botocore found, the bucket, and the way of its objects: obstore or s3fs."""
+        """The endpoint as botocore finds it, the bucket, and the way of its objects: obstore or s3fs."""
         bucket = self._split(path)[0]
         with errors_of("connecting to the store of", path):
-            client = await self._client.session(bucket or None)
+            resolved, _ = await self._client.resolved(bucket)
             way = " through s3fs" if isinstance(await self._client.routes.to(bucket), S3fsObjects) else ""
-        endpoint_url = re.sub(r"//[^/]*@", "//", client.meta.endpoint_url)  # a name is written to files: no password
+        endpoint_url = re.sub(r"//[^/]*@", "//", resolved.endpoint_url)  # a name is written to files: no password
         return f"{endpoint_url}/{bucket}{way}"
 
     def _split(self, path: str) -> tuple[str, str]:

@@ -47,7 +47,7 @@ from s3fs import S3FileSystem
 from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, errors_of_machine, is_transient, status_of
-from rollingfs.backend.s3.objects import Answer, Objects
+from rollingfs.backend.s3.objects import Answer, Listed, Objects
 from rollingfs.backend.s3.obstore_options import Connection
 from rollingfs.backend.s3.resolved import Resolved, is_plain, of_client, without_client
 from rollingfs.backend.s3.routes import Routes
@@ -185,6 +185,14 @@ class S3Client:
 
         async def once(objects: Objects) -> Answer:
             return await objects.get(key, span, if_match=if_match, unless_match=unless_match)
+
+        return await self.retrying(lambda: self.routes.following(bucket, once))
+
+    async def list_prefix(self, bucket: str, folder: str, prefix: str) -> Sequence[Listed]:
+        """Send `Objects.list_prefix`; the request may be repeated."""
+
+        async def once(objects: Objects) -> Sequence[Listed]:
+            return await objects.list_prefix(folder, prefix)
 
         return await self.retrying(lambda: self.routes.following(bucket, once))
 

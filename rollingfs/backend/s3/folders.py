@@ -58,23 +58,24 @@ class S3Folders:
 
     async def list_page(self, bucket: str, key: str, place: str | None) -> Page | None:
         """One page of a folder; None if nothing is under the prefix."""
-        answer = await self._answer(bucket, key, place, "", **({} if place else {"MaxKeys": FIRST_PAGE_KEYS_MAX}))
+        answer = await self._answer(bucket, key, place, **({} if place else {"MaxKeys": FIRST_PAGE_KEYS_MAX}))
         if key and place is None and not _has_any(answer):
             return None
         entries = sorted(_entries(bucket, key, answer), key=lambda entry: entry.path)
         return Page(tuple(entries), _next_place(answer))
 
     async def list_prefix(self, bucket: str, key: str, prefix: str) -> Listing:
-        """One page of what is in a folder and has a name that begins so."""
-        answer = await self._answer(bucket, key, None, prefix)
-        entries = sorted(_entries(bucket, key, answer), key=lambda entry: entry.path)
-        return Listing(tuple(entries), date_of(answer))
+        """One page of the files in a folder whose names begin so and go on."""
+        with errors_of("listing", _path(bucket, key)):
+            found = await self._client.list_prefix(bucket, _prefix(key), prefix)
+        entries = [FileInfo(f"{bucket}/{file.key}", file.size, file.modified, file.token) for file in found]
+        return Listing(tuple(sorted(entries, key=lambda entry: entry.path)))
 
-    async def _answer(self, bucket: str, key: str, place: str | None, prefix: str = "", **more: int) -> dict[str, Any]:
+    async def _answer(self, bucket: str, key: str, place: str | None, **more: int) -> dict[str, Any]:
         token = {} if place is None else {"ContinuationToken": place}
         with errors_of("listing", _path(bucket, key)):
             return await self._client.repeatable(
-                "list_objects_v2", Bucket=bucket, Prefix=_prefix(key) + prefix, Delimiter="/", **token, **more
+                "list_objects_v2", Bucket=bucket, Prefix=_prefix(key), Delimiter="/", **token, **more
             )
 
     async def now(self, bucket: str) -> float:

@@ -10,6 +10,17 @@ from rollingfs.backend.contract import Buffer, Metadata, Over
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """An object as a listing shows it."""
+
+    key: str
+    size: int
+    modified: float
+    """Seconds since 1970 by the store's clock; whole seconds."""
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a store sent of an object."""
 
@@ -62,4 +73,13 @@ class Objects(Protocol):
             A condition: `Over.NOTHING` requires that the name is free, a token that the object has it.
         metadata
             Kept with the object, beside those that the user wants for every object.
+        """
+
+    async def list_prefix(self, folder: str, prefix: str) -> Sequence[Listed]:
+        """ListObjectsV2: at most a page of what lies directly in a folder and has a name that begins so and goes on.
+
+        Parameters
+        ----------
+        folder
+            Its key, which ends with a slash; "" for the bucket.
         """

@@ -28,12 +28,16 @@ from rollingfs.backend.obstores.requests import (
     put_mode,
 )
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, errors_of_machine, from_obstore
-from rollingfs.backend.s3.objects import Answer, Objects, token_of
+from rollingfs.backend.s3.objects import Answer, Listed, Objects, token_of
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
 
     from rollingfs.backend.s3.obstore_options import Options
+
+
+PAGE_KEYS_MAX = 1000
+"""The keys of one listing. obstore asks for a further one if it is asked for more."""
 
 
 class RefusedOptionsError(Exception):
@@ -163,6 +167,30 @@ class ObstoreObjects:
         token = new_token(token_of(answer["e_tag"]), over)
         await self._proof.check(hashed, token, data, partial(self._read_back, key))
         return token
+
+    async def list_prefix(self, folder: str, prefix: str) -> Sequence[Listed]:
+        """As `Objects.list_prefix`.
+
+        obstore asks for whole folders only. But it asks for the keys after `folder` and `prefix`, and those that begin
+        so come first: further ones in the page are in vain. A directory bucket (S3 Express) has no order, and would
+        be listed whole.
+        """
+        start = folder + prefix
+        if is_over() or self._options.config["s3_express"] or not can_name(start):
+            return await self._others.list_prefix(folder, prefix)
+        try:
+            async with self._places.taken():
+                stream = obstore.list(self._quick, folder.rstrip("/"), offset=start, chunk_size=PAGE_KEYS_MAX)
+                found = await watched(stream.__anext__())
+        except StopAsyncIteration:
+            return []
+        except (BaseError, FileNotFoundError) as error:
+            raise self._refused(error, "ListObjectsV2") from None
+        return [
+            Listed(meta["path"], meta["size"], meta["last_modified"].timestamp(), token_of(meta["e_tag"]))
+            for meta in found
+            if meta["path"].startswith(start) and "/" not in meta["path"][len(start) :]
+        ]
 
     async def _read_back(self, key: str) -> Answer:
         try:

@@ -9,7 +9,7 @@ from typing import Any
 from aiobotocore.httpsession import AIOHTTPSession
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.s3.objects import Answer, token_of
+from rollingfs.backend.s3.objects import Answer, Listed, token_of
 
 SEND_BYTES = 256 * 1024
 
@@ -57,6 +57,16 @@ class S3fsObjects:
         more: dict[str, Any] = {**condition, **({"Metadata": dict(metadata)} if metadata else {})}
         answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **more)
         return token_of(answer.get("ETag"))
+
+    async def list_prefix(self, folder: str, prefix: str) -> Sequence[Listed]:
+        """As `Objects.list_prefix`."""
+        given = {"Prefix": folder + prefix, "Delimiter": "/"}
+        answer = await self._call("list_objects_v2", Bucket=self._bucket, **given)
+        return [
+            Listed(entry["Key"], entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
+            for entry in answer.get("Contents", [])
+            if entry["Key"] != folder + prefix
+        ]
 
 
 class StraightSession(AIOHTTPSession):
