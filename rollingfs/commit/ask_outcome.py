@@ -74,13 +74,14 @@ class AskOutcome:
         """
         attempt, header = self.attempt, current.header
         assert header is not None
-        place = header.placed_of(attempt.writer, attempt.number) if attempt.asked is not None else None
+        line = header.commit_of(attempt.writer)
+        place = line.offset if line is not None and attempt.asked is not None else None
         is_own = attempt.asked is None or (attempt.wanted is not None and attempt.wanted.segment == header.segment)
-        if place is not None:
-            # of a deleted segment, what was there before: a result is never a tombstone
+        if place is not None and attempt.asked is not None:
+            # of a segment that is gone, what was there before: a result is neither a tombstone nor another incarnation
             clean = attempt.seen or attempt.base
-            before = clean.header if clean is not None else None
-            attempt.done = Committed(before, before if header.deleted else header, place)
+            before, is_gone = clean.header if clean is not None else None, header.segment != attempt.asked.segment
+            attempt.done = Committed(before, before if is_gone or header.deleted else header, place)
             self._sharing.carried(header)
         elif is_own:
             # the result is what this commit made: others may have gone on from it before the look

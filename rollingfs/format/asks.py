@@ -12,24 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.format import names, tokens
-from rollingfs.format.header import COMMITS_MAX, Header, Phase, Placed
+from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, Commit, Header, Phase
 
-ASK_FORMAT = "rollingfs-ask 1"
+ASK_FORMAT = "rollingfs-ask 2"
 ASK_BYTES_MAX = 256 * 1024
 """The most bytes that one ask may hold, without its text."""
-CARRIED_ASKS_MAX = 63
 CARRIED_BYTES_MAX = 1024 * 1024
 """The most bytes of asks that one commit carries."""
+MARKED_ASKS_MAX = 63
+"""The most asks that a commit carries while the header has marks of concats and renames, which may be long."""
 WINDOW_VERSIONS = 64
 """A commit carries no ask whose base is so many versions older."""
-YOUNG_VERSIONS = 4
-YOUNG_LINES_MAX = COMMITS_MAX - YOUNG_VERSIONS
-"""A commit that carries asks leaves at most so many commit lines of the last `YOUNG_VERSIONS`.
-
-A commit's own line evicts at most one, so no line is evicted for as many versions, in which its writer looks for it.
-"""
-CARRIED_LINES_BYTES_MAX = 256
-"""By how much one carried ask can lengthen a header's text: a commit line and a `placed` line."""
+CARRIED_LINE_BYTES_MAX = 128
+"""By how much one carried ask can lengthen a header's text, without its writer's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +46,14 @@ class Carry:
     """What a plain append adds to its header beside its bytes."""
 
     floor: int
-    placed: tuple[Placed, ...] = ()
+    lines: tuple[Commit, ...] = ()
+    """Those of the asks, as the header will have them."""
 
     @property
     def text_bytes_max(self) -> int:
         """By how much it can lengthen the header's text."""
-        return CARRIED_LINES_BYTES_MAX * (len(self.placed) + 1)
+        words = sum(len(tokens.quote(line.writer).encode()) for line in self.lines)
+        return CARRIED_LINE_BYTES_MAX * (len(self.lines) + 2) + words
 
 
 # -- the file --------------------------------------------------------------------------------------------------
@@ -164,31 +161,28 @@ def select(header: Header, asks: Iterable[Ask], committer: str) -> tuple[Ask, ..
     versions = {line.writer: line.version for line in header.commits}
     admitted = [ask for ask in newest.values() if admits(header, ask, committer)]
     chosen: list[Ask] = []
-    size, lines = 0, _Lines(header, committer)
+    size, lines = 0, _young_lines(header, committer)
+    count_max = MARKED_ASKS_MAX if header.must_settle else CARRIED_LINES_MAX
     for ask in sorted(admitted, key=lambda ask: (versions.get(ask.writer, 0), ask.writer)):
-        if len(chosen) == CARRIED_ASKS_MAX:
+        if len(chosen) == count_max:
             break
-        if size + len(ask.data) <= CARRIED_BYTES_MAX and lines.take(ask.writer):
+        has_line = ask.writer in lines or len(lines) < CARRIED_LINES_MAX
+        if has_line and size + len(ask.data) <= CARRIED_BYTES_MAX:
             chosen.append(ask)
+            lines.add(ask.writer)
             size += len(ask.data)
     return tuple(chosen)
 
 
-class _Lines:
-    """The commit lines of a header's successor, while asks are chosen for it."""
+def _young_lines(header: Header, committer: str) -> set[str]:
+    """The writers of lines of carried asks that a commit on this header may not evict."""
+    since = header.version + 1 - COMMITS_MAX
+    return {line.writer for line in header.carried if line.version > since and line.writer != committer}
 
-    def __init__(self, header: Header, committer: str) -> None:
-        since = header.version + 1 - YOUNG_VERSIONS
-        self._writers = {line.writer for line in header.commits} | {committer}
-        self._young = {line.writer for line in header.commits if line.version > since} | {committer}
 
-    def take(self, writer: str) -> bool:
-        """Make room for the line of a carried ask; False if it would evict a line, or let young ones be evicted."""
-        writers, young = self._writers | {writer}, self._young | {writer}
-        if len(writers) > max(COMMITS_MAX, len(self._writers)) or len(young) > YOUNG_LINES_MAX:
-            return False
-        self._writers, self._young = writers, young
-        return True
+def has_room(header: Header) -> bool:
+    """Whether a commit on this header may carry an ask of a writer that has no line."""
+    return len(_young_lines(header, "")) < CARRIED_LINES_MAX
 
 
 def carry(header: Header, asks: Sequence[Ask], offset: int) -> Carry:
@@ -199,8 +193,8 @@ def carry(header: Header, asks: Sequence[Ask], offset: int) -> Carry:
     offset
         Where the data of the first ask begins: behind the data of the append itself.
     """
-    placed = []
+    lines, version = [], header.version + 1
     for ask in asks:
-        placed.append(Placed(ask.writer, ask.number, offset))
+        lines.append(Commit(ask.writer, ask.number, version, offset))
         offset += len(ask.data)
-    return Carry(max(header.floor, header.version + 1 - WINDOW_VERSIONS), tuple(placed))
+    return Carry(max(header.floor, version - WINDOW_VERSIONS), tuple(lines))
