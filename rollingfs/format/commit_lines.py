@@ -6,24 +6,44 @@ Specified in ``docs/protocol.md``.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rollingfs.format.codec import format_carried, format_text, is_surely_short
 from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, TEXT_BYTES_MAX, Commit, Header
 
 
-def kept(base: Header, writers: Set[str], count: int) -> tuple[tuple[Commit, ...], int]:
-    """The commit lines that stay, and `evicted`, beside new lines of these writers, `count` of them carried."""
-    lines = sorted((line for line in base.commits if line.writer not in writers), key=lambda line: line.version)
-    own, carried = ([line for line in lines if (line.offset is None) is is_own] for is_own in (True, False))
-    gone = own[: max(0, len(own) + 1 - COMMITS_MAX)]
-    old = [line for line in carried if line.version <= base.version + 1 - COMMITS_MAX]
-    spare = min(len(old), len(lines) - len(gone) + 1 + count - COMMITS_MAX)
-    gone += carried[: max(0, spare, len(carried) + count - CARRIED_LINES_MAX)]
-    lost = {line.writer for line in gone}
-    evicted = max([base.evicted, *(line.version for line in gone)])
-    return tuple(line for line in base.commits if line.writer not in writers | lost), evicted
+def following(base: Header | None, own: Commit, carried: Sequence[Commit]) -> tuple[tuple[Commit, ...], int]:
+    """The commit lines of a header that replaces `base`, and its `evicted`.
+
+    Parameters
+    ----------
+    own
+        The line of the writer that commits.
+    carried
+        Those of the asks that it carries.
+    """
+    if base is None:
+        return (own, *carried), 0
+    writers = {own.writer, *(line.writer for line in carried)}
+    stay = [line for line in base.commits if line.writer not in writers]
+    gone = _evicted(stay, own.version, len(carried))
+    kept = [line for line in stay if line not in gone]
+    owned, others = ([line for line in kept if (line.offset is None) is is_own] for is_own in (True, False))
+    return (*owned, own, *others, *carried), max([base.evicted, *(line.version for line in gone)])
+
+
+def _evicted(lines: Sequence[Commit], version: int, carried: int) -> list[Commit]:
+    """The lines that go when a commit adds one of its own, and so many of asks that it carries."""
+    excess = len(lines) + 1 + carried - COMMITS_MAX
+    if excess <= 0:
+        return []
+    lines = sorted(lines, key=lambda line: line.version)
+    owned, others = ([line for line in lines if (line.offset is None) is is_own] for is_own in (True, False))
+    gone = owned[: max(0, len(owned) + 1 - COMMITS_MAX)]
+    old = sum(line.version <= version - COMMITS_MAX for line in others)
+    too_many = len(others) + carried - CARRIED_LINES_MAX
+    return gone + others[: max(0, too_many, min(old, excess - len(gone)))]
 
 
 def within_text(header: Header) -> Header:

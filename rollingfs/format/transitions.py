@@ -97,15 +97,13 @@ def stamp(
     Only a plain append has a `carry`. Every other commit leaves the `asks` line out, and so voids all asks of before.
     """
     version, lines = base.version + 1 if base else 1, carry.lines if carry is not None else ()
-    commits, evicted = (
-        commit_lines.kept(base, {writer, *(line.writer for line in lines)}, len(lines)) if base else ((), 0)
-    )
+    commits, evicted = commit_lines.following(base, Commit(writer, number, version), lines)
     since = base.carried_since if base else 0
     return commit_lines.within_text(
         replace(
             header,
             version=version,
-            commits=(*commits, Commit(writer, number, version), *lines),
+            commits=commits,
             evicted=evicted,
             carried_since=since or (version if lines else 0),
             modified_ms=now_ms,
