@@ -78,8 +78,6 @@ class Rules:
     own_data_first: bool = True
     """The committer's data comes first, and a repeat on one base has the same bytes."""
     withdraws_by_higher_number: bool = True
-    offset_needs_incarnation: bool = True
-    """Of a line that does not say it, the offset of an own attempt counts only in its incarnation."""
 
 
 class Line(NamedTuple):

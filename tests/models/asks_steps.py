@@ -208,11 +208,7 @@ class Append(Step):
     def _mine(self, world: World, header: Header, line: Line) -> tuple[str, World]:
         """It took place. The offset may be unknown."""
         client, name = world.clients[self.index], self.name + "look: mine"
-        asked, attempt = client.ask, client.attempt
-        at = line.place
-        is_elsewhere = attempt is not None and attempt.token is not None and attempt.token[0] != header.incarnation
-        if self.rules.offset_needs_incarnation and at is None and asked is not None and is_elsewhere:
-            return name + ", offset unknown", self.done(world, "unknown")
+        asked, attempt, at = client.ask, client.attempt, line.place
         if attempt is not None and (at is None or not self.rules.own_data_first):
             at = attempt.position
         if at is None:
