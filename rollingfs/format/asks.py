@@ -12,19 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.format import names, tokens
-from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, Commit, Header, Phase
+from rollingfs.format.codec import format_carried
+from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, OFFSET_MAX, Commit, Header, Phase
 
 ASK_FORMAT = "rollingfs-ask 2"
 ASK_BYTES_MAX = 256 * 1024
 """The most bytes that one ask may hold, without its text."""
 CARRIED_BYTES_MAX = 1024 * 1024
 """The most bytes of asks that one commit carries."""
-MARKED_ASKS_MAX = 63
-"""The most asks that a commit carries while the header has marks of concats and renames, which may be long."""
+CARRIED_TEXT_BYTES_MAX = 32 * 1024
+"""The most bytes of header lines that one commit writes for asks."""
+CARRIED_TEXT_BYTES_MARKED_MAX = 4 * 1024
+"""The same while the header has marks of concats and renames, which may be long."""
 WINDOW_VERSIONS = 64
 """A commit carries no ask whose base is so many versions older."""
-CARRIED_LINE_BYTES_MAX = 128
-"""By how much one carried ask can lengthen a header's text, without its writer's id."""
+PLAIN_TEXT_BYTES_MAX = 256
+"""By how much a plain append that carries nothing can lengthen a header's text, and the line `carries`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,7 @@ class Carry:
     @property
     def text_bytes_max(self) -> int:
         """By how much it can lengthen the header's text."""
-        words = sum(len(tokens.quote(line.writer).encode()) for line in self.lines)
-        return CARRIED_LINE_BYTES_MAX * (len(self.lines) + 2) + words
+        return PLAIN_TEXT_BYTES_MAX + sum(map(_line_bytes, self.lines))
 
 
 # -- the file --------------------------------------------------------------------------------------------------
@@ -136,6 +138,10 @@ def takes_plain(header: Header) -> bool:
     return header.phase is Phase.OPEN and header.owner is None
 
 
+def _line_bytes(line: Commit) -> int:
+    return len(format_carried(line).encode()) + 1
+
+
 def is_void(ask: Ask, header: Header) -> bool:
     """Whether no commit on this header, or on a later one, can carry the ask."""
     return ask.segment != header.segment or header.floor > ask.base
@@ -143,9 +149,12 @@ def is_void(ask: Ask, header: Header) -> bool:
 
 def admits(header: Header, ask: Ask, committer: str) -> bool:
     """Whether a plain append of `committer` that replaces this header may carry the ask."""
+    return _admits(header, ask, committer, header.commit_of(ask.writer))
+
+
+def _admits(header: Header, ask: Ask, committer: str, line: Commit | None) -> bool:
     if not takes_plain(header) or is_void(ask, header) or ask.writer == committer or ask.base > header.version:
         return False
-    line = header.commit_of(ask.writer)
     return line.number < ask.number if line is not None else header.evicted <= ask.base
 
 
@@ -158,19 +167,19 @@ def select(header: Header, asks: Iterable[Ask], committer: str) -> tuple[Ask, ..
     for ask in asks:
         if ask.writer not in newest or ask.number > newest[ask.writer].number:
             newest[ask.writer] = ask
-    versions = {line.writer: line.version for line in header.commits}
-    admitted = [ask for ask in newest.values() if admits(header, ask, committer)]
+    of = {line.writer: line for line in header.commits}
+    versions = {writer: line.version for writer, line in of.items()}
+    admitted = [ask for ask in newest.values() if _admits(header, ask, committer, of.get(ask.writer))]
     chosen: list[Ask] = []
-    size, lines = 0, _young_lines(header, committer)
-    count_max = MARKED_ASKS_MAX if header.must_settle else CARRIED_LINES_MAX
+    size, text_bytes, lines = 0, 0, _young_lines(header, committer)
+    text_bytes_max = CARRIED_TEXT_BYTES_MARKED_MAX if header.must_settle else CARRIED_TEXT_BYTES_MAX
     for ask in sorted(admitted, key=lambda ask: (versions.get(ask.writer, 0), ask.writer)):
-        if len(chosen) == count_max:
-            break
-        has_line = ask.writer in lines or len(lines) < CARRIED_LINES_MAX
-        if has_line and size + len(ask.data) <= CARRIED_BYTES_MAX:
+        more_bytes = _line_bytes(Commit(ask.writer, ask.number, header.version + 1, OFFSET_MAX))
+        is_short = size + len(ask.data) <= CARRIED_BYTES_MAX and text_bytes + more_bytes <= text_bytes_max
+        if is_short and (ask.writer in lines or len(lines) < CARRIED_LINES_MAX):
             chosen.append(ask)
             lines.add(ask.writer)
-            size += len(ask.data)
+            size, text_bytes = size + len(ask.data), text_bytes + more_bytes
     return tuple(chosen)
 
 

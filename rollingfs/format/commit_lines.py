@@ -28,7 +28,8 @@ def following(base: Header | None, own: Commit, carried: Sequence[Commit]) -> tu
     writers = {own.writer, *(line.writer for line in carried)}
     stay = [line for line in base.commits if line.writer not in writers]
     gone = _evicted(stay, own.version, len(carried))
-    kept = [line for line in stay if line not in gone]
+    lost = {line.writer for line in gone}
+    kept = [line for line in stay if line.writer not in lost]
     owned, others = ([line for line in kept if (line.offset is None) is is_own] for is_own in (True, False))
     return (*owned, own, *others, *carried), max([base.evicted, *(line.version for line in gone)])
 
@@ -56,5 +57,5 @@ def within_text(header: Header) -> Header:
             break
         gone.append(line)
         over -= len(format_carried(line).encode()) + 1
-    evicted = max([header.evicted, *(line.version for line in gone)])
-    return replace(header, commits=tuple(line for line in header.commits if line not in gone), evicted=evicted)
+    lost, evicted = {line.writer for line in gone}, max([header.evicted, *(line.version for line in gone)])
+    return replace(header, commits=tuple(line for line in header.commits if line.writer not in lost), evicted=evicted)

@@ -140,9 +140,16 @@ def test_one_commit_carries_as_many_asks_as_a_header_has_lines_for():
     assert later.evicted == 0
 
 
-def test_beside_marks_a_commit_carries_fewer():
+def test_beside_marks_and_for_writers_with_long_names_a_commit_carries_fewer():
     marked = dataclasses.replace(BASE, merges=(Mark(OTHER, "source"),))
-    assert len(asks.select(marked, asked(100), "b")) == asks.MARKED_ASKS_MAX
+    assert 50 < len(asks.select(marked, asked(200), "b")) < 100
+    long = [dataclasses.replace(ask, writer=f"{index:03}" + " " * 900) for index, ask in enumerate(asked(100))]
+    chosen = asks.select(BASE, [*long, *asked(20)], "b")
+    made = plain(BASE, "b", 1, chosen)
+    assert 20 < len(chosen) < 40, "one that asks under such a name stops nobody"
+    assert len(codec.format_text(made)) < TEXT_BYTES_MAX
+    room = asks.carry(BASE, chosen, 0).text_bytes_max
+    assert len(codec.format_text(made)) <= len(codec.format_text(BASE)) + room + transitions.STAMP_BYTES_MAX
 
 
 @pytest.mark.parametrize("count", [3, 100, CARRIED_LINES_MAX + 50])
