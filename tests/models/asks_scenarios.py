@@ -188,9 +188,9 @@ LARGE = (
 )
 """Worlds of up to three million states, for a quiet hour: ``python -m tests.models.asks_scenarios``. All hold.
 
-States, and seconds of one processor (November 2026): three writers, lines for two: 187,241, 13 s; an older client evicts:
-252,065, 16 s; an older sharer, lines for one: 113,406, 7 s; overwrites of both kinds: 58,041 and 58,097, 4 s each; a
-merge: 39,233, 2 s; a tombstone removed: 143,438, 8 s. Those of the others are of the rules before lines of carried asks:
+States, and seconds of one processor (November 2026): three writers, lines for two: 187,241, 13 s; an older client
+evicts: 252,065, 16 s; an older sharer, lines for one: 113,406, 7 s; overwrites of both kinds: 58,041 and 58,097, 4 s
+each; a merge: 39,233, 2 s; a tombstone removed: 143,438, 8 s. The others, by the rules before lines of carried asks:
 859,665, 57 s; 250,798, 17 s; 214,925, 16 s; 2,473,199, 187 s; 95,606, 6 s; 54,038, 3 s; 45,413, 3 s; 2,983,266, 209 s.
 The largest needs 3.2 GB.
 """
