@@ -190,8 +190,9 @@ LARGE = (
 
 States, and seconds of one processor (November 2026): 859,665, 65 s; 250,798, 13 s; 214,925, 16 s; three writers, lines
 for two: 187,241, 13 s; an older client evicts: 252,065, 16 s; an older sharer: 113,406, 7 s; overwrites of both kinds:
-58,041 and 58,097, 4 s each; then 95,606, 6 s; 54,038, 3 s; 45,413, 3 s; 39,233, 2 s; 143,438, 8 s. The two with limits
-of their own, by the rules before lines of carried asks: 2,473,199, 187 s; 2,983,266, 209 s. The largest needs 3.2 GB.
+58,041 and 58,097, 4 s each; then 95,606, 6 s; 54,038, 3 s; 45,413, 3 s; 39,233, 2 s; 143,438, 8 s. Two appends,
+lines for two, a third writer: 2,502,048, 199 s. A window of two versions, by the rules before lines of carried asks:
+2,983,266, 209 s. The largest needs 3.2 GB.
 """
 BREAKS = (
     Scenario("a line forbids", [[app("a")], [app("b"), app("c")]], {"line_forbids": False}, SURE),
