@@ -56,6 +56,7 @@ ELSEWHERE = {
     "errors": "system/test_messages",
     "folders/folders": "fs/test_filesystem",
     "folders/listing": "fs/test_filesystem",
+    "format/commit_lines": "format/test_asks",
     "format/crc": "maintenance/test_consolidate",
     "format/erasing": "maintenance/test_erase",
     "format/header": "format/test_codec",

@@ -11,7 +11,8 @@ from heapq import nlargest
 
 from rollingfs.backend.contract import Backend, FileInfo
 from rollingfs.format import names
-from rollingfs.format.asks import CARRIED_ASKS_MAX, Ask, ask_path, format_ask, parse_ask
+from rollingfs.format.asks import Ask, ask_path, format_ask, parse_ask
+from rollingfs.format.header import CARRIED_LINES_MAX
 from rollingfs.runtime.concurrency import Runtime
 
 logger = logging.getLogger("rollingfs")
@@ -120,7 +121,7 @@ class AskFiles:
         except (OSError, TimeoutError) as error:
             logger.info("%s: asks of others could not be listed: %r", self._path, error)
             return set()
-        young = nlargest(CARRIED_ASKS_MAX, young, key=lambda file: file.modified)
+        young = nlargest(CARRIED_LINES_MAX, young, key=lambda file: file.modified)
         return {file.path.rpartition(names.ASK_PREFIX)[2] for file in young}
 
     async def _list_young(self) -> list[FileInfo]:

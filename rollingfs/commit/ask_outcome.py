@@ -74,19 +74,19 @@ class AskOutcome:
         """
         attempt, header = self.attempt, current.header
         assert header is not None
-        place = header.placed_of(attempt.writer, attempt.number) if attempt.asked is not None else None
-        is_own = attempt.asked is None or (attempt.wanted is not None and attempt.wanted.segment == header.segment)
-        if place is not None:
-            # of a deleted segment, what was there before: a result is never a tombstone
+        line = header.commit_of(attempt.writer)
+        place = line.offset if line is not None and attempt.asked is not None else None
+        if place is not None and attempt.asked is not None:
+            # of a segment that is gone, what was there before: a result is neither a tombstone nor another incarnation
             clean = attempt.seen or attempt.base
-            before = clean.header if clean is not None else None
-            attempt.done = Committed(before, before if header.deleted else header, place)
+            before, is_gone = clean.header if clean is not None else None, header.segment != attempt.asked.segment
+            attempt.done = Committed(before, before if is_gone or header.deleted else header, place)
             self._sharing.carried(header)
-        elif is_own:
+        elif attempt.wanted is not None:
             # the result is what this commit made: others may have gone on from it before the look
             attempt.done = Committed(attempt.base.header if attempt.base is not None else None, attempt.wanted)
         else:
-            raise unknown(attempt.path, "it took place, but the segment was replaced before its offset could be read")
+            raise unknown(attempt.path, "it took place, but nothing says where its bytes begin")
         attempt.asked = None
         return attempt.done
 

@@ -151,7 +151,8 @@ class Attempt:
         if self.asked is not None and self.began.age_s(self.store.clock) > AGE_S_MAX:
             return Verdict.UNKNOWN
         is_same = current.token == since.token
-        return judge(since.header, is_same, current.header, self.writer, self.number)
+        is_asked = self.asked is not None
+        return judge(since.header, is_same, current.header, self.writer, self.number, asked=is_asked)
 
     def clean(self, current: Loaded) -> None:
         """Note a header that shows that the operation has not taken place so far."""

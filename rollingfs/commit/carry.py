@@ -181,7 +181,7 @@ class Carrier:
 
     def committed(self, header: Header, carried: Carry | None) -> None:
         """Note that an own attempt took place."""
-        self._sharing.committed(header, len(carried.placed) if carried is not None else 0)
+        self._sharing.committed(header, len(carried.lines) if carried is not None else 0)
         self.attempt.asked = None
 
     # -- steps ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ GLANCE_BYTES = 16 * 1024
 _N = rb"([0-9]{1,19})"
 _BEGIN = re.compile(FORMAT.encode() + rb"\nsegment ([0-9a-f-]{36})\nversion " + _N + rb"\nstate open\nepoch [0-9]+\n")
 _FLOOR = re.compile(rb"asks " + _N + rb" " + _N + rb"\n")
-_OPERATION = re.compile(rb" " + _N + rb" " + _N + rb"\n")
+_OPERATION = re.compile(rb" " + _N + rb" " + _N + rb"(?: [0-9]{1,19})?\n")
 _END = re.compile(rb"end crc32c=([0-9a-f]{8})\n\n")
 
 
@@ -46,11 +46,23 @@ def version_to_wait_at(data: bytes, ask: Ask, versions_max: int) -> int | None:
     floor = _FLOOR.match(data, data.find(b"\nasks ", 0, end) + 1, end)
     if floor is None or int(floor[2]) != version or int(floor[1]) > ask.base or version < ask.base:
         return None
-    line = b"\ncommit " + tokens.quote(ask.writer).encode()
-    at = data.find(line + b" ", 0, end)
-    mine = _OPERATION.match(data, at + len(line), end) if at >= 0 else None
+    mine = _own_line(data, end, ask)
     if mine is None or int(mine[1]) >= ask.number or version - int(mine[2]) >= versions_max:
         return None
     if data.find(b"\nturn ", 0, end) >= 0 or int(sealed[1], 16) != tokens.crc32c(data[:end]):
         return None
     return version
+
+
+def _own_line(data: bytes, end: int, ask: Ask) -> re.Match[bytes] | None:
+    """The number and version in the one line of the ask's writer; None if it has none, or two, or who knows whether it counts."""
+    writer, found = tokens.quote(ask.writer).encode(), []
+    for kind in (b"\ncommit ", b"\ncarried "):
+        start = data.find(kind + writer + b" ", 0, end)
+        if start >= 0:
+            found.append((kind, _OPERATION.match(data, start + len(kind) + len(writer), end)))
+    if len(found) != 1:
+        return None
+    kind, mine = found[0]
+    is_counted = kind == b"\ncommit " or data.find(b"\ncarries " + ask.segment.encode() + b" ", 0, end) >= 0
+    return mine if is_counted else None

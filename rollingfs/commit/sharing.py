@@ -12,8 +12,8 @@ import time
 from collections.abc import Collection
 
 from rollingfs.commit.fairness import RIVAL_VERSIONS, Turns
-from rollingfs.format.header import COMMITS_MAX, Header
-from rollingfs.format.verdict import is_crowded
+from rollingfs.format.asks import has_room
+from rollingfs.format.header import Header
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX
 
 WRITERS_MIN = 3
@@ -212,14 +212,12 @@ class Sharing:
         """Whether this writer lists all asks beside the commit that replaces this header."""
         if header is None or self._until_list > 0 or self.pauses:
             return False
-        return self.is_alone or (self.is_shared(header) and len(header.commits) < COMMITS_MAX)
+        return self.is_alone or (self.is_shared(header) and has_room(header))
 
     def stays(self, header: Header) -> bool:
         """Whether this writer made the last commit, and so knows the token."""
         mine = header.commit_of(self._writer)
-        if mine is None or mine.version != header.version:
-            return False
-        return header.placed_of(self._writer, mine.number) is None
+        return mine is not None and mine.version == header.version and mine.offset is None
 
     def linger_s(self) -> float:
         """How long the writer of the last commit waits, in seconds, before it reads the asks for the next."""
@@ -250,7 +248,7 @@ class Sharing:
 
     def hopes(self, header: Header) -> bool:
         """Whether this writer, which nobody looks for and which has asked, leaves others the time to list its ask."""
-        return self.is_unheard(header) and header.asks is not None and not is_crowded(header)
+        return self.is_unheard(header) and header.asks is not None and has_room(header)
 
     def is_unheard(self, header: Header) -> bool:
         """Whether nobody would look for an ask of this writer: it has no young line."""
@@ -258,8 +256,8 @@ class Sharing:
         return mine is None or mine.version <= header.version - KNOWN_VERSIONS
 
     def is_outside(self, header: Header, losses: int) -> bool:
-        """Whether this writer is unheard among many writers, or has lost races as one."""
-        return self.is_unheard(header) and (losses >= NEWCOMER_LOSSES or is_crowded(header))
+        """Whether this writer is unheard where nobody has room for its line, or has lost races as one."""
+        return self.is_unheard(header) and (losses >= NEWCOMER_LOSSES or not has_room(header))
 
     def newcomer_pause_s(self, header: Header, losses: int, times: int) -> float:
         """How long a writer that is outside leaves the segment to the others, in seconds, before it tries.
@@ -267,7 +265,7 @@ class Sharing:
         The pauses of who has come in vain so many `times` before are shorter, so that nobody starves.
         """
         cycles = max(NEWCOMER_CYCLES[0], NEWCOMER_CYCLES[1] / (1 + times))
-        if not is_crowded(header):
+        if has_room(header):
             cycles = min(cycles, NEWCOMER_CYCLES_PER_LOSS * losses)
         return min(BACKOFF_S_MAX, self.cycle_s * random.uniform(0, cycles))
 

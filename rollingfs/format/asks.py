@@ -12,24 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.format import names, tokens
-from rollingfs.format.header import COMMITS_MAX, Header, Phase, Placed
+from rollingfs.format.codec import format_carried
+from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, OFFSET_MAX, Commit, Header, Phase
 
-ASK_FORMAT = "rollingfs-ask 1"
+ASK_FORMAT = "rollingfs-ask 2"
 ASK_BYTES_MAX = 256 * 1024
 """The most bytes that one ask may hold, without its text."""
-CARRIED_ASKS_MAX = 63
 CARRIED_BYTES_MAX = 1024 * 1024
 """The most bytes of asks that one commit carries."""
+CARRIED_TEXT_BYTES_MAX = 32 * 1024
+"""The most bytes of header lines that one commit writes for asks."""
+CARRIED_TEXT_BYTES_MARKED_MAX = 4 * 1024
+"""The same while the header has marks of concats and renames, which may be long."""
 WINDOW_VERSIONS = 64
 """A commit carries no ask whose base is so many versions older."""
-YOUNG_VERSIONS = 4
-YOUNG_LINES_MAX = COMMITS_MAX - YOUNG_VERSIONS
-"""A commit that carries asks leaves at most so many commit lines of the last `YOUNG_VERSIONS`.
-
-A commit's own line evicts at most one, so no line is evicted for as many versions, in which its writer looks for it.
-"""
-CARRIED_LINES_BYTES_MAX = 256
-"""By how much one carried ask can lengthen a header's text: a commit line and a `placed` line."""
+PLAIN_TEXT_BYTES_MAX = 256
+"""By how much a plain append that carries nothing can lengthen a header's text, and the line `carries`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +49,13 @@ class Carry:
     """What a plain append adds to its header beside its bytes."""
 
     floor: int
-    placed: tuple[Placed, ...] = ()
+    lines: tuple[Commit, ...] = ()
+    """Those of the asks, as the header will have them."""
 
     @property
     def text_bytes_max(self) -> int:
         """By how much it can lengthen the header's text."""
-        return CARRIED_LINES_BYTES_MAX * (len(self.placed) + 1)
+        return PLAIN_TEXT_BYTES_MAX + sum(map(_line_bytes, self.lines))
 
 
 # -- the file --------------------------------------------------------------------------------------------------
@@ -139,6 +138,10 @@ def takes_plain(header: Header) -> bool:
     return header.phase is Phase.OPEN and header.owner is None
 
 
+def _line_bytes(line: Commit) -> int:
+    return len(format_carried(line).encode()) + 1
+
+
 def is_void(ask: Ask, header: Header) -> bool:
     """Whether no commit on this header, or on a later one, can carry the ask."""
     return ask.segment != header.segment or header.floor > ask.base
@@ -146,9 +149,12 @@ def is_void(ask: Ask, header: Header) -> bool:
 
 def admits(header: Header, ask: Ask, committer: str) -> bool:
     """Whether a plain append of `committer` that replaces this header may carry the ask."""
+    return _admits(header, ask, committer, header.commit_of(ask.writer))
+
+
+def _admits(header: Header, ask: Ask, committer: str, line: Commit | None) -> bool:
     if not takes_plain(header) or is_void(ask, header) or ask.writer == committer or ask.base > header.version:
         return False
-    line = header.commit_of(ask.writer)
     return line.number < ask.number if line is not None else header.evicted <= ask.base
 
 
@@ -161,34 +167,31 @@ def select(header: Header, asks: Iterable[Ask], committer: str) -> tuple[Ask, ..
     for ask in asks:
         if ask.writer not in newest or ask.number > newest[ask.writer].number:
             newest[ask.writer] = ask
-    versions = {line.writer: line.version for line in header.commits}
-    admitted = [ask for ask in newest.values() if admits(header, ask, committer)]
+    of = {line.writer: line for line in header.commits}
+    versions = {writer: line.version for writer, line in of.items()}
+    admitted = [ask for ask in newest.values() if _admits(header, ask, committer, of.get(ask.writer))]
     chosen: list[Ask] = []
-    size, lines = 0, _Lines(header, committer)
+    size, text_bytes, lines = 0, 0, _young_lines(header, committer)
+    text_bytes_max = CARRIED_TEXT_BYTES_MARKED_MAX if header.must_settle else CARRIED_TEXT_BYTES_MAX
     for ask in sorted(admitted, key=lambda ask: (versions.get(ask.writer, 0), ask.writer)):
-        if len(chosen) == CARRIED_ASKS_MAX:
-            break
-        if size + len(ask.data) <= CARRIED_BYTES_MAX and lines.take(ask.writer):
+        more_bytes = _line_bytes(Commit(ask.writer, ask.number, header.version + 1, OFFSET_MAX))
+        is_short = size + len(ask.data) <= CARRIED_BYTES_MAX and text_bytes + more_bytes <= text_bytes_max
+        if is_short and (ask.writer in lines or len(lines) < CARRIED_LINES_MAX):
             chosen.append(ask)
-            size += len(ask.data)
+            lines.add(ask.writer)
+            size, text_bytes = size + len(ask.data), text_bytes + more_bytes
     return tuple(chosen)
 
 
-class _Lines:
-    """The commit lines of a header's successor, while asks are chosen for it."""
+def _young_lines(header: Header, committer: str) -> set[str]:
+    """The writers of lines of carried asks that a commit on this header may not evict."""
+    since = header.version + 1 - COMMITS_MAX
+    return {line.writer for line in header.carried if line.version > since and line.writer != committer}
 
-    def __init__(self, header: Header, committer: str) -> None:
-        since = header.version + 1 - YOUNG_VERSIONS
-        self._writers = {line.writer for line in header.commits} | {committer}
-        self._young = {line.writer for line in header.commits if line.version > since} | {committer}
 
-    def take(self, writer: str) -> bool:
-        """Make room for the line of a carried ask; False if it would evict a line, or let young ones be evicted."""
-        writers, young = self._writers | {writer}, self._young | {writer}
-        if len(writers) > max(COMMITS_MAX, len(self._writers)) or len(young) > YOUNG_LINES_MAX:
-            return False
-        self._writers, self._young = writers, young
-        return True
+def has_room(header: Header) -> bool:
+    """Whether a commit on this header may carry an ask of a writer that has no line."""
+    return len(_young_lines(header, "")) < CARRIED_LINES_MAX
 
 
 def carry(header: Header, asks: Sequence[Ask], offset: int) -> Carry:
@@ -199,8 +202,8 @@ def carry(header: Header, asks: Sequence[Ask], offset: int) -> Carry:
     offset
         Where the data of the first ask begins: behind the data of the append itself.
     """
-    placed = []
+    lines, version = [], header.version + 1
     for ask in asks:
-        placed.append(Placed(ask.writer, ask.number, offset))
+        lines.append(Commit(ask.writer, ask.number, version, offset))
         offset += len(ask.data)
-    return Carry(max(header.floor, header.version + 1 - WINDOW_VERSIONS), tuple(placed))
+    return Carry(max(header.floor, version - WINDOW_VERSIONS), tuple(lines))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.format import line_codec, tokens
-from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Commit, Drop, Entry, Floor, Header, Mark, Placed, Tier
+from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Commit, Drop, Entry, Floor, Header, Mark, Tier
 from rollingfs.format.plain_file import Adopted, Origin
 
 FORMAT = "rollingfs 1"
@@ -56,12 +56,12 @@ def is_surely_short(header: Header, room: int) -> bool:
         return False
     entries = _entries_text(header.entries)
     words = [header.owner or "", header.turn or "", header.merged or "", *header.attrs, *header.attrs.values()]
-    words += [line.writer for line in header.commits]
-    words += [one.writer for one in header.placed]
     if header.adopted is not None:
         words.append(header.adopted.token)
-    count = len(header.attrs) + len(header.commits) + len(header.placed) + len(header.tiers)
+    count = len(header.attrs) + len(header.commits) + len(header.tiers)
+    writers = "".join(line.writer for line in header.commits)
     lines = PLAIN_LINE_BYTES_MAX * count + PLAIN_LINES_BYTES_MAX
+    lines += len(writers) * (1 if writers.isascii() and writers.isalnum() else QUOTED_BYTES_MAX)
     size = len(entries) + QUOTED_BYTES_MAX * sum(map(len, words)) + lines
     return entries.isascii() and size + room <= TEXT_BYTES_MAX
 
@@ -86,7 +86,8 @@ def _lines(header: Header) -> Iterable[str]:
     for key, value in header.attrs.items():
         yield f"attr {tokens.quote(key)} {tokens.quote(value)}"
     for commit in header.commits:
-        yield f"commit {tokens.quote(commit.writer)} {commit.number} {commit.version}"
+        if commit.offset is None:
+            yield f"commit {tokens.quote(commit.writer)} {commit.number} {commit.version}"
     if header.evicted:
         yield f"evicted {header.evicted}"
     if header.turn is not None:
@@ -100,11 +101,17 @@ def _lines(header: Header) -> Iterable[str]:
         yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
     if header.asks is not None and header.asks.version == header.version:
         yield f"asks {header.asks.base} {header.asks.version}"
-    for one in header.placed:
-        yield f"placed {tokens.quote(one.writer)} {one.number} {one.offset}"
+    if header.carried_since:
+        yield f"carries {header.segment} {header.carried_since}"
+        yield from map(format_carried, header.carried)
     if header.offload is not None:
         yield line_codec.format_offload(header.offload)
     yield from header.unknown
+
+
+def format_carried(line: Commit) -> str:
+    """The line of an operation that another writer's commit has carried."""
+    return f"carried {tokens.quote(line.writer)} {line.number} {line.version} {line.offset}"
 
 
 def format_text(header: Header) -> bytes:
@@ -138,7 +145,7 @@ class _Parser:
         self.entries: list[Entry] = []
         self.attrs: dict[str, str] = {}
         self.commits: list[Commit] = []
-        self.placed: list[Placed] = []
+        self.carried: list[Commit] = []
         self.drops: list[Drop] = []
         self.tiers: list[Tier] = []
         self.marks: dict[str, list[Mark]] = {"Merged": [], "Aborted": []}
@@ -241,12 +248,13 @@ class _Parser:
         base, version = tokens.exactly(parts, 2)
         self._once(asks=Floor(tokens.number(base), tokens.number(version)))
 
-    def _on_placed(self, parts: Sequence[str]) -> None:
-        writer, number, offset = tokens.exactly(parts, 3)
-        found = Placed(tokens.unquote(writer), tokens.number(number), tokens.number(offset))
-        if any((one.writer, one.number) == (found.writer, found.number) for one in self.placed):
-            raise tokens.Malformed("comes twice")
-        self.placed.append(found)
+    def _on_carries(self, parts: Sequence[str]) -> None:
+        segment, since = tokens.exactly(parts, 2)
+        self._once(carries=(tokens.uuid(segment), tokens.number(since)))
+
+    def _on_carried(self, parts: Sequence[str]) -> None:
+        writer, *numbers = tokens.exactly(parts, 4)
+        self.carried.append(Commit(tokens.unquote(writer), *map(tokens.number, numbers)))
 
     def _on_offload(self, parts: Sequence[str]) -> None:
         self._once(offload=line_codec.parse_offload(parts))
@@ -269,15 +277,17 @@ class _Parser:
             self.fields["turn"] = writer if version == self.fields["version"] else None
         if "asks" in self.fields and self.fields["asks"].version != self.fields["version"]:
             self.fields["asks"] = None  # likewise
-        operations = {(line.writer, line.number) for line in self.commits}
+        segment, since = self.fields.pop("carries", ("", 0))
+        if segment != self.fields["segment"]:  # such a client has made the incarnation, perhaps of another segment
+            self.carried, since = [], 0
         copy = self.fields.pop("plain_copy", None)
         header = Header(
             **self.fields,
             entries=tuple(self.entries),
             tail=tail,
             attrs=self.attrs,
-            commits=tuple(self.commits),
-            placed=tuple(one for one in self.placed if (one.writer, one.number) in operations),
+            commits=(*self.commits, *self.carried),
+            carried_since=since,
             drops=tuple(self.drops),
             tiers=tuple(self.tiers),
             merges=tuple(self.marks["Merged"]),

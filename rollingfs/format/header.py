@@ -24,6 +24,7 @@ TIERS_MAX = 8
 ATTRS_MAX = 64
 ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
+CARRIED_LINES_MAX = 256
 MARKS_MAX = 128
 MARKS_BYTES_MAX = 32 * 1024
 """The limit for the text of `Merged` and `Aborted` lines. A header without any may take those of one commit."""
@@ -159,6 +160,8 @@ class Commit:
     writer: str
     number: int
     version: int
+    offset: int | None = None
+    """Where its data begins, if another writer's commit has carried it; such lines are of a kind of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +170,6 @@ class Floor:
 
     base: int
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Where the data of an operation begins that another writer's commit has carried."""
-
-    writer: str
-    number: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +216,13 @@ class Header:
     tail_at_ms: int = 0
     attrs: Mapping[str, str] = field(default_factory=dict)
     commits: tuple[Commit, ...] = ()
+    """The last operation of each writer, whoever committed it."""
     evicted: int = 0
+    carried_since: int = 0
+    """Since this version no new incarnation has lost lines of carried operations; 0: there was none in this one."""
     turn: str | None = None
     """The writer that asked the others to leave the next commit to it."""
     asks: Floor | None = None
-    placed: tuple[Placed, ...] = ()
     drops: tuple[Drop, ...] = ()
     tiers: tuple[Tier, ...] = ()
     adopted: Adopted | None = None
@@ -306,11 +302,6 @@ class Header:
         """The least base of an ask that a plain append on this header may carry."""
         return self.asks.base if self.asks is not None and self.asks.version == self.version else self.version
 
-    def placed_of(self, writer: str, number: int) -> int | None:
-        """Where the data of an operation begins, if another writer's commit has carried it."""
-        found = (one.offset for one in self.placed if (one.writer, one.number) == (writer, number))
-        return next(found, None)
-
     def tier(self, alias: str) -> Tier | None:
         """The line of a tier."""
         return next((tier for tier in self.tiers if tier.alias == alias), None)
@@ -318,6 +309,11 @@ class Header:
     def commit_of(self, writer: str) -> Commit | None:
         """The commit line of a writer."""
         return next((line for line in self.commits if line.writer == writer), None)
+
+    @property
+    def carried(self) -> tuple[Commit, ...]:
+        """The lines of operations that another writer's commit has carried."""
+        return tuple(line for line in self.commits if line.offset is not None)
 
     def check(self) -> None:
         """Check the invariants of every header, before it is written and after it is read.
@@ -359,6 +355,8 @@ class Header:
             yield "a commit line is newer than the header"
         if len({line.writer for line in self.commits}) != len(self.commits):
             yield "a writer has two commit lines"
+        if self.carried_since > self.version or (self.carried and not self.carried_since):
+            yield "lines of carried asks, and the line that says since when they are kept, do not go together"
 
     def _tier_problems(self) -> Iterator[str]:
         named = {drop.tier for drop in self.drops}
@@ -370,6 +368,7 @@ class Header:
             yield f"a line names the tier {alias!r}, which has no line of its own"
 
     def _limit_problems(self) -> Iterator[str]:
+        carried = len(self.carried)
         attrs_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in self.attrs.items())
         limits = (
             ("loose chunks", self.loose_count, LOOSE_CHUNKS_MAX),
@@ -378,7 +377,8 @@ class Header:
             ("tiers", len(self.tiers), TIERS_MAX),
             ("attributes", len(self.attrs), ATTRS_MAX),
             ("bytes of attributes", attrs_bytes, ATTRS_BYTES_MAX),
-            ("commit lines", len(self.commits), COMMITS_MAX),
+            ("commit lines", len(self.commits) - carried, COMMITS_MAX),
+            ("lines of carried asks", carried, CARRIED_LINES_MAX),
             ("merge marks", len(self.merges) + len(self.aborts), MARKS_MAX),
         )
         over = (one for one in limits if one[1] > one[2])

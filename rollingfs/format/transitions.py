@@ -16,14 +16,13 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
-from rollingfs.format import placement
+from rollingfs.format import commit_lines, placement
 from rollingfs.format.asks import Carry
 from rollingfs.format.codec import format_text, is_surely_short
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
-    COMMITS_MAX,
     TEXT_BYTES_MAX,
     Commit,
     Entry,
@@ -97,26 +96,19 @@ def stamp(
 
     Only a plain append has a `carry`. Every other commit leaves the `asks` line out, and so voids all asks of before.
     """
-    version = base.version + 1 if base else 1
-    carried = carry.placed if carry is not None else ()
-    lines = [Commit(writer, number, version), *(Commit(one.writer, one.number, version) for one in carried)]
-    writers = {line.writer for line in lines}
-    commits = [line for line in (base.commits if base else ()) if line.writer not in writers]
-    evicted = base.evicted if base else 0
-    if (excess := len(commits) + len(lines) - COMMITS_MAX) > 0:
-        commits.sort(key=lambda line: line.version)
-        evicted = max([evicted, *(line.version for line in commits[:excess])])
-        commits = commits[excess:]
-    operations = {(line.writer, line.number) for line in commits}
-    placed = tuple(one for one in header.placed if (one.writer, one.number) in operations)
-    return replace(
-        header,
-        version=version,
-        commits=(*commits, *lines),
-        evicted=evicted,
-        modified_ms=now_ms,
-        asks=Floor(carry.floor, version) if carry is not None else None,
-        placed=placed + carried,
+    version, lines = base.version + 1 if base else 1, carry.lines if carry is not None else ()
+    commits, evicted = commit_lines.following(base, Commit(writer, number, version), lines)
+    since = base.carried_since if base else 0
+    return commit_lines.within_text(
+        replace(
+            header,
+            version=version,
+            commits=commits,
+            evicted=evicted,
+            carried_since=since or (version if lines else 0),
+            modified_ms=now_ms,
+            asks=Floor(carry.floor, version) if carry is not None else None,
+        )
     )
 
 
@@ -354,7 +346,6 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
         adopted=header.adopted,
         created_ms=header.created_ms,
         unknown=header.unknown,
-        placed=header.placed,
     )
 
 

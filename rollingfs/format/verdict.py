@@ -16,7 +16,9 @@ class Verdict(Enum):
     UNKNOWN = "nothing can be said"
 
 
-def judge(base: Header | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
+def judge(
+    base: Header | None, same: bool, current: Header | None, writer: str, number: int, *, asked: bool = False
+) -> Verdict:
     """Whether operation `number` of `writer`, conditioned on `base`, took place.
 
     Parameters
@@ -27,6 +29,8 @@ def judge(base: Header | None, same: bool, current: Header | None, writer: str, 
         Whether the file still is what the attempt was conditioned on.
     current
         The header that is there now; None if there is none (or an empty file).
+    asked
+        Whether another writer's commit may have carried the operation since the base.
     """
     if same:
         return Verdict.SAME
@@ -40,6 +44,9 @@ def judge(base: Header | None, same: bool, current: Header | None, writer: str, 
         return Verdict.UNKNOWN
     if mine is None and current.evicted > base_version:
         return Verdict.UNKNOWN  # with a line of mine, it has not gone: it says what it said before
+    if mine is None and asked and base is not None and current.segment != base.segment:
+        # a client that does not know lines of carried asks loses them where it makes an incarnation
+        return Verdict.NOT_MINE if 0 < current.carried_since <= base.version else Verdict.UNKNOWN
     return Verdict.NOT_MINE
 
 

@@ -67,24 +67,19 @@ def test_thirty_two_writers_are_five_times_as_quick_as_one() -> None:
 
 
 @pytest.mark.slow
-def test_of_a_hundred_writers_that_never_pause_hardly_one_hears_unknown_and_all_are_quicker_than_by_turns() -> None:
-    """There are 64 commit lines: many writers have none, and nobody looks for what they ask.
-
-    A writer whose line is gone before it has looked cannot know whether its append is there. It happens to 1 in 1,000.
-    """
-    found = sharing(100, duration_s=3)
-    assert all("is unknown" in error for error in found.errors)
-    assert len(found.errors) <= 5
-    assert found.rate_per_s > turns(100, duration_s=3).rate_per_s
-    assert found.requests <= 40
+@pytest.mark.parametrize(("writers", "duration_s", "requests_max"), [(70, 8, 8), (100, 6, 8), (200, 6, 16)])
+def test_of_many_writers_nobody_starves_and_no_outcome_is_unknown(
+    writers: int, duration_s: float, requests_max: float
+) -> None:
+    found = sharing(writers, duration_s=duration_s)
+    assert not found.errors
+    assert found.least_share >= FAIR[0]
+    assert found.requests <= requests_max
 
 
 @pytest.mark.slow
-def test_of_writers_without_a_commit_line_nobody_starves() -> None:
-    found = sharing(70, duration_s=12)
-    assert not found.errors
-    assert found.least_share >= 0.3
-    assert found.max_ms < 6_000
+def test_of_more_writers_than_there_are_lines_no_outcome_is_unknown() -> None:
+    assert not sharing(300, duration_s=3).errors
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,13 +13,15 @@ from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutErro
 from rollingfs.client import Client
 from rollingfs.commit import ask_files
 from rollingfs.commit.sharing import PASSED_VERSIONS_MAX, Sharing
-from rollingfs.format import names
+from rollingfs.format import names, transitions
 from rollingfs.format.asks import ASK_BYTES_MAX, ask_path
-from rollingfs.format.codec import parse_header
+from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
+from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, fail, private_memory
+from tests.support.older import NOW_MS, as_an_older_client
 
 PATH = "/logs/clicks"
 HEADER = "$header"
@@ -373,7 +376,7 @@ def test_asks_that_cannot_be_read_are_left_out(world: World) -> None:
     assert world.content == b"...carrier'smine"
 
 
-@pytest.mark.parametrize("torn", [b"", b"rollingfs-ask 1\n", b"rollingfs-ask 2\nwhat", b"\xff" * 300])
+@pytest.mark.parametrize("torn", [b"", b"rollingfs-ask 2\n", b"rollingfs-ask 3\nwhat", b"\xff" * 300])
 def test_a_file_that_is_no_ask_is_ignored(world: World, torn: bytes) -> None:
     path = ask_path(PATH, world.asker.committer.slots.writer.id)
     world.while_it_waits(lambda: drive(world.store.put(path, torn)), world.carry)
@@ -501,11 +504,36 @@ def test_ctrl_c_at_any_request_says_what_is_true(world: World, nth: int, when: s
     assert is_there == (outcome == "committed") or outcome == "unknown"
 
 
-def test_an_append_that_was_carried_and_overwritten_is_told_as_unknown(world: World) -> None:
+def test_an_append_that_was_carried_and_overwritten_has_its_offset(world: World) -> None:
+    before = world.header.segment
     world.while_it_waits(world.carry, lambda: drive(world.other.segments.overwrite(PATH, b"new")))
-    with pytest.raises(AppendOutcomeUnknown, match="replaced before its offset"):
-        world.ask()
+    written = drive(world.asker.segments.extend(PATH, b"mine"))
+    assert written.offset == len(b"...carrier's")
+    assert written.header.segment == before
     assert world.content == b"new"
+
+
+def older_client_overwrites(world: World) -> None:
+    """A client that does not know lines of carried asks loses them."""
+    blob, header = drive(world.store.read(PATH + HEADER)), world.header
+    made = as_an_older_client(
+        header, "older", 1, lambda base: transitions.create(base, str(uuid.uuid4()), RollingPolicy(), NOW_MS)
+    )
+    drive(world.store.replace(PATH + HEADER, format_header(made), blob.token))
+
+
+@pytest.mark.parametrize("is_carried", [True, False])
+def test_an_append_that_was_overwritten_by_an_older_client_is_told_as_unknown_unless_a_line_is_left(
+    world: World, is_carried: bool
+) -> None:
+    world.while_it_waits(*([world.carry] if is_carried else []), lambda: older_client_overwrites(world))
+    world.while_it_waits(world.carry)
+    if is_carried:
+        with pytest.raises(AppendOutcomeUnknown):
+            world.ask()
+    else:  # its own line of before shows that no commit has carried the ask
+        assert world.ask() == len(b"carrier's")
+    assert world.content.count(b"mine") == (not is_carried)
 
 
 def test_the_offset_of_an_own_attempt_is_not_that_of_an_ask_of_an_incarnation_that_is_gone(world: World) -> None:
@@ -520,8 +548,8 @@ def test_the_offset_of_an_own_attempt_is_not_that_of_an_ask_of_an_incarnation_th
     world.compete()
     world.asking.plan("replace", HEADER, before=others_are_first)
     world.asking.plan(LOOK, HEADER, before=carried_and_overwritten, skips=1)
-    with pytest.raises(AppendOutcomeUnknown, match="replaced before its offset"):
-        world.ask()
+    assert world.ask() == len(b"...carrier'scarrier's"), "not where the own attempt would have put the bytes"
+    assert world.content == b"new"
 
 
 def test_a_conflict_that_is_certain_says_nothing_of_an_ask(world: World) -> None:

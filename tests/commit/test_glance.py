@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollingfs.commit.glance import GLANCE_BYTES, version_to_wait_at
+from rollingfs.format import tokens
 from rollingfs.format.asks import Ask, is_void, takes_plain
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Commit, Floor, Header, Phase
@@ -22,6 +23,8 @@ BASE = Header(SEGMENT, 10, commits=(Commit(ME, 1, 9), Commit("0b", 1, 10)), asks
 ASK = Ask(ME, 2, SEGMENT, BASE.version, b"mine")
 LATER = replace(BASE, version=12, commits=(Commit(ME, 1, 9), Commit("0b", 3, 12)), asks=Floor(5, 12), tail=b"theirs")
 
+CARRIED = replace(LATER, commits=(Commit("0b", 3, 12), Commit("0c", 4, 12, 1), Commit(ME, 1, 9, 0)), carried_since=9)
+
 
 def glance(header: Header) -> int | None:
     return version_to_wait_at(format_header(header)[:GLANCE_BYTES], ASK, VERSIONS_MAX)
@@ -30,6 +33,16 @@ def glance(header: Header) -> int | None:
 def test_a_writer_waits_on_at_a_header_that_has_not_carried_its_ask() -> None:
     assert glance(BASE) == 10
     assert glance(LATER) == 12
+    assert glance(CARRIED) == 12
+
+
+def test_lines_of_carried_asks_count_only_in_the_incarnation_that_they_are_of() -> None:
+    text = format_header(CARRIED)
+    for other in (b"carries " + OTHER.encode(), b"carries-not " + SEGMENT.encode()):
+        ghost = text[: text.index(b"end crc32c")].replace(b"carries " + SEGMENT.encode(), other)
+        assert version_to_wait_at(tokens.seal_text(ghost), ASK, VERSIONS_MAX) is None
+    twice = text[: text.index(b"end crc32c")].replace(b"\ncommit 0b", f"\ncommit {ME} 1 8\ncommit 0b".encode())
+    assert version_to_wait_at(tokens.seal_text(twice), ASK, VERSIONS_MAX) is None
 
 
 @pytest.mark.parametrize(
@@ -37,6 +50,7 @@ def test_a_writer_waits_on_at_a_header_that_has_not_carried_its_ask() -> None:
     [
         replace(LATER, commits=(Commit(ME, 2, 11), Commit("0b", 3, 12))),
         replace(LATER, commits=(Commit(ME, 3, 11),)),
+        replace(CARRIED, commits=(Commit("0b", 3, 12), Commit(ME, 2, 11, 0))),
         replace(LATER, commits=(Commit("0b", 3, 12),)),
         replace(LATER, asks=Floor(11, 12)),
         replace(LATER, asks=None),
@@ -48,7 +62,7 @@ def test_a_writer_waits_on_at_a_header_that_has_not_carried_its_ask() -> None:
         replace(LATER, version=9, commits=(Commit(ME, 1, 9),), asks=Floor(5, 9)),
         replace(LATER, unknown=("z" * GLANCE_BYTES,)),
     ],
-    ids=str.split("carried higher no-line void no-plain-append another owner sealed turn unheard older long"),
+    ids=str.split("own higher carried no-line void no-plain-append another owner sealed turn unheard older long"),
 )
 def test_everything_else_is_loaded_and_judged(header: Header) -> None:
     assert glance(header) is None
@@ -69,7 +83,11 @@ def test_a_text_that_is_cut_off_or_damaged_is_loaded() -> None:
 def headers(draw: st.DrawFn) -> Header:
     version = draw(st.integers(8, 60))
     writers = draw(st.lists(st.sampled_from([ME, "0b", "0a b", "0c"]), unique=True))
-    commits = tuple(Commit(one, draw(st.integers(1, 3)), draw(st.integers(1, version))) for one in writers)
+    commits = tuple(
+        Commit(one, draw(st.integers(1, 3)), draw(st.integers(1, version)), draw(st.none() | st.integers(0, 9)))
+        for one in writers
+    )
+    commits = tuple(sorted(commits, key=lambda line: line.offset is not None))
     floor = draw(st.none() | st.integers(1, 12).map(lambda base: Floor(base, version)))
     return Header(
         draw(st.sampled_from([SEGMENT, SEGMENT, SEGMENT, OTHER])),
@@ -79,6 +97,7 @@ def headers(draw: st.DrawFn) -> Header:
         tail=draw(st.sampled_from([b"", b"\ncommit 0a 2 9\nend crc32c=00000000\n\n"])),
         attrs=draw(st.sampled_from([{}, {"commit": "0a 2 9\nasks 1 9"}])),
         commits=commits,
+        carried_since=1 if any(line.offset is not None for line in commits) else 0,
         evicted=draw(st.integers(0, version)),
         turn=draw(st.sampled_from([None, None, "0b"])),
         asks=floor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import uuid
+from collections.abc import Collection
 from typing import Any
 from unittest import mock
 
@@ -26,7 +27,7 @@ from rollingfs.commit.sharing import (
     WRITERS_MIN,
     Sharing,
 )
-from rollingfs.format.header import Commit, Floor, Header, Placed
+from rollingfs.format.header import CARRIED_LINES_MAX, Commit, Floor, Header
 from tests.support import simulation
 from tests.support.simulation import Figures, Latencies, Load, simulate
 
@@ -36,10 +37,11 @@ PAUSING_RATIO_MAX = 1.5
 """Writers that pause hardly gain by asks; they wait at most so many times as long as with turns."""
 
 
-def header(version: int, *lines: tuple[str, int], is_plain: bool = True, placed: tuple[Placed, ...] = ()) -> Header:
-    """A header with a commit line of each of these writers, in these versions."""
-    commits = tuple(Commit(writer, 1, at) for writer, at in lines)
-    return Header(SEGMENT, version, commits=commits, asks=Floor(1, version) if is_plain else None, placed=placed)
+def header(version: int, *lines: tuple[str, int], is_plain: bool = True, carried: Collection[str] = ()) -> Header:
+    """A header with a line of each of these writers, in these versions; some of them were carried."""
+    commits = tuple(Commit(writer, 1, at, 0 if writer in carried else None) for writer, at in lines)
+    asks, since = Floor(1, version) if is_plain else None, 1 if carried else 0
+    return Header(SEGMENT, version, commits=commits, asks=asks, carried_since=since)
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def test_a_writer_waits_where_others_commit_often_and_carry(racing: Sharing) -> 
     assert racing.waits(header(20, mine, *OTHERS))
     assert not racing.waits(header(20, *OTHERS)), "nobody knows it"
     assert not racing.waits(header(20, (ME, 20), ("a", 19), ("b", 19))), "it has committed last itself"
-    assert racing.waits(header(20, (ME, 20), ("a", 20), ("b", 19), placed=(Placed(ME, 1, 0),))), "it was carried"
+    assert racing.waits(header(20, (ME, 20), ("a", 20), ("b", 19), carried=[ME])), "it was carried"
     assert not racing.waits(header(20, mine, ("a", 18), ("b", 17))), "nobody carries"
     assert not racing.waits(header(20, mine, *OTHERS, is_plain=False)), "the last commit was no plain append"
     assert not racing.waits(header(20 + KNOWN_VERSIONS, mine, *OTHERS))
@@ -216,7 +218,9 @@ def test_a_writer_that_nobody_looks_for_hopes_only_where_the_last_commit_was_a_s
     assert racing.hopes(header(20, *OTHERS))
     assert not racing.hopes(header(20, (ME, 19), *OTHERS)), "its ask is looked for"
     assert not racing.hopes(header(20, *OTHERS, is_plain=False))
-    assert not racing.hopes(header(20, *((f"w{index}", 19) for index in range(60)))), "too many"
+    many = [f"w{index}" for index in range(CARRIED_LINES_MAX)]
+    assert racing.hopes(header(20, *((writer, 19) for writer in many[1:]), carried=many))
+    assert not racing.hopes(header(20, *((writer, 19) for writer in many), carried=many)), "no line is left for it"
 
 
 # -- whole runs --------------------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from rollingfs.format.header import (
     Merge,
     Page,
     Phase,
-    Placed,
     Tier,
 )
 from rollingfs.format.index_codec import format_page, parse_page
@@ -154,7 +153,15 @@ HEADERS: dict[str, Header] = {
         8,
         commits=(Commit(WRITER, 3, 8), Commit(WRITER_2, 17, 8)),
         asks=Floor(4, 8),
-        placed=(Placed(WRITER_2, 17, 4096),),
+        unknown=(f"placed {WRITER_2} 17 4096",),  # of a version that was never released
+    ),
+    "carried": Header(
+        SEGMENT,
+        8,
+        commits=(Commit(WRITER, 3, 8), Commit(WRITER_2, 17, 8, 4096), Commit("a word", 2, 7, 0)),
+        asks=Floor(4, 8),
+        carried_since=5,
+        unknown=("colour blue",),
     ),
     "marks": Header(
         SEGMENT,

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from rollingfs.format import transitions
+from rollingfs.format import commit_lines, transitions
 from rollingfs.format.header import (
     Commit,
     Header,
@@ -59,7 +59,7 @@ def courses():
 
 
 def test_judge_never_says_what_is_not_so_in_any_course_of_events(monkeypatch):
-    monkeypatch.setattr(transitions, "COMMITS_MAX", 2)
+    monkeypatch.setattr(commit_lines, "COMMITS_MAX", 2)
     seen = dict.fromkeys(Verdict, 0)
     for base, course in itertools.product(bases(), courses()):
         current, took_place, since = base, False, set()

@@ -45,6 +45,16 @@ class Rules:
     window: int = 9
     """A plain append lets asks of this many versions live."""
     carried_get_lines: bool = True
+    carried_evictions_count: bool = True
+    """A line of a carried ask that goes raises `evicted`, as any line."""
+    carries_names_incarnation: bool = True
+    """Lines of carried asks count only beside a `carries` line that names the header's incarnation."""
+    carries_says_since: bool = True
+    """The first `carries` line of an incarnation says the version that wrote it."""
+    judges_incarnation: bool = True
+    """Without a line, another incarnation makes the outcome unknown, unless `carries` says that no line was lost."""
+    asks_have_versions: bool = True
+    """Clients that do not know lines of carried asks have another kind of asks, and each carries its own kind."""
     highest_only: bool = True
     """Of one writer, only one ask is carried in one commit."""
     judges_first: bool = True
@@ -68,16 +78,20 @@ class Rules:
     own_data_first: bool = True
     """The committer's data comes first, and a repeat on one base has the same bytes."""
     withdraws_by_higher_number: bool = True
-    offset_needs_incarnation: bool = True
-    """Without a `placed` line, the offset of an own attempt counts only in its incarnation."""
 
 
 class Line(NamedTuple):
-    """A commit line."""
+    """A commit line, or one of a carried ask."""
 
     writer: int
     number: int
     version: int
+    place: int | None = None
+    """Where the data of a carried ask begins."""
+
+
+NEW, SHARER, OLD = "new", "sharer", "old"
+"""What a client knows: all; asks, but not the lines of carried ones, as before their release; nothing of this."""
 
 
 class Header(NamedTuple):
@@ -92,11 +106,21 @@ class Header(NamedTuple):
     evicted: int = 0
     asks: tuple[int, int] | None = None
     """The line `asks FLOOR VERSION`."""
-    placed: frozenset[tuple[int, int, int]] = frozenset()
-    """Writer, number, position."""
+    carried: frozenset[Line] = frozenset()
+    carries: tuple[str, int] | None = None
+    """The line `carries INCARNATION SINCE`."""
 
     def line_of(self, writer: int) -> Line | None:
-        return next((line for line in self.lines if line.writer == writer), None)
+        """For the header as a client reads it."""
+        return next((line for line in self.lines | self.carried if line.writer == writer), None)
+
+
+def read(rules: Rules, header: Header, knows: str = NEW) -> Header:
+    """The header as a client reads it: without lines that mean nothing to the client."""
+    is_own = header.carries is not None and header.carries[0] == header.incarnation
+    if knows == NEW and (is_own or not rules.carries_names_incarnation):
+        return header
+    return header._replace(carried=frozenset(), carries=None)
 
 
 class Ask(NamedTuple):
@@ -107,6 +131,8 @@ class Ask(NamedTuple):
     base: int
     incarnation: str
     ids: Ids
+    knows: str = NEW
+    """What its writer knows."""
 
 
 Added = tuple[tuple[Ids, str | None], ...]
@@ -205,10 +231,13 @@ def is_void(rules: Rules, header: Header, ask: Ask) -> bool:
     return header.incarnation != ask.incarnation or floor(rules, header) > ask.base
 
 
-def is_admitted(rules: Rules, header: Header, ask: Ask, committer: int) -> bool:
+def is_admitted(rules: Rules, header: Header, ask: Ask, committer: int, knows: str = NEW) -> bool:
     """Whether the replacement of a header may carry an ask."""
     if ask.writer == committer or header.state == "deleted":
         return False
+    if rules.asks_have_versions and ask.knows != knows:
+        return False
+    header = read(rules, header, knows)
     if rules.incarnation_forbids and ask.incarnation != header.incarnation:
         return False
     if rules.state_forbids and (header.state != "open" or header.owner is not None):
@@ -221,9 +250,11 @@ def is_admitted(rules: Rules, header: Header, ask: Ask, committer: int) -> bool:
     return not rules.floor_forbids or floor(rules, header) <= ask.base
 
 
-def choices(rules: Rules, header: Header, asks: frozenset[Ask], committer: int, most: int) -> Iterator[tuple[Ask, ...]]:
+def choices(
+    rules: Rules, header: Header, asks: frozenset[Ask], committer: int, most: int, knows: str = NEW
+) -> Iterator[tuple[Ask, ...]]:
     """All sets of asks that a committer may have seen and may carry."""
-    admitted = sorted(ask for ask in asks if is_admitted(rules, header, ask, committer))
+    admitted = sorted(ask for ask in asks if is_admitted(rules, header, ask, committer, knows))
     yield ()
     if not rules.highest_only:
         for count in range(1, min(most, len(admitted)) + 1):
@@ -238,32 +269,55 @@ def choices(rules: Rules, header: Header, asks: frozenset[Ask], committer: int, 
             yield from product(*(by_writer[writer] for writer in writers))
 
 
+def _shortened(lines: frozenset[Line], count: int) -> tuple[frozenset[Line], int]:
+    """The newest lines, and the newest version of those that go."""
+    kept = sorted(lines, key=lambda line: line.version)
+    gone = kept[: max(0, len(kept) - count)]
+    return lines.difference(gone), max((line.version for line in gone), default=0)
+
+
 def stamped(
     rules: Rules,
     header: Header,
-    numbers: dict[int, int],
+    own: dict[int, int],
     lines_max: int,
     *,
     plain: bool = False,
-    placed: frozenset[tuple[int, int, int]] = frozenset(),
-    knows_asks: bool = True,
+    carried: frozenset[Line] = frozenset(),
+    knows: str = NEW,
 ) -> Header:
-    """The next version, with a commit line for each of these writers; an older client copies what it does not know."""
-    version = header.version + 1
-    kept = sorted((line for line in header.lines if line.writer not in numbers), key=lambda line: line.version)
-    evicted = header.evicted
-    while len(kept) > max(0, lines_max - len(numbers)):
-        evicted = max(evicted, kept.pop(0).version)
-    lines = frozenset(kept) | {Line(writer, number, version) for writer, number in numbers.items()}
-    asks, all_placed = header.asks, header.placed
-    if knows_asks:
-        if plain:
-            asks = max(floor(rules, header), version - rules.window), version
-        elif not rules.others_void:
-            asks = floor(rules, header), version
-        named = {(line.writer, line.number) for line in lines}
-        all_placed = frozenset(one for one in header.placed if one[:2] in named) | placed
-    return header._replace(version=version, lines=lines, evicted=evicted, asks=asks, placed=all_placed)
+    """The next version, with the lines of these writers; a client copies what it does not know."""
+    version, found = header.version + 1, read(rules, header) if knows == NEW else header
+    new = frozenset(Line(writer, number, version) for writer, number in own.items())
+    writers = {*own, *(line.writer for line in carried)}
+    lines = frozenset(line for line in found.lines if line.writer not in writers)
+    evicted, others, carries, asks = header.evicted, found.carried, found.carries, header.asks
+    if knows == NEW:
+        others = frozenset(line for line in others if line.writer not in writers)
+        others, gone = _shortened(others, max(0, lines_max - len(carried)))
+        evicted = max(evicted, gone) if rules.carried_evictions_count else evicted
+        others |= carried
+        if carries is None and carried:
+            carries = header.incarnation, version if rules.carries_says_since else 1
+    else:
+        new |= carried
+    lines, gone = _shortened(lines, max(0, lines_max - len(new)))
+    if knows != OLD and plain:
+        asks = max(floor(rules, header), version - rules.window), version
+    elif knows != OLD and not rules.others_void:
+        asks = floor(rules, header), version
+    evicted = max(evicted, gone)
+    return header._replace(
+        version=version, lines=lines | new, evicted=evicted, asks=asks, carried=others, carries=carries
+    )
+
+
+def reborn(header: Header, name: str, knows: str = NEW) -> Header:
+    """The header of a new incarnation, which a stamped header becomes."""
+    fresh = header._replace(incarnation=name, state="open", log=(), asks=None)
+    if knows != NEW:
+        return fresh._replace(carried=frozenset(), carries=None)
+    return fresh._replace(carries=(name, header.carries[1]) if header.carries else None)
 
 
 def appended(
@@ -274,21 +328,20 @@ def appended(
     lines_max: int,
     *,
     plain: bool = True,
-    knows_asks: bool = True,
+    knows: str = NEW,
 ) -> tuple[Header, int]:
     """The header after an append that carries asks, and the position of the own data."""
     parts = [own, *((ask.writer, ask.number, ask.ids) for ask in carried)]
     if not rules.own_data_first:
         parts = [*parts[1:], parts[0]]
-    log, position, placed = header.log, 0, set()
-    numbers: dict[int, int] = {}
+    log, position = header.log, 0
+    lines: dict[int, Line] = {}
     for writer, number, ids in parts:
         if writer == own[0]:
             position = len(log)
-        else:
-            placed.add((writer, number, len(log)))
-        if writer == own[0] or rules.carried_get_lines:  # of two asks of a writer, the lower number's line stays
-            numbers[writer] = min(number, numbers.get(writer, number))
+        elif rules.carried_get_lines and (writer not in lines or number < lines[writer].number):
+            lines[writer] = Line(writer, number, header.version + 1, len(log))  # of two asks, the lower number stays
         log += ids
-    wanted = stamped(rules, header, numbers, lines_max, plain=plain, placed=frozenset(placed), knows_asks=knows_asks)
+    numbers = {own[0]: own[1]}
+    wanted = stamped(rules, header, numbers, lines_max, plain=plain, carried=frozenset(lines.values()), knows=knows)
     return wanted._replace(log=log), position

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.models.asks import (
+    NEW,
     Ask,
     Attempt,
     Broken,
@@ -12,12 +13,15 @@ from tests.models.asks import (
     Header,
     Ids,
     Landing,
+    Line,
     Rules,
     Steps,
     World,
     appended,
     choices,
     is_void,
+    read,
+    reborn,
     stamped,
     token_of,
 )
@@ -31,6 +35,9 @@ def steps(model: Model, world: World, index: int) -> Steps:
         op = script[client.nth]
         step = Append(model, index, op) if op.kind in APPENDS else Other(model, index, op)
         yield from step.steps(world)
+
+
+GHOSTS = frozenset(Line(writer, 0, 1, 0) for writer in range(3))
 
 
 @dataclass(frozen=True)
@@ -101,13 +108,15 @@ class Other(Step):
             return Header(new_name, 1, lines=stamped(self.rules, Header(version=0), {me: number}, 1).lines)
         if base is None or (base.state == "deleted") != (kind == "create"):
             return None
-        wanted = stamped(self.rules, base, {me: number}, self.model.bounds.lines_max)
-        fresh = wanted._replace(incarnation=new_name, state="open", log=(), owner=None, asks=None)
+        wanted = stamped(self.rules, base, {me: number}, self.model.bounds.lines_max, knows=self.op.knows)
+        fresh = reborn(wanted, new_name, self.op.knows)._replace(owner=None)
         is_free = base.state == "open" and base.owner is None
         possible = {
-            "create": (True, fresh._replace(owner=base.owner, placed=frozenset())),
+            "create": (True, fresh._replace(owner=base.owner)),
             "delete": (base.state != "merging", wanted._replace(state="deleted", log=(), owner=None)),
-            "overwrite": (base.state != "merging", fresh._replace(placed=frozenset())),
+            "overwrite": (base.state != "merging", fresh),
+            # an older client's, with the lines of the source: of each writer one, with a number of that segment
+            "rename onto": (base.state != "merging", fresh._replace(carried=GHOSTS, carries=("S", 1))),
             # the `asks` line that it must not write
             "overwrite with a line": (base.state != "merging", fresh._replace(asks=(1, base.version + 1))),
             "seal": (is_free, wanted._replace(state="sealed")),
@@ -174,10 +183,11 @@ class Append(Step):
             )
         if header is None or client.is_old:
             return name + ": unknown", self.done(world, "unknown")
-        line, number = header.line_of(self.index), self.number(client)
+        found, number = read(self.rules, header, self.op.knows), self.number(client)
+        line = found.line_of(self.index)
         mine = number if self.rules.one_number else number + client.later
         if line is not None and line.number == mine:
-            return self._mine(world, header, mine)
+            return self._mine(world, header, line)
         if line is not None and line.number > number and self.rules.one_number:
             return name + ": a newer line, unknown", self.done(world, "unknown")
         if self.rules.judges_eviction and line is None and header.evicted > client.seen:
@@ -185,19 +195,20 @@ class Append(Step):
         is_other = header.version == client.seen and token_of(header) != token_of(client.base or header)
         if self.rules.judges_version and (header.version < client.seen or is_other):
             return name + ": went back, unknown", self.done(world, "unknown")
+        is_reborn = client.base is not None and client.base.incarnation != header.incarnation
+        is_kept = found.carries is not None and found.carries[1] <= client.seen
+        may_be_lost = client.ask is not None and line is None and is_reborn and not is_kept
+        if self.rules.judges_incarnation and may_be_lost and self.op.knows == NEW:
+            return name + ": perhaps lost, unknown", self.done(world, "unknown")
         is_dead = client.attempt is not None and token_of(header) != client.attempt.token
         attempt = None if is_dead else client.attempt
         judged = world.client(self.index, seen=header.version, base=header, known=header, attempt=attempt)
         return self._ready(judged, header, name)
 
-    def _mine(self, world: World, header: Header, number: int) -> tuple[str, World]:
+    def _mine(self, world: World, header: Header, line: Line) -> tuple[str, World]:
         """It took place. The offset may be unknown."""
         client, name = world.clients[self.index], self.name + "look: mine"
-        asked, attempt = client.ask, client.attempt
-        at = next((place for one, mine, place in header.placed if (one, mine) == (self.index, number)), None)
-        is_elsewhere = attempt is not None and attempt.token is not None and attempt.token[0] != header.incarnation
-        if self.rules.offset_needs_incarnation and at is None and asked is not None and is_elsewhere:
-            return name + ", offset unknown", self.done(world, "unknown")
+        asked, attempt, at = client.ask, client.attempt, line.place
         if attempt is not None and (at is None or not self.rules.own_data_first):
             at = attempt.position
         if at is None:
@@ -247,7 +258,8 @@ class Append(Step):
         assert client.base is not None
         higher = rules.withdraws_by_higher_number
         numbers = {self.index: self.number(client) + 1} if higher else {}
-        wanted = stamped(rules, client.base, numbers, self.model.bounds.lines_max, plain=not higher)
+        how = {"plain": not higher, "knows": self.op.knows}
+        wanted = stamped(rules, client.base, numbers, self.model.bounds.lines_max, **how)
         after = self.model.replaced(world, token_of(client.base), wanted, (), "withdraw", self.index)
         if after is None:
             return
@@ -267,7 +279,7 @@ class Append(Step):
         if not rules.base_is_judged and world.header is not None:
             version, incarnation = world.header.version, world.header.incarnation
             changes = {"seen": version}
-        ask = Ask(self.index, self.number(client), version, incarnation, self.op.ids)
+        ask = Ask(self.index, self.number(client), version, incarnation, self.op.ids, self.op.knows)
         asked = world._replace(asks=world.asks | {ask})
         after = asked.client(self.index, ask=ask, asked=client.asked + 1, **changes)
         yield f"{self.name}asks, base {version}", after
@@ -290,10 +302,10 @@ class Append(Step):
         carried_max = bounds.carried_max if may_carry else 0
         bound = client.bound if self.op.kind == "bound append" else None
         number = self.number(client) + (0 if rules.one_number else client.later)
-        knows_asks = self.op.kind != "old append" and not self.op.is_old
-        for carried in choices(rules, base, world.asks, self.index, carried_max):
+        knows = self.op.knows
+        for carried in choices(rules, base, world.asks, self.index, carried_max, knows):
             mine = (self.index, number, own)
-            how = {"plain": self.is_plain, "knows_asks": knows_asks}
+            how = {"plain": self.is_plain, "knows": knows}
             wanted, position = appended(rules, base, mine, carried, bounds.lines_max, **how)
             added = ((own, bound), *((ask.ids, ask.incarnation) for ask in carried))
             names = ", ".join("".join(ask.ids) for ask in carried)

@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.models.asks import Added, Broken, Client, Ghost, Header, Ids, Rules, Steps, Token, World, token_of
+from tests.models.asks import (
+    NEW,
+    OLD,
+    SHARER,
+    Added,
+    Broken,
+    Client,
+    Ghost,
+    Header,
+    Ids,
+    Rules,
+    Steps,
+    Token,
+    World,
+    token_of,
+)
 
-APPENDS = ("append", "bound append", "old append", "owner's append", "recovery")
-PLAIN = ("append", "bound append")
+APPENDS = ("append", "bound append", "sharer's append", "old append", "owner's append", "recovery")
+PLAIN = ("append", "bound append", "sharer's append")
 """Appends that may ask, and may carry asks."""
 
 
@@ -16,14 +31,22 @@ PLAIN = ("append", "bound append")
 class Op:
     """An operation of a script.
 
-    A *bound* append is one of a handle that has opened an incarnation; an *old* client knows no asks. A *recovery* of
-    client 0, which is dead from then on, appends `ids` guarded, unless `instead` is there.
+    A *bound* append is one of a handle that has opened an incarnation; an *old* client knows no asks, a *sharer* knows
+    them, but not the lines of carried ones. A *recovery* of client 0, which is dead from then on, appends `ids`
+    guarded, unless `instead` is there.
     """
 
     kind: str
     ids: Ids = ()
     instead: str = ""
     is_old: bool = False
+
+    @property
+    def knows(self) -> str:
+        """What its client knows."""
+        if self.kind == "sharer's append":
+            return SHARER
+        return OLD if self.is_old or self.kind == "old append" else NEW
 
     def __str__(self) -> str:
         return f"{self.kind} {''.join(self.ids)}".strip()
@@ -35,6 +58,7 @@ class Bounds:
 
     faults: int = 1
     lines_max: int = 3
+    """Of each of both kinds."""
     attempts_max: int = 2
     """Own attempts of an operation."""
     asks_max: int = 1
@@ -72,7 +96,7 @@ class Model:
         """The world after a conditional replacement; None if the condition fails."""
         if token_of(world.header) != token:
             return None
-        if wanted is not None and len(wanted.lines) > self.bounds.lines_max:
+        if wanted is not None and max(len(wanted.lines), len(wanted.carried)) > self.bounds.lines_max:
             raise Broken("too many commit lines")
         old, ghost = world.header, world.ghost
         if kind == "append":

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rollingfs.format import asks as code
-from rollingfs.format import transitions
-from rollingfs.format.header import Commit, Floor, Merge, Phase, Placed
+from rollingfs.format import commit_lines, transitions
+from rollingfs.format.header import Commit, Floor, Merge, Phase
 from rollingfs.format.header import Header as CodeHeader
 from rollingfs.format.verdict import Verdict, judge
 from tests.models.asks import Ask, Client, Ghost, Header, Line, Rules, World, appended, is_admitted, is_void, token_of
@@ -36,10 +36,13 @@ def in_code(header: Header) -> CodeHeader:
         merge=merging,
         owner=None if header.owner is None else str(header.owner),
         tail="".join(header.log).encode(),
-        commits=tuple(Commit(str(line.writer), line.number, line.version) for line in sorted(header.lines)),
+        commits=tuple(
+            Commit(str(line.writer), line.number, line.version, line.place)
+            for line in (*sorted(header.lines), *sorted(header.carried))
+        ),
+        carried_since=header.carries[1] if header.carries else 0,
         evicted=header.evicted,
         asks=None if header.asks is None else Floor(*header.asks),
-        placed=tuple(Placed(str(writer), number, place) for writer, number, place in sorted(header.placed)),
     )
 
 
@@ -87,16 +90,19 @@ def test_a_rule_of_admission_that_one_of_them_leaves_out_is_found(rule: str) -> 
 
 LINES_MAX = 3
 CARRIED = [(), (Ask(3, 1, 4, "I", ("c",)),), (Ask(3, 1, 4, "I", ("c",)), Ask(5, 7, 4, "I", ("d",)))]
-LINES = [Line(ME, 1, 2), Line(3, 0, 3), Line(4, 2, 4), Line(5, 5, 1)]
+LINES = [Line(ME, 1, 2), Line(3, 0, 3, 0), Line(4, 2, 4, 1), Line(5, 5, 1), Line(6, 5, 3, 1)]
 
 
 @pytest.mark.parametrize("carried", CARRIED, ids=len)
 def test_the_code_stamps_an_append_as_the_model_does(carried: tuple[Ask, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transitions, "COMMITS_MAX", LINES_MAX)
+    monkeypatch.setattr(commit_lines, "COMMITS_MAX", LINES_MAX)
+    monkeypatch.setattr(commit_lines, "CARRIED_LINES_MAX", LINES_MAX)
     for count, floor, evicted in itertools.product(range(LINES_MAX + 1), FLOORS, (0, 1)):
         for chosen in itertools.combinations(LINES, count):
-            placed = frozenset({(3, 0, 0), (4, 2, 1), (6, 6, 1)})  # the last one has no line
-            header = Header("I", VERSION, "open", None, ("x", "y"), frozenset(chosen), evicted, floor, placed)
+            lines, others = ({one for one in chosen if (one.place is None) is is_own} for is_own in (True, False))
+            carries = ("I", 2) if others else None
+            header = Header("I", VERSION, log=("x", "y"), lines=frozenset(lines), evicted=evicted, asks=floor)
+            header = header._replace(carried=frozenset(others), carries=carries)
             wanted, position = appended(RULES, header, (ME, 3, ("a",)), carried, LINES_MAX)
             same, asked = in_code(header), [ask_in_code(ask) for ask in carried]
             added = code.carry(same, asked, same.length + 1)
@@ -108,16 +114,21 @@ def test_the_code_stamps_an_append_as_the_model_does(carried: tuple[Ask, ...], m
 
 
 def _shown(header: CodeHeader) -> tuple[Any, ...]:
-    return header.version, header.tail, {*header.commits}, header.evicted, header.asks, {*header.placed}
+    return header.version, header.tail, {*header.commits}, header.evicted, header.asks, header.carried_since
 
 
 def compare_judges(rules: Rules) -> None:
     verdicts = set()
-    for lines, evicted, version, incarnation in itertools.product(lines_of(ME), range(6), range(2, 7), "IJ"):
+    worlds = itertools.product(lines_of(ME), range(6), range(2, 7), "IJ", (0, 1, 4, 5))
+    for lines, evicted, version, incarnation, since in worlds:
+        if since > version:
+            continue
+        carries = (incarnation, since) if since else None
         base, now = Header("I", VERSION), Header(incarnation, version, "open", None, (), lines, evicted)
+        now = now._replace(carries=carries)
         expected = _judged(rules, base, now)
         is_same = token_of(now) == token_of(base)
-        found = judge(in_code(base), is_same, in_code(now), str(ME), 3)
+        found = judge(in_code(base), is_same, in_code(now), str(ME), 3, asked=True)
         if is_same and (lines or evicted):
             continue  # one token stands for one header
         assert (Verdict.NOT_MINE if found is Verdict.SAME else found) is expected, (base, now)
@@ -129,7 +140,7 @@ def test_the_code_judges_as_the_model_does() -> None:
     compare_judges(RULES)
 
 
-@pytest.mark.parametrize("rule", ["judges_eviction", "judges_version"])
+@pytest.mark.parametrize("rule", ["judges_eviction", "judges_version", "judges_incarnation"])
 def test_a_rule_of_the_judge_that_one_of_them_leaves_out_is_found(rule: str) -> None:
     with pytest.raises(AssertionError):
         compare_judges(Rules(**{rule: False}))

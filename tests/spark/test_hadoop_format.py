@@ -84,7 +84,8 @@ def test_java_understands_whatever_header_python_writes(tmp_path):
     [
         "turn 5b2e9d0c1f4a4b6e8d7c3a2b1f0e9d8c 41",
         "asks 3 41",
-        "placed w 7 99",
+        "carries 7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27 3",
+        "carried w 7 40 99",
         "plain x",
         "origin",
         "later %zz  words",

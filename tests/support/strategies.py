@@ -22,7 +22,6 @@ from rollingfs.format.header import (
     Merge,
     Page,
     Phase,
-    Placed,
     Tier,
 )
 from rollingfs.format.plain_file import Adopted
@@ -155,13 +154,12 @@ def drops(draw: st.DrawFn) -> Drop:
 @st.composite
 def commits(draw: st.DrawFn, version: int) -> tuple[Commit, ...]:
     writers = draw(st.lists(st.uuids().map(lambda found: found.hex), unique=True, max_size=4))
-    return tuple(Commit(writer, draw(st.integers(1, 10**6)), draw(st.integers(1, version))) for writer in writers)
-
-
-@st.composite
-def placed(draw: st.DrawFn, lines: tuple[Commit, ...]) -> tuple[Placed, ...]:
-    """Where some of the operations begin that have these commit lines."""
-    return tuple(Placed(line.writer, line.number, draw(st.integers(0, 2**50))) for line in lines if draw(st.booleans()))
+    count = draw(st.integers(0, len(writers)))  # so many have committed themselves, the others were carried
+    offsets = [None] * count + [draw(st.integers(0, 2**50)) for _ in writers[count:]]
+    return tuple(
+        Commit(writer, draw(st.integers(1, 10**6)), draw(st.integers(1, version)), offset)
+        for writer, offset in zip(writers, offsets, strict=True)
+    )
 
 
 @st.composite
@@ -212,7 +210,7 @@ def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         evicted=draw(st.just(0) | st.integers(0, version)),
         turn=draw(st.none() | WORDS),
         asks=draw(st.none() | st.builds(Floor, st.integers(0, version), st.just(version))),
-        placed=draw(placed(lines)),
+        carried_since=draw(st.integers(any(line.offset is not None for line in lines), version)),
         drops=tuple(draw(st.lists(drops(), max_size=4))),
         adopted=draw(st.none() | st.builds(Adopted, TEXTS, TIMES_MS)),
         created_ms=draw(TIMES_MS),
