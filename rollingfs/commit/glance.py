@@ -55,7 +55,7 @@ def version_to_wait_at(data: bytes, ask: Ask, versions_max: int) -> int | None:
 
 
 def _own_line(data: bytes, end: int, ask: Ask) -> re.Match[bytes] | None:
-    """The number and version in the one line of the ask's writer; None if it has none, or two, or who knows whether it counts."""
+    """The number and version in the line of the ask's writer; None if it has none or two, or one that means nothing."""
     writer, found = tokens.quote(ask.writer).encode(), []
     for kind in (b"\ncommit ", b"\ncarried "):
         start = data.find(kind + writer + b" ", 0, end)
