@@ -95,7 +95,7 @@ class Carrier:
         if header is not None and attempt.asked is not None and not self._has_hoped and sharing.hopes(header):
             self._has_hoped = True
             return await self._wait(base, HOPED_VERSIONS_MAX)
-        if not sharing.is_shared(header) or header is None or not asks.takes_plain(header) or self._tries_again(header):
+        if not sharing.is_shared(header) or header is None or not asks.takes_plain(header) or self._tries_again:
             base = await turn(base)
             return await self.outcome.judged(base) or base
         if sharing.turns.is_asked(header):
@@ -116,9 +116,10 @@ class Carrier:
             return await self.prepare(found, turn)
         return base
 
-    def _tries_again(self, header: Header) -> bool:
+    @property
+    def _tries_again(self) -> bool:
         """Whether a writer that pauses has lost no more than one race for this append."""
-        return self.attempt.count < LOSSES_BEFORE_ASKING and self._sharing.takes_turns(header)
+        return self.attempt.count < LOSSES_BEFORE_ASKING and self._sharing.pauses
 
     def believes(self, header: Header) -> bool:
         """Whether a header of many writers was seen so short a time ago that an attempt may be based on it."""
@@ -133,7 +134,7 @@ class Carrier:
         sharing.lost()
         self._has_hoped = False
         header = base.header
-        if header is None or self._tries_again(header):
+        if header is None or self._tries_again:
             return None
         is_shared, is_outside = sharing.is_shared(header), sharing.is_outside(header, attempt.count)
         if not is_shared and (attempt.asked is not None or is_outside or not sharing.is_unheard(header)):

@@ -183,18 +183,12 @@ class Sharing:
 
     @property
     def pauses(self) -> bool:
-        """Whether this writer lets much time pass between two appends: then a look and another try are quicker."""
-        return self.turns.away_s > RECENT_CYCLES * self.cycle_s
+        """Whether this writer usually lets much time pass between two appends, and has before this one.
 
-    def takes_turns(self, header: Header) -> bool:
-        """Whether this writer usually pauses, so that it does not ask at once.
-
-        One long pause is remembered for some appends. If these follow at once, they do not wait for the turns of many.
+        Then a look and another try are quicker than an ask. One long pause is remembered for some appends, so the usual
+        one alone does not tell.
         """
-        if not self.pauses:
-            return False
-        is_prompt = self.turns.newest_away_s <= RECENT_CYCLES * self.cycle_s
-        return not (is_prompt and self.turns.before_me(header) > RIVAL_VERSIONS)
+        return min(self.turns.away_s, self.turns.newest_away_s) > RECENT_CYCLES * self.cycle_s
 
     def known(self, header: Header) -> list[str]:
         """The other writers whose asks are looked for."""

@@ -58,13 +58,14 @@ class Credentials:
         self.refusal: Exception | None = None
 
     async def __call__(self) -> S3Credential:
-        self.refusal = None
         try:
             with errors_of_machine():
-                return await self._find()
+                found = await self._find()
         except Exception as error:
             self.refusal = error  # obstore would only show its text
             raise
+        self.refusal = None  # not before: another request may not have read its own yet
+        return found
 
 
 class ObstoreObjects:
