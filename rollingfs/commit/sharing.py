@@ -237,7 +237,8 @@ class Sharing:
         if self.is_unheard(header):
             return False
         versions = [line.version for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
-        is_carrying = len(set(versions)) < len(versions)
+        # each commit has a line of its own; fewer others say that most writers commit without reading asks
+        is_carrying = 2 * len(set(versions)) <= len(versions) + 1
         return is_carrying and self._others_per_s * self.cycle_s >= OTHERS_PER_CYCLE_MIN
 
     def hopes(self, header: Header) -> bool:
