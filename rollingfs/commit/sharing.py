@@ -27,7 +27,10 @@ LIST_COMMITS_FIRST = 3
 LIST_COMMITS_ALONE = 128
 """Own commits from one listing of asks to the next, for a writer alone."""
 LIST_COMMITS_SHARED = 8
-"""The same for a writer that shares: it looks for newcomers."""
+"""The same for a writer that shares: it looks for newcomers.
+
+After the last sign of others, the number doubles from this to that of a writer alone.
+"""
 LIST_SHARE = 1 / 32
 """Listings that delay commits take at most this part of their time."""
 CARRIED_COMMITS = 0.5
@@ -78,6 +81,8 @@ class Sharing:
         """The number of asks that the last own commit found."""
         self._until_list = LIST_COMMITS_FIRST - 1
         """The number of own commits before one with a listing of asks beside it."""
+        self._list_commits = LIST_COMMITS_ALONE
+        """The number of own commits from the next such listing to the one after it, for a writer alone."""
         self._newcomers: frozenset[str] = frozenset()
         """Writers that a listing has shown."""
         self._newcomer_commits = 0
@@ -94,12 +99,18 @@ class Sharing:
 
     def lost(self) -> None:
         """Note that another was first."""
-        self._empty_commits = 0
+        self._meet()
         self._until_list = 0
+
+    def _meet(self) -> None:
+        self._empty_commits = 0
+        self._list_commits = LIST_COMMITS_SHARED
 
     def committed(self, header: Header, found: int) -> None:
         """Note an own commit, which found so many asks."""
-        self._empty_commits = 0 if found else self._empty_commits + 1
+        self._empty_commits += 1
+        if found:
+            self._meet()
         self._found = found
         self._until_list -= 1
         self._newcomer_commits -= 1
@@ -109,7 +120,7 @@ class Sharing:
 
     def carried(self, header: Header) -> None:
         """Note that another's commit carried the own bytes."""
-        self._empty_commits = 0
+        self._meet()
         self.turns.carried(header)
         self.saw(header)
 
@@ -121,13 +132,14 @@ class Sharing:
         delay_s
             For so many seconds, the listing has delayed what comes after the commit.
         """
-        commits = LIST_COMMITS_ALONE if self.is_alone else LIST_COMMITS_SHARED
+        commits = self._list_commits if self.is_alone else LIST_COMMITS_SHARED
+        self._list_commits = min(2 * commits, LIST_COMMITS_ALONE)
         dear = delay_s / (self.turns.commit_s * LIST_SHARE) if self.turns.commit_s else 0.0
         self._until_list = max(commits, math.ceil(dear))
         newcomers = frozenset(writers) - {self._writer, *self.known(header)}
         if newcomers:
             self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next
-            self._empty_commits = 0
+            self._meet()
             self.turns.meet()
 
     def waited(self, seconds: float) -> None:

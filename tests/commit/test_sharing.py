@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 import uuid
 from collections.abc import Collection
@@ -154,6 +155,21 @@ def test_a_writer_alone_lists_asks_beside_its_third_commit_and_then_each_128th(c
         LIST_COMMITS_FIRST + LIST_COMMITS_ALONE,
         LIST_COMMITS_FIRST + 2 * LIST_COMMITS_ALONE,
     ]
+
+
+def test_after_the_last_sign_of_others_a_writer_lists_asks_less_and_less_often(racing: Sharing) -> None:
+    """The other may wait, and lose every race: then nothing else shows it."""
+    racing.lost()
+    listed = []
+    for commit in range(1, 400):
+        now = header(20 + commit, (ME, 20 + commit))
+        if racing.lists(now):
+            listed.append(commit)
+            racing.listed(now, [ME])
+        racing.committed(header(21 + commit, (ME, 21 + commit)), 0)
+    gaps = [after - before for before, after in itertools.pairwise(listed)]
+    assert gaps == [8, 16, 32, 64, 128, 128][: len(gaps)]
+    assert len(gaps) >= 5
 
 
 def pause(turns: Turns, clock: Any, seconds: float) -> None:
