@@ -8,12 +8,11 @@ from benchmarks.case import Case, Goal, ratio
 from benchmarks.cases.p1_shared_commits import Crowd, appended
 
 PROCESSES = 8
-FULL_S = 12.0
 SHOWN = ("rate_per_s", "unit_s", "p99_pooled_s", "requests", "processors_busy")
 
 
 def _crowd(pause_s: float, *, turns: str = "", shares: bool = False) -> Crowd:
-    return Crowd(PROCESSES, shares, pause_s, turns=turns, full_s=FULL_S)
+    return Crowd(PROCESSES, shares, pause_s, turns=turns)
 
 
 def _paused(case_id: str, pause_s: float) -> Case:
