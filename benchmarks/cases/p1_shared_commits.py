@@ -21,7 +21,7 @@ from benchmarks.content import content
 
 SIZE = 4096
 FULL_S, QUICK_S = 12.0, 0.5
-"""All processes append for so long: the first appends, in which they find each other, are less than one in a hundred."""
+"""All append for so long: the first appends, in which they find each other, are less than one in a hundred."""
 STAT = Path("/proc/stat")
 IDLE = slice(3, 5)
 """The times, in the first line of `STAT`, in which nothing ran."""
