@@ -177,7 +177,8 @@ def cut(read: Read, extent: Extent, size_max: int) -> Iterator[Range]:
         if end > start and (stream.end - start > size_max or not is_marked):
             yield Range(extent, start, end)
             start = end
-        if stream.end - stream.start > size_max and not any(found.kind == DICTIONARY for found in stream.messages):
+        is_large = stream.end - stream.start > size_max and len(stream.messages) > 1
+        if is_large and not any(found.kind == DICTIONARY for found in stream.messages):
             yield from _cut(extent, stream, size_max)
             start = stream.end
         elif end == start:
@@ -194,8 +195,7 @@ def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
         if message.end - start > size_max and message.start > start:
             yield Range(extent, start, message.start, (schema.start, schema.end))
             start = message.start
-    if batches:
-        yield Range(extent, start, stream.end, (schema.start, schema.end))
+    yield Range(extent, start, stream.end, (schema.start, schema.end))
 
 
 def whole_end(read: Read, extent: Extent, limit: int) -> int:
