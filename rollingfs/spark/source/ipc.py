@@ -198,14 +198,22 @@ def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
     yield Range(extent, start, stream.end, (schema.start, schema.end))
 
 
-def whole_end(read: Read, extent: Extent, limit: int) -> int:
-    """The end of the last complete stream up to `limit`; else that of the first one; else the start of the extent."""
+def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) -> int:
+    """The end of the last complete stream up to `limit`; else that of the first one; else the start of the extent.
+
+    The footer of a file belongs to its stream.
+
+    Parameters
+    ----------
+    is_last
+        No bytes can come behind the extent, so the last stream needs no end mark.
+    """
     found = extent.start
     for stream in streams(read, extent):
-        if not stream.ended or (stream.end > limit and found > extent.start):
+        if not (stream.ended or is_last) or (stream.end > limit and found > extent.start):
             break
         found = stream.end
-    return found
+    return extent.end if found > extent.start and _is_footer(_Window(read, extent), found, extent.end) else found
 
 
 # -- rows --------------------------------------------------------------------------------------------------------
