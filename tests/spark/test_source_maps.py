@@ -202,6 +202,23 @@ def test_maps_in_any_order_are_tried_as_objects_in_few_blocks_only(monkeypatch):
         assert keys.is_possible is is_possible
 
 
+def test_of_many_bad_lines_beside_maps_only_these_are_read_one_by_one(slow):
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.string()), "n": pa.int32()})
+    many = [
+        b'{"m":{"a":"}{\\""},"n":1}',
+        b'{"m":{"a":"x"},"n":2}',
+        b'{"m":{"a":"x"},"n":"bad"}',
+        b'{"m":{"a":5}}',
+    ] * 100
+    expected = exactly(many, schema)
+    slow.clear()
+    reader = jsonlines.Reader(schema)
+    for count in (1, 2):
+        assert read(reader, many) == expected
+        assert slow == many[2:4] * 100 * count
+    assert not reader._adaptation.has_lists
+
+
 def test_rare_maps_with_many_keys_do_not_take_a_cell_for_each_row_and_key(slow):
     schema = pa.schema({"m": pa.map_(pa.string(), pa.int32()), "n": pa.int32()})
     rare = [b'{"m":{"k%d":%d}}' % (nth, nth) for nth in range(KEYS_MAX)] + [b'{"n":5}'] * 300
