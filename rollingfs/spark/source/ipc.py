@@ -213,7 +213,10 @@ def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) 
         if not (stream.ended or is_last) or (stream.end > limit and found > extent.start):
             break
         found = stream.end
-    return extent.end if found > extent.start and _is_footer(_Window(read, extent), found, extent.end) else found
+    else:
+        if found > extent.start and _is_footer(_Window(read, extent), found, extent.end):
+            return extent.end
+    return found
 
 
 # -- rows --------------------------------------------------------------------------------------------------------

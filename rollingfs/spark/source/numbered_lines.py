@@ -63,7 +63,8 @@ class NumberedLines:
                 short.append(start)
             else:
                 data[start:end] = EMPTY.ljust(end - start)
-        parts, at = [], 0
+        parts: list[bytes | bytearray] = []
+        at = 0
         for start in sorted(short):
             parts += [data[at:start], EMPTY]
             at = data.index(FEED, start)
