@@ -17,7 +17,7 @@ require_module("pyspark")
 
 import pyarrow as pa
 
-from rollingfs.spark.source import csv_values, csvlines, json_keys, jsonlines, lines, row_replacement
+from rollingfs.spark.source import csv_values, csvlines, json_keys, jsonlines, lines, odd_lines, row_replacement
 from rollingfs.spark.source.csv_tokens import CsvFormat
 from rollingfs.spark.source.json_keys import KEYS_MAX, MapKeys
 from rollingfs.spark.source.json_values import LineParser
@@ -202,6 +202,36 @@ def test_maps_in_any_order_are_tried_as_objects_in_few_blocks_only(monkeypatch):
         assert keys.is_possible is is_possible
 
 
+def test_of_many_bad_lines_beside_maps_only_these_are_read_one_by_one(slow):
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.string()), "n": pa.int32()})
+    many = [
+        b'{"m":{"a":"}{\\""},"n":1}',
+        b'{"m":{"a":"x"},"n":2}',
+        b'{"m":{"a":"x"},"n":"bad"}',
+        b'{"m":{"a":5}}',
+    ] * 100
+    expected = exactly(many, schema)
+    slow.clear()
+    reader = jsonlines.Reader(schema)
+    for count in (1, 2):
+        assert read(reader, many) == expected
+        assert slow == many[2:4] * 100 * count
+    assert not reader._adaptation.has_lists
+
+
+def test_rare_maps_with_many_keys_do_not_take_a_cell_for_each_row_and_key(slow):
+    schema = pa.schema({"m": pa.map_(pa.string(), pa.int32()), "n": pa.int32()})
+    rare = [b'{"m":{"k%d":%d}}' % (nth, nth) for nth in range(KEYS_MAX)] + [b'{"n":5}'] * 300
+    dense = [b'{"m":{%s}}' % b",".join(b'"k%d":%d' % (nth, nth) for nth in range(10))] * 9
+    expected = [exactly(many, schema) for many in (rare, dense)]
+    slow.clear()
+    reader = jsonlines.Reader(schema)
+    for many, rows, has_lists in zip((rare, dense), expected, (True, False), strict=True):
+        assert read(reader, many) == rows
+        assert reader._adaptation.has_lists is has_lists
+    assert slow == []
+
+
 def test_a_text_column_with_numbers_does_not_put_the_values_of_a_map_in_quotes():
     schema = pa.schema({"m": pa.map_(pa.string(), pa.binary()), "s": pa.string()})
     many = [b'{"s":5,"m":{"s":"abcd"}}', b'{"s":5,"m":{"s":1234}}'] * 20
@@ -293,6 +323,24 @@ def test_lines_are_found_by_their_numbers(many, data):
     assert [block.line(nth) for nth in range(len(many))] == many
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(many))] * 2)))
     assert bytes(block.part(first, last)) == b"".join(line + b"\n" for line in many[first:last])
+
+
+class Watched(bytes):
+    """Bytes that know over how many of them lines were counted."""
+
+    counted = 0
+
+    def count(self, sub: Any, start: Any = 0, end: Any = None, /) -> int:
+        end = len(self) if end is None else end
+        self.counted += end - start
+        return super().count(sub, start, end)
+
+
+def test_lines_that_may_be_null_are_numbered_in_one_pass():
+    many = [b"null", b"{}", b" no", b"\xef\xbb\xbfnull", b"5", b"", b"n"] * 100
+    data = Watched(b"\n".join([*many, b""]))
+    assert odd_lines.nulls(data) == {nth for nth, line in enumerate(many) if b"n" in line}
+    assert data.counted <= len(data)
 
 
 CELLS = st.fixed_dictionaries(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -24,6 +25,7 @@ from pyspark.sql.types import StructType
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.batch_reader import RollingReader
+from rollingfs.spark.source.ipc import MalformedStreamError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.segment_commit import SegmentCommit
 from rollingfs.spark.source.stream_reader import DataLossError, RollingStreamReader
@@ -268,6 +270,26 @@ def test_arrow_streams_are_taken_whole(fs, tmp_path):
     assert rows == ["2"]
     fs.append(path, stream("3")[-30:])
     assert step(source, at)[0] == ["3"]
+
+
+def test_arrow_is_read_to_the_end_of_a_sealed_segment_be_it_a_file_or_a_stream_without_its_end_mark(fs, tmp_path):
+    rows = pa.record_batch({"value": ["1", "2"]})
+    file = io.BytesIO()
+    with pa.ipc.new_file(file, rows.schema) as writer:
+        writer.write_batch(rows)
+    stream = arrow_stream(rows)
+    for nth, data in enumerate([file.getvalue(), stream + stream[:-8], stream + stream[:-8] + stream[:100]]):
+        path = made(fs, tmp_path / str(nth), data)
+        fs.seal(path)
+        source = reader(path, format="arrow")
+        found, at = step(source, source.initialOffset())
+        assert found == ["1", "2"] * (1 + min(nth, 1))
+        if nth < 2:
+            assert at[path]["sealed"] is True
+            assert source.latestOffset(at, ALL) is at
+        else:
+            with pytest.raises(MalformedStreamError, match="no more can come: it is sealed"):
+                source.latestOffset(at, ALL)
 
 
 def test_formats_without_records_are_refused_as_streams(tmp_path):

@@ -164,13 +164,13 @@ class RowReader:
             return list(partitions.split(extent, size_max))
         try:
             ranges = list(ipc.cut(opened.read, extent, size_max))
-            self._check_end(opened, extent, ranges[-1].end if ranges else extent.start)
+            self.check_end(opened, extent, ranges[-1].end if ranges else extent.start)
             return ranges
         except CORRUPT as error:
             self.skip(extent, error)
             return []
 
-    def _check_end(self, opened: SegmentReader, extent: Extent, end: int) -> None:
+    def check_end(self, opened: SegmentReader, extent: Extent, end: int) -> None:
         """Refuse Arrow that is cut off at `end`, where its segment is sealed; what may grow is told in the log."""
         if extent.end != opened.view.length or not ipc.is_torn(opened.read, extent, end):
             return

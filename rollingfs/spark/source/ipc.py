@@ -177,7 +177,8 @@ def cut(read: Read, extent: Extent, size_max: int) -> Iterator[Range]:
         if end > start and (stream.end - start > size_max or not is_marked):
             yield Range(extent, start, end)
             start = end
-        if stream.end - stream.start > size_max and not any(found.kind == DICTIONARY for found in stream.messages):
+        is_large = stream.end - stream.start > size_max and len(stream.messages) > 1
+        if is_large and not any(found.kind == DICTIONARY for found in stream.messages):
             yield from _cut(extent, stream, size_max)
             start = stream.end
         elif end == start:
@@ -194,17 +195,27 @@ def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
         if message.end - start > size_max and message.start > start:
             yield Range(extent, start, message.start, (schema.start, schema.end))
             start = message.start
-    if batches:
-        yield Range(extent, start, stream.end, (schema.start, schema.end))
+    yield Range(extent, start, stream.end, (schema.start, schema.end))
 
 
-def whole_end(read: Read, extent: Extent, limit: int) -> int:
-    """The end of the last complete stream up to `limit`; else that of the first one; else the start of the extent."""
+def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) -> int:
+    """The end of the last complete stream up to `limit`; else that of the first one; else the start of the extent.
+
+    The footer of a file belongs to its stream.
+
+    Parameters
+    ----------
+    is_last
+        No bytes can come behind the extent, so the last stream needs no end mark.
+    """
     found = extent.start
     for stream in streams(read, extent):
-        if not stream.ended or (stream.end > limit and found > extent.start):
+        if not (stream.ended or is_last) or (stream.end > limit and found > extent.start):
             break
         found = stream.end
+    else:
+        if found > extent.start and _is_footer(_Window(read, extent), found, extent.end):
+            return extent.end
     return found
 
 

@@ -32,6 +32,8 @@ ROUNDS_MAX = 8
 PATTERN_LETTERS_MAX = 40_000
 UNFIT_SHARE_MAX = 1 / 8
 """If more lines of a block are unfit, its maps are read in another way."""
+CELLS_PER_BYTE_MAX = 1
+"""Arrow makes a cell for each row and key. If a block has more than bytes, its maps are read in another way."""
 FAILURES_MAX = 2
 """So many blocks with too many unfit lines: no other block is tried."""
 
@@ -77,9 +79,11 @@ class MapKeys:
     def _unfit(self, block: NumberedLines) -> set[int] | None:
         found = set(block.matching(self._hidden)) if has(block.data, self._hidden) else set()
         self.full.clear()
+        cells = 0
         for name in self.keys:
             found.update(self._odd(name, block))
-            if not self.is_possible:
+            cells += len(self.keys[name]) * block.count
+            if not self.is_possible or cells > CELLS_PER_BYTE_MAX * len(block.data):
                 return None
             found.update(self._ambiguous(name, block))
         if len(found) <= block.count * UNFIT_SHARE_MAX:

@@ -36,11 +36,13 @@ class Sieve:
     ----------
     schema
         The columns, of types that Arrow's JSON reader has, or maps of scalars.
+    has_lists
+        Maps are rewritten as lists, so their texts must not have escapes nor braces.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, has_lists: bool = True) -> None:
         is_short = all(len(name) <= NAME_LETTERS_MAX for name in _names(schema))
-        self._pattern = f"^{_BLANKS}{_record(schema)}{_BLANKS}$" if is_short else ""
+        self._pattern = f"^{_BLANKS}{_record(schema, has_lists)}{_BLANKS}$" if is_short else ""
         self.is_possible = 0 < len(self._pattern) <= PATTERN_LETTERS_MAX
 
     def doubtful(self, texts: pa.Array) -> list[int] | None:
@@ -67,25 +69,25 @@ def _names(kind: pa.Schema | pa.DataType) -> Iterator[str]:
             yield from _names(inner)
 
 
-def _record(fields: Iterable[pa.Field]) -> str:
+def _record(fields: Iterable[pa.Field], has_lists: bool) -> str:
     """An object with some fields, in any order; others have other names, and no objects in objects."""
     # a name with an escape is never sure; its letters would end a text elsewhere than Arrow does
     known = [field for field in fields if re.fullmatch(f"{_LETTER}*", field.name)]
-    members = [_member(f'"{_literal(field.name)}"', _value(field.type)) for field in known]
+    members = [_member(f'"{_literal(field.name)}"', _value(field.type, has_lists)) for field in known]
     flat = f"{_SCALAR}|{_list(_SCALAR)}"
     others = f'"{_other([field.name for field in known])}"'
     members.append(_member(others, f"{flat}|{_object([_member(_STRING, flat)])}"))
     return _object(members)
 
 
-def _value(kind: pa.DataType) -> str:
+def _value(kind: pa.DataType, has_lists: bool) -> str:
     if pt.is_struct(kind):
-        return _record(kind)
+        return _record(kind, has_lists)
     if pt.is_map(kind):
-        item = _MAP_STRING if _is_text(kind.item_type) else _value(kind.item_type)
-        return _object([_member(_MAP_STRING, item)])
+        text = _MAP_STRING if has_lists else _STRING
+        return _object([_member(text, text if _is_text(kind.item_type) else _value(kind.item_type, has_lists))])
     if pt.is_list(kind):
-        return _list(f"{_value(kind.value_type)}|null")
+        return _list(f"{_value(kind.value_type, has_lists)}|null")
     if pt.is_integer(kind):
         return f"0|-?[1-9][0-9]{{0,{_DIGITS_SURE[kind.bit_width] - 1}}}"
     if pt.is_boolean(kind):

@@ -77,6 +77,9 @@ class Reader:
         self._parser = LineParser(self._data, zone)
         self._adaptation = Adaptation(self._data)
         self._sieve = Sieve(self._data) if self._adaptation.is_possible else None
+        has_objects = self._sieve is not None and self._adaptation.maps
+        self._object_sieve = Sieve(self._data, has_lists=False) if has_objects else self._sieve
+        """That of a block whose maps Arrow reads as objects."""
         self._is_sifting = False
         """Arrow refused lines of the last block, so lines of the next are looked at first."""
         self._slow_lines = SlowLines("JSON")
@@ -148,9 +151,9 @@ class Reader:
         return odd, self._is_sifting and self._sift(plain, odd)
 
     def _sift(self, plain: NumberedLines, odd: set[int]) -> bool:
-        """Add the lines that Arrow may refuse, if they are few; whether all others have passed the sieve."""
-        found = self._sieve.doubtful(plain.texts) if self._sieve is not None else None
-        if found is None or len(found) > plain.count * DOUBTFUL_SHARE_MAX:
+        """Add the lines that Arrow may refuse, if they are not too many; whether all others have passed the sieve."""
+        found = self._object_sieve.doubtful(plain.texts) if self._object_sieve is not None else None
+        if found is None or (len(found) > plain.count * DOUBTFUL_SHARE_MAX and not self._adaptation.maps):
             return False
         odd.update(found)
         return True

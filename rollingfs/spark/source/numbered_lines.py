@@ -63,9 +63,12 @@ class NumberedLines:
                 short.append(start)
             else:
                 data[start:end] = EMPTY.ljust(end - start)
-        for start in sorted(short, reverse=True):
-            data[start : data.index(FEED, start)] = EMPTY
-        return bytes(data)
+        parts: list[bytes | bytearray] = []
+        at = 0
+        for start in sorted(short):
+            parts += [data[at:start], EMPTY]
+            at = data.index(FEED, start)
+        return b"".join([*parts, data[at:]])
 
     @cached_property
     def _offsets(self) -> memoryview:

@@ -46,7 +46,11 @@ def nulls(data: bytes) -> set[int]:
     """The numbers of the lines that may be null."""
     found = {0} if _NULL.match(FEED + data[: data.find(FEED)]) else set()
     if has(data, _NULL_SIGN):
-        found |= {data.count(FEED, 0, one.start() + 1) for one in _NULL.finditer(data)}
+        line = at = 0
+        for one in _NULL.finditer(data):
+            line += data.count(FEED, at, one.start() + 1)
+            at = one.start() + 1
+            found.add(line)
     return found
 
 

@@ -239,8 +239,13 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _align(self, opened: SegmentReader, begin: int, upto: int, limit: int) -> int:
         view = opened.view
+        is_last = segments.is_sealed(view) and limit == view.length
         if self.options.format == ARROW:
-            return ipc.whole_end(opened.read, extent_of(view, begin, limit), upto)
+            extent = extent_of(view, begin, limit)
+            end = ipc.whole_end(opened.read, extent, upto, is_last=is_last)
+            if is_last and end == begin:  # what is left can never be read
+                self.rows.check_end(opened, extent, end)
+            return end
         if self.options.codec(view.path) is not None:
             compression.check_sealed(view.path, is_sealed=segments.is_sealed(view))
             return limit if limit == view.length else begin
@@ -252,7 +257,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = lines.next_line_end(opened.read, upto, limit)
         if found is not None:
             return found
-        return limit if segments.is_sealed(view) and limit == view.length else begin
+        return limit if is_last else begin
 
     # -- batches -----------------------------------------------------------------------------------------------
 
