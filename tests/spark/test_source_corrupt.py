@@ -138,6 +138,8 @@ def test_arrow_that_is_cut_off_is_refused_in_a_sealed_segment_and_told_of_one_th
     fs.seal(str(path))
     with pytest.raises(MalformedStreamError, match=r"/s: bytes \d+ to \d+ are no whole .*, and no more can come"):
         read(path, NUMBERS, format="arrow")
+    assert read(path, NUMBERS, format="arrow", onCorrupt="skip") == [*range(500), *range(200)]
+    assert "are skipped (onCorrupt=skip)" in caplog.text
 
 
 def test_a_sealed_segment_of_whole_arrow_messages_is_never_refused_however_it_is_cut(fs, tmp_path):

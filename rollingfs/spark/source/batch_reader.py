@@ -171,12 +171,14 @@ class RowReader:
             return []
 
     def check_end(self, opened: SegmentReader, extent: Extent, end: int) -> None:
-        """Refuse Arrow that is cut off at `end`, where its segment is sealed; what may grow is told in the log."""
+        """Refuse or skip Arrow that is cut off at `end`, where its segment is sealed; what may grow is told in the log."""
         if extent.end != opened.view.length or not ipc.is_torn(opened.read, extent, end):
             return
         where = f"{extent.path}: bytes {end} to {extent.end} are no whole Arrow IPC message"
         if opened.view.sealed:
-            raise ipc.MalformedStreamError(f"{where}, and no more can come: it is sealed")
+            why = f"{where}, and no more can come: it is sealed. onCorrupt=skip reads what is before them"
+            self.skip(replace(extent, start=end), ipc.MalformedStreamError(why))
+            return
         logger.warning("%s; they are not read. Their rest may still come", where)
 
     def skip(self, what: Extent | Range, error: Exception) -> None:
