@@ -171,7 +171,7 @@ class RowReader:
             return []
 
     def check_end(self, opened: SegmentReader, extent: Extent, end: int) -> None:
-        """Refuse or skip Arrow that is cut off at `end`, where its segment is sealed; what may grow is told in the log."""
+        """Refuse or skip Arrow that is cut off at `end` of a sealed segment; of one that may grow, the log tells it."""
         if extent.end != opened.view.length or not ipc.is_torn(opened.read, extent, end):
             return
         where = f"{extent.path}: bytes {end} to {extent.end} are no whole Arrow IPC message"
