@@ -30,8 +30,13 @@ def following(base: Header | None, own: Commit, carried: Sequence[Commit]) -> tu
     gone = _evicted(stay, own.version, len(carried))
     lost = {line.writer for line in gone}
     kept = [line for line in stay if line.writer not in lost]
-    owned, others = ([line for line in kept if (line.offset is None) is is_own] for is_own in (True, False))
+    owned, others = _by_kind(kept)
     return (*owned, own, *others, *carried), max([base.evicted, *(line.version for line in gone)])
+
+
+def _by_kind(lines: Sequence[Commit]) -> tuple[list[Commit], list[Commit]]:
+    """The lines of writers' own commits, and those of carried asks, each in the order given."""
+    return [line for line in lines if line.offset is None], [line for line in lines if line.offset is not None]
 
 
 def _evicted(lines: Sequence[Commit], version: int, carried: int) -> list[Commit]:
@@ -39,8 +44,7 @@ def _evicted(lines: Sequence[Commit], version: int, carried: int) -> list[Commit
     excess = len(lines) + 1 + carried - COMMITS_MAX
     if excess <= 0:
         return []
-    lines = sorted(lines, key=lambda line: line.version)
-    owned, others = ([line for line in lines if (line.offset is None) is is_own] for is_own in (True, False))
+    owned, others = _by_kind(sorted(lines, key=lambda line: line.version))
     gone = owned[: max(0, len(owned) + 1 - COMMITS_MAX)]
     old = sum(line.version <= version - COMMITS_MAX for line in others)
     too_many = len(others) + carried - CARRIED_LINES_MAX
