@@ -104,6 +104,7 @@ class Carrier:
         if sharing.is_outside(header, attempt.count):
             return await self._come_in(base)
         if sharing.stays(header) and sharing.is_recent(header):
+            self._has_read = self._has_read or sharing.has_read_ahead(header)
             if not self._has_read and attempt.asked is None:
                 await attempt.store.runtime.sleep(sharing.linger_s())
             await self._read(header)
@@ -156,23 +157,37 @@ class Carrier:
         return found[0]
 
     async def beside(self, base: Loaded, call: Awaitable[str]) -> str:
-        """Replace `base` by this call; at the same time, now and then, look who asks."""
-        header, sharing = base.header, self._sharing
-        if header is None or not sharing.lists(header):
+        """Replace `base` by this call; at the same time, now and then, look who asks, or read the asks for the next."""
+        header, sharing, runtime = base.header, self._sharing, self.attempt.store.runtime
+        if header is None:
             return await call
+        carried = {line.writer for line in self.attempt.carry.lines} if self.attempt.carry is not None else set()
 
         async def replace() -> str:
             return await call
 
-        async def look() -> str:
-            began_s = time.monotonic()
-            writers = await self._files.find(min(sharing.cycle_s * LIST_CYCLES_MAX, LIST_S_MAX))
-            is_after = not self.attempt.store.runtime.is_async  # otherwise it goes on beside the commit
-            sharing.listed(header, writers, time.monotonic() - began_s if is_after else 0.0)
-            return ""
+        calls: list[Callable[[], Awaitable[str | None]]] = [replace]
+        if sharing.lists(header):
+            calls.append(partial(self._list, header))
+        if runtime.is_async and sharing.reads_ahead(header, len(carried)):
+            calls.append(partial(self._read_ahead, header, carried))
+        if len(calls) == 1:
+            return await call
+        token = (await runtime.gather(calls, len(calls)))[0]
+        assert token is not None
+        return token
 
-        answers = await self.attempt.store.runtime.gather([replace, look], 2)
-        return answers[0]
+    async def _list(self, header: Header) -> None:
+        sharing, began_s = self._sharing, time.monotonic()
+        writers = await self._files.find(min(sharing.cycle_s * LIST_CYCLES_MAX, LIST_S_MAX))
+        is_after = not self.attempt.store.runtime.is_async  # otherwise it goes on beside the commit
+        sharing.listed(header, writers, time.monotonic() - began_s if is_after else 0.0)
+
+    async def _read_ahead(self, header: Header, carried: set[str]) -> None:
+        sharing = self._sharing
+        skipped = carried | sharing.just_carried(header)  # these cannot have asked again
+        await self._files.read(sharing.known(header), sharing.ahead_s, skipped=skipped)
+        sharing.read_ahead(header.version + 1)
 
     def carry(self, base: Header, size: int) -> tuple[Carry, list[bytes]]:
         """What the next attempt adds to its header, and the bytes of others behind its own `size` bytes."""

@@ -1,7 +1,6 @@
 """When a writer asks others to carry its bytes, waits for that, or commits itself. Speed and fairness only.
 
-Commit lines say who commits, and which commits carried asks: these have several lines of one version. What is
-committed never depends on what is decided here.
+Commit lines say who commits, and whose bytes others carried. What is committed never depends on what is decided here.
 """
 
 from __future__ import annotations
@@ -10,21 +9,25 @@ import math
 import random
 import time
 from collections.abc import Collection
+from heapq import nsmallest
 
 from rollingfs.commit.fairness import RIVAL_VERSIONS, Turns
 from rollingfs.format.asks import has_room
-from rollingfs.format.header import Header
+from rollingfs.format.header import Commit, Header
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX
 
-WRITERS_MIN = 3
-"""With fewer writers, turns are as quick."""
 KNOWN_VERSIONS = 32
 """The asks of writers are read that have a line of so many last versions."""
+READ_ASKS_MAX = 16
+"""Who has not committed last reads so many asks at most: each of many losers would read those of all."""
 ALONE_COMMITS = 8
 """After so many own commits in a row that found no ask, a writer no longer looks for asks."""
-LIST_COMMITS_FIRST = 3
-"""Beside its commit of this number, a writer lists all asks: it may win every race, and not know that others wait."""
-LIST_COMMITS_ALONE = 128
+LIST_COMMITS_FIRST = 4
+"""Beside its commit of this number, a writer lists all asks: it may win every race, and not know that others wait.
+
+Those that begin together have lost their first race by then, and have written their asks.
+"""
+LIST_COMMITS_ALONE = 384
 """Own commits from one listing of asks to the next, for a writer alone."""
 LIST_COMMITS_SHARED = 8
 """The same for a writer that shares: it looks for newcomers.
@@ -35,6 +38,12 @@ LIST_SHARE = 1 / 32
 """Listings that delay commits take at most this part of their time."""
 CARRIED_COMMITS = 0.5
 """In this part of a commit's time, nobody whose bytes were carried has looked and asked again."""
+AHEAD_RATIO_MAX = 2.05
+"""Who commits so often while the others' bytes are carried once each does not read asks ahead: it would get more."""
+AHEAD_MEMORY_COMMITS = 8
+"""That ratio is one of about so many own commits."""
+AHEAD_COMMITS_MAX = 1.5
+"""The reading of asks beside a commit takes at most so many times as long as a commit."""
 LINGER_FOUND_MIN = 2
 """A commit that carried so many asks is followed by a pause: those whose bytes it carried may ask again."""
 LINGER_COMMITS = 1.0
@@ -57,7 +66,11 @@ FIRST_LOOK_SHARE = 0.5
 """Where it notes how long its asks wait: not before this part of that time."""
 LOOK_PAUSE_S_MAX = 0.01
 LOOK_SHARE = 0.25
-"""Looks are no closer together than this part of a cycle."""
+"""From a look to the next, a writer pauses for this part of a cycle, and at most for the time above."""
+CARRYING_SHARE_MIN = 0.25
+"""A writer waits only if so many of the last lines are of carried asks, for each line of a commit."""
+CARRYING_SHARE_MIN_PAUSING = 1.0
+"""The same for a writer that pauses: among such, most commit without reading asks."""
 RATE_CYCLES = 8
 """The rate of others' commits is an average over about so many cycles."""
 NEWCOMER_CYCLES = (4.0, 16.0)
@@ -79,6 +92,12 @@ class Sharing:
         """The number of own commits in a row that found no ask."""
         self._found = 0
         """The number of asks that the last own commit found."""
+        self._own_commits = 0.0
+        """The number of own commits of late, since another has committed."""
+        self._carried_asks = 0.0
+        """How many asks so many own commits have carried."""
+        self._ahead_version = 0
+        """The version of the own header beside whose commit the asks for the next commit were read."""
         self._until_list = LIST_COMMITS_FIRST - 1
         """The number of own commits before one with a listing of asks beside it."""
         self._list_commits = LIST_COMMITS_ALONE
@@ -100,14 +119,21 @@ class Sharing:
     def lost(self) -> None:
         """Note that another was first."""
         self._meet()
+        self._follow()
         self._until_list = 0
 
     def _meet(self) -> None:
         self._empty_commits = 0
         self._list_commits = LIST_COMMITS_SHARED
 
+    def _follow(self) -> None:
+        """Note that another commits."""
+        self._own_commits = self._carried_asks = 0.0
+
     def committed(self, header: Header, found: int) -> None:
         """Note an own commit, which found so many asks."""
+        self._own_commits += 1 - self._own_commits / AHEAD_MEMORY_COMMITS
+        self._carried_asks += found - self._carried_asks / AHEAD_MEMORY_COMMITS
         self._empty_commits += 1
         if found:
             self._meet()
@@ -121,6 +147,7 @@ class Sharing:
     def carried(self, header: Header) -> None:
         """Note that another's commit carried the own bytes."""
         self._meet()
+        self._follow()
         self.turns.carried(header)
         self.saw(header)
 
@@ -136,7 +163,7 @@ class Sharing:
         self._list_commits = min(2 * commits, LIST_COMMITS_ALONE)
         dear = delay_s / (self.turns.commit_s * LIST_SHARE) if self.turns.commit_s else 0.0
         self._until_list = max(commits, math.ceil(dear))
-        newcomers = frozenset(writers) - {self._writer, *self.known(header)}
+        newcomers = frozenset(writers) - {self._writer, *(line.writer for line in self._heard(header))}
         if newcomers:
             self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next
             self._meet()
@@ -190,8 +217,8 @@ class Sharing:
             return False
         if self._newcomers:
             return True
-        writers = {line.writer for line in header.commits if line.version > header.version - RIVAL_VERSIONS}
-        return len(writers | {self._writer}) >= WRITERS_MIN
+        since = header.version - RIVAL_VERSIONS
+        return any(line.version > since and line.writer != self._writer for line in header.commits)
 
     @property
     def pauses(self) -> bool:
@@ -203,16 +230,52 @@ class Sharing:
         return min(self.turns.away_s, self.turns.newest_away_s) > RECENT_CYCLES * self.cycle_s
 
     def known(self, header: Header) -> list[str]:
-        """The other writers whose asks are looked for."""
+        """The other writers whose asks are looked for, by who commits last: all; by others, those that wait longest."""
+        lines = self._heard(header)
+        newcomers = sorted(self._newcomers.difference(line.writer for line in lines))
+        if len(lines) > READ_ASKS_MAX and not self.stays(header):
+            lines = nsmallest(READ_ASKS_MAX, lines, key=lambda line: line.version)
+        return [*(line.writer for line in lines), *newcomers]
+
+    def _heard(self, header: Header) -> list[Commit]:
+        """The lines of the others that have committed, or were carried, of late."""
         since = header.version - KNOWN_VERSIONS
-        heard = [line.writer for line in header.commits if line.version > since and line.writer != self._writer]
-        return [*heard, *sorted(self._newcomers.difference(heard))]
+        return [line for line in header.commits if line.version > since and line.writer != self._writer]
 
     def just_carried(self, header: Header) -> set[str]:
         """The writers whose bytes this one has carried so short a time ago that they cannot have asked again."""
-        if not self.stays(header) or time.monotonic() - self._seen_s >= CARRIED_COMMITS * self.turns.commit_s:
+        if not self._has_just_committed(header):
             return set()
         return {line.writer for line in header.commits if line.version == header.version}
+
+    def reads_ahead(self, header: Header, found: int) -> bool:
+        """Whether this writer reads the asks for its next commit beside the one that replaces this header.
+
+        Parameters
+        ----------
+        found
+            The number of asks that this commit carries.
+        """
+        if not found or not self.stays(header) or self.turns.commit_s >= LINGER_COMMIT_S_MIN or self.pauses:
+            return False
+        own, carried = self._own_commits + 1, self._carried_asks + found
+        return own * len(self._heard(header)) <= AHEAD_RATIO_MAX * carried
+
+    @property
+    def ahead_s(self) -> float:
+        """How long the reading of asks beside a commit may take, in seconds."""
+        return self.turns.commit_s * AHEAD_COMMITS_MAX
+
+    def read_ahead(self, version: int) -> None:
+        """Note the version of an own header, beside whose commit the asks for the next were read."""
+        self._ahead_version = version
+
+    def has_read_ahead(self, header: Header) -> bool:
+        """Whether the asks for the commit that replaces this header were read a short time ago."""
+        return header.version == self._ahead_version and self._has_just_committed(header)
+
+    def _has_just_committed(self, header: Header) -> bool:
+        return self.stays(header) and time.monotonic() - self._seen_s < CARRIED_COMMITS * self.turns.commit_s
 
     def lists(self, header: Header | None) -> bool:
         """Whether this writer lists all asks beside the commit that replaces this header."""
@@ -248,9 +311,10 @@ class Sharing:
             return False  # who committed last knows no asks, or will not append plainly again
         if self.is_unheard(header):
             return False
-        versions = [line.version for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
-        # each commit has a line of its own; fewer others say that most writers commit without reading asks
-        is_carrying = 2 * len(set(versions)) <= len(versions) + 1
+        lines = [line for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
+        carried = sum(line.offset is not None for line in lines)
+        share_min = CARRYING_SHARE_MIN_PAUSING if self.pauses else CARRYING_SHARE_MIN
+        is_carrying = carried >= share_min * (len(lines) - carried)
         return is_carrying and self._others_per_s * self.cycle_s >= OTHERS_PER_CYCLE_MIN
 
     def hopes(self, header: Header) -> bool:
