@@ -38,10 +38,10 @@ LIST_SHARE = 1 / 32
 """Listings that delay commits take at most this part of their time."""
 CARRIED_COMMITS = 0.5
 """In this part of a commit's time, nobody whose bytes were carried has looked and asked again."""
-AHEAD_RATIO_MAX = 2.05
-"""Who commits so often while the others' bytes are carried once each does not read asks ahead: it would get more."""
+AHEAD_SHARE_MAX = 1.9
+"""Who has this part of its fair share of the appends does not read asks ahead: it would get more."""
 AHEAD_MEMORY_COMMITS = 8
-"""That ratio is one of about so many own commits."""
+"""That share is one of about so many own commits."""
 AHEAD_COMMITS_MAX = 1.5
 """The reading of asks beside a commit takes at most so many times as long as a commit."""
 LINGER_FOUND_MIN = 2
@@ -259,7 +259,7 @@ class Sharing:
         if not found or not self.stays(header) or self.turns.commit_s >= LINGER_COMMIT_S_MIN or self.pauses:
             return False
         own, carried = self._own_commits + 1, self._carried_asks + found
-        return own * len(self._heard(header)) <= AHEAD_RATIO_MAX * carried
+        return own * (len(self._heard(header)) + 1) <= AHEAD_SHARE_MAX * (own + carried)
 
     @property
     def ahead_s(self) -> float:

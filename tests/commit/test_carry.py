@@ -670,3 +670,84 @@ def test_ctrl_c_in_a_listing_beside_a_commit_tells_that_it_took_place(listing: W
         listing.carry()
     assert caught.value.outcome == "committed"
     assert listing.content == b"...carrier's"
+
+
+# -- asks that are read ahead, beside a commit -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The carrier reads asks beside each commit, and does not find that of its first look."""
+    monkeypatch.setattr(Sharing, "reads_ahead", lambda sharing, header, found: True)
+    monkeypatch.setattr(Sharing, "_has_just_committed", lambda sharing, header: sharing.stays(header))
+    monkeypatch.setattr(world.carrier.committer.store.runtime, "is_async", True, raising=False)
+    world.carrying.plan("read", is_askers(world), before=fail)
+    world.carrying.clear()
+    return world
+
+
+def is_askers(world: World) -> Callable[[str], bool]:
+    path = ask_path(PATH, world.asker.committer.slots.writer.id)
+    return lambda read: read == path
+
+
+def test_an_ask_that_was_read_beside_a_commit_is_carried_by_the_next_which_reads_none(ahead: World) -> None:
+    looked: list[int] = []
+
+    def next_commit() -> None:
+        ahead.carrying.plan("replace", HEADER, before=lambda: looked.append(ahead.carrying.count("read")))
+        ahead.carrying.clear()
+        drive(ahead.carrier.segments.append(PATH, b"next"))
+
+    ahead.while_it_waits(ahead.carry, next_commit)
+    assert ahead.ask() == len(b"...carrier'snext")
+    assert ahead.content == b"...carrier'snextmine"
+    assert looked == [0]
+
+
+def test_an_ask_that_was_read_ahead_and_is_void_since_is_not_carried(
+    ahead: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sharing, "has_read_ahead", lambda sharing, header: True)
+    where = Guard(expected_offset=len(b"...carrier's"))
+
+    def guarded() -> None:
+        """A guarded append voids all older asks."""
+        drive(ahead.other.segments.append(PATH, b"guarded", guard=where))
+
+    ahead.carrying.plans.clear()  # each commit of the carrier reads ahead, and never before
+    ahead.while_it_waits(ahead.carry, guarded, lambda: ahead.carry(b"next"), ahead.compete)
+    ahead.is_quiet = True
+    ahead.ask()
+    assert ahead.content == b"...carrier'sguardednextmine"
+    line = ahead.header.commit_of(ahead.asker.committer.slots.writer.id)
+    assert line is not None
+    assert line.offset is None, "it was not carried, but has competed"
+
+
+def test_asks_that_cannot_be_read_ahead_change_nothing(ahead: World) -> None:
+    ahead.carrying.plan("read", lambda path: ASK in path, before=fail, times=None)
+    assert ahead.carry() == 3
+    assert ahead.content == b"...carrier's"
+
+
+def test_a_race_is_lost_beside_a_reading_as_without_it(ahead: World) -> None:
+    ahead.carrying.plan("replace", HEADER, before=lambda: drive(ahead.other.segments.append(PATH, b"other's")))
+    assert ahead.carry() == len(b"...other's")
+    assert ahead.content == b"...other'scarrier's"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_answer_of_a_commit_is_lost_beside_a_reading_as_without_it(ahead: World, when: str) -> None:
+    ahead.carrying.plan("replace", HEADER, **{when: fail})
+    assert ahead.carry() == 3
+    assert ahead.content == b"...carrier's"
+
+
+def test_ctrl_c_while_asks_are_read_ahead_tells_that_the_commit_took_place(ahead: World) -> None:
+    ahead.carrying.plans.clear()
+    ahead.carrying.plan("read", is_askers(ahead), before=interrupt, skips=1)
+    with pytest.raises(AppendInterrupted) as caught:
+        ahead.carry()
+    assert caught.value.outcome == "committed"
+    assert ahead.content == b"...carrier's"

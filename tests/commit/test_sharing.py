@@ -15,6 +15,7 @@ import pytest
 from rollingfs.client import Client
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.sharing import (
+    AHEAD_MEMORY_COMMITS,
     ALONE_COMMITS,
     CARRIED_COMMITS,
     FIRST_LOOK_S_MAX,
@@ -25,8 +26,8 @@ from rollingfs.commit.sharing import (
     LIST_COMMITS_FIRST,
     LIST_COMMITS_SHARED,
     LIST_SHARE,
+    READ_ASKS_MAX,
     RECENT_CYCLES,
-    WRITERS_MIN,
     Sharing,
 )
 from rollingfs.format.header import CARRIED_LINES_MAX, Commit, Floor, Header
@@ -66,16 +67,17 @@ def racing(clock: Any) -> Sharing:
     return sharing
 
 
-OTHERS = [(f"w{index}", 19) for index in range(WRITERS_MIN)]
+OTHERS = [("w1", 19), ("w2", 19), ("w3", 20)]
+CARRIED = ["w1", "w2"]
 
 
-def test_a_writer_shares_once_it_has_lost_a_race_among_enough_writers(clock: Any) -> None:
+def test_a_writer_shares_once_it_has_lost_a_race_to_another(clock: Any) -> None:
     sharing = Sharing(Turns(ME))
     assert not sharing.is_shared(header(20, *OTHERS)), "it is alone"
     sharing.lost()
     assert sharing.is_shared(header(20, *OTHERS))
-    assert sharing.is_shared(header(20, *OTHERS[: WRITERS_MIN - 1]))
-    assert not sharing.is_shared(header(20, *OTHERS[: WRITERS_MIN - 2])), "too few"
+    assert sharing.is_shared(header(20, OTHERS[0]))
+    assert not sharing.is_shared(header(20, (ME, 20))), "of all others, nobody is left"
     assert not sharing.is_shared(header(99, *OTHERS)), "too long ago"
     assert not sharing.is_shared(None)
 
@@ -95,19 +97,35 @@ def test_a_writer_is_alone_again_after_commits_that_found_no_ask(clock: Any) -> 
 
 def test_a_writer_waits_where_others_commit_often_and_carry(racing: Sharing) -> None:
     mine = (ME, 19)
-    assert racing.waits(header(20, mine, *OTHERS))
-    assert not racing.waits(header(20, *OTHERS)), "nobody knows it"
-    assert not racing.waits(header(20, (ME, 20), ("a", 19), ("b", 19))), "it has committed last itself"
+    assert racing.waits(header(20, mine, *OTHERS, carried=CARRIED))
+    assert not racing.waits(header(20, *OTHERS, carried=CARRIED)), "nobody knows it"
+    assert not racing.waits(header(20, (ME, 20), ("a", 19), ("b", 19), carried=["a", "b"])), "it has committed last"
     assert racing.waits(header(20, (ME, 20), ("a", 20), ("b", 19), carried=[ME])), "it was carried"
-    assert not racing.waits(header(20, mine, ("a", 18), ("b", 17))), "nobody carries"
-    assert not racing.waits(header(20, mine, *OTHERS, is_plain=False)), "the last commit was no plain append"
-    assert not racing.waits(header(20 + KNOWN_VERSIONS, mine, *OTHERS))
+    assert racing.waits(header(20, mine, ("a", 20), carried=[ME])), "by the only other"
+    assert not racing.waits(header(20, mine, *OTHERS)), "nobody carries"
+    assert not racing.waits(header(20, mine, *OTHERS, is_plain=False, carried=CARRIED)), "the last commit was not plain"
+    assert not racing.waits(header(20 + KNOWN_VERSIONS, mine, *OTHERS, carried=CARRIED))
+
+
+def test_a_writer_that_pauses_waits_only_where_nearly_each_commit_carries_an_ask(racing: Sharing, clock: Any) -> None:
+    """Where one carried ask in 16 versions was enough, such writers waited for half a second, simulated."""
+    lines = [(ME, 18), ("a", 20), ("b", 19), ("c", 20)]
+    some, most = header(20, *lines, carried=["c"]), header(20, *lines, carried=["c", ME])
+    assert racing.waits(some)
+    pause(racing.turns, clock, 1)
+    racing.looked(header(20), 0.02)
+    for version in range(21, 40):  # others have gone on
+        racing.looked(header(version), 0.02)
+        clock[0] += 0.04
+    assert racing.pauses
+    assert not racing.waits(some)
+    assert racing.waits(most)
 
 
 def test_a_writer_waits_for_nobody_who_commits_seldom(racing: Sharing, clock: Any) -> None:
     clock[0] += 10
     racing.looked(header(20), 0.02)
-    assert not racing.waits(header(20, (ME, 19), *OTHERS))
+    assert not racing.waits(header(20, (ME, 19), *OTHERS, carried=CARRIED))
 
 
 def test_a_header_is_believed_for_three_cycles(racing: Sharing, clock: Any) -> None:
@@ -141,10 +159,10 @@ def test_listings_that_delay_commits_take_a_bounded_part_of_their_time(racing: S
         assert racing.lists(now)
 
 
-def test_a_writer_alone_lists_asks_beside_its_third_commit_and_then_each_128th(clock: Any) -> None:
+def test_a_writer_alone_lists_asks_now_and_then(clock: Any) -> None:
     sharing = Sharing(Turns(ME))
     listed = []
-    for version in range(1, 281):
+    for version in range(1, 2 * LIST_COMMITS_ALONE + 9):
         now = header(version, (ME, version))
         if sharing.lists(now):
             listed.append(version)
@@ -161,15 +179,14 @@ def test_after_the_last_sign_of_others_a_writer_lists_asks_less_and_less_often(r
     """The other may wait, and lose every race: then nothing else shows it."""
     racing.lost()
     listed = []
-    for commit in range(1, 400):
+    for commit in range(1, 1100):
         now = header(20 + commit, (ME, 20 + commit))
         if racing.lists(now):
             listed.append(commit)
             racing.listed(now, [ME])
         racing.committed(header(21 + commit, (ME, 21 + commit)), 0)
     gaps = [after - before for before, after in itertools.pairwise(listed)]
-    assert gaps == [8, 16, 32, 64, 128, 128][: len(gaps)]
-    assert len(gaps) >= 5
+    assert gaps == [8, 16, 32, 64, 128, 256, LIST_COMMITS_ALONE]
 
 
 def pause(turns: Turns, clock: Any, seconds: float) -> None:
@@ -206,6 +223,58 @@ def test_the_ask_of_a_newcomer_is_looked_for_in_the_next_commit_only(clock: Any)
     sharing.committed(header(10, (ME, 10)), 0)
     assert sharing.known(header(10, (ME, 10))) == []
     assert not sharing.is_shared(header(10, (ME, 10)))
+
+
+def test_who_has_not_committed_last_reads_the_asks_of_those_that_wait_longest(racing: Sharing) -> None:
+    """Of 100 processes on a disk, each loser read the asks of all: more than half of the processors' time."""
+    lines = [(f"w{index:02}", 40 - index % 20) for index in range(2 * READ_ASKS_MAX)]
+    asked = racing.known(header(41, ("leader", 41), *lines))
+    assert len(asked) == READ_ASKS_MAX
+    oldest = sorted(lines, key=lambda line: line[1])[:READ_ASKS_MAX]
+    assert set(asked) == {writer for writer, _ in oldest}
+    assert len(racing.known(header(41, (ME, 41), *lines))) == len(lines), "the leader reads all"
+    assert len(racing.known(header(41, ("leader", 41), *lines[: READ_ASKS_MAX - 1]))) == READ_ASKS_MAX
+    racing.listed(header(41, ("leader", 41), *lines), [writer for writer, _ in lines])
+    assert len(racing.known(header(41, ("leader", 41), *lines))) == READ_ASKS_MAX, "they are no newcomers"
+
+
+def led(sharing: Sharing, found: int, version: int = 21, lines: int = 2) -> Header:
+    """The header of an own commit that carried so many asks."""
+    mine = header(version, (ME, version), *((f"w{index}", version - 1) for index in range(lines)))
+    sharing.committed(mine, found)
+    return mine
+
+
+def test_who_stays_reads_asks_ahead_as_long_as_it_has_not_twice_its_share(racing: Sharing) -> None:
+    assert not racing.reads_ahead(header(20, *OTHERS), 2), "another has committed last"
+    mine = led(racing, 2)
+    assert racing.reads_ahead(mine, 2)
+    assert not racing.reads_ahead(mine, 0), "nobody has asked"
+    version, greedy = 22, 0
+    while racing.reads_ahead(mine, 1):
+        mine, version, greedy = led(racing, 0, version), version + 1, greedy + 1
+    assert 1 <= greedy <= AHEAD_MEMORY_COMMITS, "it has committed, and carried nothing"
+    racing.carried(header(version, ("w1", version), (ME, version), carried=[ME]))
+    assert not racing.reads_ahead(led(racing, 1, version + 1), 0)
+
+
+def test_who_stays_reads_nothing_ahead_where_it_lingers_or_pauses(racing: Sharing, clock: Any) -> None:
+    mine = led(racing, 2)
+    racing.turns.commit_s = LINGER_COMMIT_S_MIN
+    assert not racing.reads_ahead(mine, 2)
+    racing.turns.commit_s = 0.02
+    assert racing.reads_ahead(mine, 2)
+    pause(racing.turns, clock, 1)
+    assert not racing.reads_ahead(mine, 2)
+
+
+def test_asks_that_were_read_ahead_count_for_the_next_header_and_not_for_long(racing: Sharing, clock: Any) -> None:
+    racing.read_ahead(21)
+    assert racing.has_read_ahead(led(racing, 2, 21))
+    assert not racing.has_read_ahead(header(21, ("w1", 21), (ME, 20))), "another's commit"
+    clock[0] += racing.turns.commit_s * CARRIED_COMMITS
+    assert not racing.has_read_ahead(header(21, (ME, 21)))
+    assert not racing.has_read_ahead(led(racing, 2, 22))
 
 
 def test_the_asks_of_who_was_carried_by_the_last_commit_are_not_read_at_once(racing: Sharing, clock: Any) -> None:
