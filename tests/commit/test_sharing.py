@@ -340,9 +340,9 @@ def test_a_writer_alone_costs_what_it_costs_without_asks_but_for_a_listing_now_a
     assert found.median_ms == pytest.approx(turns.median_ms, rel=0.02)
 
 
-def test_a_writer_beside_one_other_is_no_slower_than_without_asks() -> None:
+def test_a_writer_beside_one_other_is_quicker_than_without_asks() -> None:
     found, turns = (run(Load(2, duration_s=10), shares=shares) for shares in (True, False))
-    assert found.rate_per_s >= 0.97 * turns.rate_per_s
+    assert found.rate_per_s >= 1.2 * turns.rate_per_s
     assert found.least_share >= 0.5
 
 
