@@ -50,7 +50,7 @@ def test_a_writer_alone_sends_one_request_for_each_append(pause_s: float) -> Non
 def test_two_writers_are_quicker_than_by_turns_and_neither_waits_for_long() -> None:
     found, by_turns = sharing(2), turns(2)
     assert found.rate_per_s >= 1.2 * by_turns.rate_per_s
-    assert found.p99_ms <= by_turns.p99_ms / 2
+    assert found.p99_ms <= 3 * found.median_ms
     check_fair(found)
 
 
