@@ -27,8 +27,10 @@ LIST_COMMITS_FIRST = 4
 
 Those that begin together have lost their first race by then, and have written their asks.
 """
-LIST_COMMITS_ALONE = 384
+LIST_COMMITS_ALONE = 256
 """Own commits from one listing of asks to the next, for a writer alone."""
+LIST_ALONE_S_MAX = 20.0
+"""Far away, it lists after so much time of commits: a newcomer that loses every race gives up after three times as much."""
 LIST_COMMITS_SHARED = 8
 """The same for a writer that shares: it looks for newcomers.
 
@@ -162,7 +164,8 @@ class Sharing:
         commits = self._list_commits if self.is_alone else LIST_COMMITS_SHARED
         self._list_commits = min(2 * commits, LIST_COMMITS_ALONE)
         dear = delay_s / (self.turns.commit_s * LIST_SHARE) if self.turns.commit_s else 0.0
-        self._until_list = max(commits, math.ceil(dear))
+        most = math.ceil(LIST_ALONE_S_MAX / self.turns.commit_s) if self.turns.commit_s else commits
+        self._until_list = max(min(commits, most), math.ceil(dear))
         newcomers = frozenset(writers) - {self._writer, *(line.writer for line in self._heard(header))}
         if newcomers:
             self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from rollingfs.client import Client
+from rollingfs.client import COMMIT_TIMEOUT_S, Client
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.sharing import (
     AHEAD_MEMORY_COMMITS,
@@ -22,6 +22,7 @@ from rollingfs.commit.sharing import (
     KNOWN_VERSIONS,
     LINGER_COMMIT_S_MIN,
     LINGER_FOUND_MIN,
+    LIST_ALONE_S_MAX,
     LIST_COMMITS_ALONE,
     LIST_COMMITS_FIRST,
     LIST_COMMITS_SHARED,
@@ -186,7 +187,18 @@ def test_after_the_last_sign_of_others_a_writer_lists_asks_less_and_less_often(r
             racing.listed(now, [ME])
         racing.committed(header(21 + commit, (ME, 21 + commit)), 0)
     gaps = [after - before for before, after in itertools.pairwise(listed)]
-    assert gaps == [8, 16, 32, 64, 128, 256, LIST_COMMITS_ALONE]
+    assert gaps == [8, 16, 32, 64, 128, LIST_COMMITS_ALONE, LIST_COMMITS_ALONE]
+
+
+def test_far_away_a_writer_alone_lists_asks_before_a_newcomer_gives_up(clock: Any) -> None:
+    sharing = Sharing(Turns(ME))
+    sharing.turns.commit_s = 0.25
+    sharing.listed(header(1), [ME])
+    commits = 0
+    while not sharing.lists(header(1)):
+        sharing.committed(header(1), 0)
+        commits += 1
+    assert commits * sharing.turns.commit_s == LIST_ALONE_S_MAX < COMMIT_TIMEOUT_S / 2
 
 
 def pause(turns: Turns, clock: Any, seconds: float) -> None:
