@@ -30,7 +30,7 @@ Those that begin together have lost their first race by then, and have written t
 LIST_COMMITS_ALONE = 256
 """Own commits from one listing of asks to the next, for a writer alone."""
 LIST_ALONE_S_MAX = 20.0
-"""Far away, it lists after so much time of commits: a newcomer that loses every race gives up after three times as much."""
+"""Far away, it lists after so much time of commits: a newcomer that loses every race gives up after 60 s."""
 LIST_COMMITS_SHARED = 8
 """The same for a writer that shares: it looks for newcomers.
 

@@ -180,7 +180,7 @@ def test_after_the_last_sign_of_others_a_writer_lists_asks_less_and_less_often(r
     """The other may wait, and lose every race: then nothing else shows it."""
     racing.lost()
     listed = []
-    for commit in range(1, 1100):
+    for commit in range(1, 900):
         now = header(20 + commit, (ME, 20 + commit))
         if racing.lists(now):
             listed.append(commit)
