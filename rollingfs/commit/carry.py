@@ -6,6 +6,7 @@ carried the bytes. Specified under "Asks" in ``docs/protocol.md``.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -25,6 +26,8 @@ from rollingfs.format import asks, names
 from rollingfs.format.asks import Ask, Carry
 from rollingfs.format.header import Header
 from rollingfs.format.verdict import is_crowded
+
+logger = logging.getLogger("rollingfs")
 
 LOSSES_BEFORE_ASKING = 2
 """A writer that pauses between its appends asks after so many lost races."""
@@ -168,14 +171,21 @@ class Carrier:
 
         calls: list[Callable[[], Awaitable[str | None]]] = [replace]
         if sharing.lists(header):
-            calls.append(partial(self._list, header))
+            calls.append(partial(self._aside, partial(self._list, header)))
         if runtime.is_async and sharing.reads_ahead(header, len(carried)):
-            calls.append(partial(self._read_ahead, header, carried))
+            calls.append(partial(self._aside, partial(self._read_ahead, header, carried)))
         if len(calls) == 1:
             return await call
         token = (await runtime.gather(calls, len(calls)))[0]
         assert token is not None
         return token
+
+    async def _aside(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Do something beside a request whose outcome must not depend on it, whatever goes wrong."""
+        try:
+            await call()
+        except Exception as error:  # noqa: BLE001 - else the request would be cancelled on its way
+            logger.info("%s: asks of others could not be looked for: %r", self.attempt.path, error)
 
     async def _list(self, header: Header) -> None:
         sharing, began_s = self._sharing, time.monotonic()

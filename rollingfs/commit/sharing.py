@@ -161,16 +161,16 @@ class Sharing:
         delay_s
             For so many seconds, the listing has delayed what comes after the commit.
         """
+        newcomers = frozenset(writers) - {self._writer, *(line.writer for line in self._heard(header))}
+        if newcomers:
+            self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next
+            self._meet()  # before the next listing is due: who was alone shares from now on
+            self.turns.meet()
         commits = self._list_commits if self.is_alone else LIST_COMMITS_SHARED
         self._list_commits = min(2 * commits, LIST_COMMITS_ALONE)
         dear = delay_s / (self.turns.commit_s * LIST_SHARE) if self.turns.commit_s else 0.0
         most = math.ceil(LIST_ALONE_S_MAX / self.turns.commit_s) if self.turns.commit_s else commits
         self._until_list = max(min(commits, most), math.ceil(dear))
-        newcomers = frozenset(writers) - {self._writer, *(line.writer for line in self._heard(header))}
-        if newcomers:
-            self._newcomers, self._newcomer_commits = newcomers, 2  # this commit, and the next
-            self._meet()
-            self.turns.meet()
 
     def waited(self, seconds: float) -> None:
         """Note how long it took from the writing of an ask until its bytes were seen to be carried."""
@@ -221,7 +221,11 @@ class Sharing:
         if self._newcomers:
             return True
         since = header.version - RIVAL_VERSIONS
-        return any(line.version > since and line.writer != self._writer for line in header.commits)
+        others = [line for line in header.commits if line.version > since and line.writer != self._writer]
+        if len(others) != 1:
+            return bool(others)
+        # a commit after the floor is a sharer's plain append; beside one writer of other commits, turns are quicker
+        return others[0].version > header.floor
 
     @property
     def pauses(self) -> bool:
@@ -275,7 +279,7 @@ class Sharing:
 
     def has_read_ahead(self, header: Header) -> bool:
         """Whether the asks for the commit that replaces this header were read a short time ago."""
-        return header.version == self._ahead_version and self._has_just_committed(header)
+        return header.version == self._ahead_version and not self._newcomers and self._has_just_committed(header)
 
     def _has_just_committed(self, header: Header) -> bool:
         return self.stays(header) and time.monotonic() - self._seen_s < CARRIED_COMMITS * self.turns.commit_s
