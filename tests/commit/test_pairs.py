@@ -69,6 +69,7 @@ def test_beside_one_writer_that_does_not_share_nobody_shares(sharing: Sharing) -
     assert sharing.is_shared(header(20, (ME, 18), ("sharer", 19), ("other", 20), floor=20))
 
 
+@pytest.mark.slow
 def test_a_sharer_waits_no_longer_beside_one_that_does_not_share_than_by_turns() -> None:
     sharing, by_turns = (
         [simulate(Load(2, alone=1, shares=shares, duration_s=20, latencies=NEAR), seed=seed) for seed in (1, 2, 3)]
