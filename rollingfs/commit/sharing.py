@@ -72,7 +72,7 @@ LOOK_SHARE = 0.25
 CARRYING_SHARE_MIN = 0.25
 """A writer waits only if so many of the last lines are of carried asks, for each line of a commit."""
 CARRYING_SHARE_MIN_PAUSING = 1.0
-"""The same for a writer that pauses: among such, most commit without reading asks."""
+"""The same for a writer that usually pauses for longer than a cycle: among such, most commit without reading asks."""
 RATE_CYCLES = 8
 """The rate of others' commits is an average over about so many cycles."""
 NEWCOMER_CYCLES = (4.0, 16.0)
@@ -320,7 +320,7 @@ class Sharing:
             return False
         lines = [line for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
         carried = sum(line.offset is not None for line in lines)
-        share_min = CARRYING_SHARE_MIN_PAUSING if self.pauses else CARRYING_SHARE_MIN
+        share_min = CARRYING_SHARE_MIN_PAUSING if self.turns.away_s > self.cycle_s else CARRYING_SHARE_MIN
         is_carrying = carried >= share_min * (len(lines) - carried)
         return is_carrying and self._others_per_s * self.cycle_s >= OTHERS_PER_CYCLE_MIN
 
