@@ -196,8 +196,8 @@ class Carrier:
     async def _read_ahead(self, header: Header, carried: set[str]) -> None:
         sharing = self._sharing
         skipped = carried | sharing.just_carried(header)  # these cannot have asked again
-        await self._files.read(sharing.known(header), sharing.ahead_s, skipped=skipped)
-        sharing.read_ahead(header.version + 1)
+        if await self._files.read(sharing.known(header), sharing.ahead_s, skipped=skipped):
+            sharing.read_ahead(header.version + 1)
 
     def carry(self, base: Header, size: int) -> tuple[Carry, list[bytes]]:
         """What the next attempt adds to its header, and the bytes of others behind its own `size` bytes."""

@@ -224,8 +224,8 @@ class Sharing:
         others = [line for line in header.commits if line.version > since and line.writer != self._writer]
         if len(others) != 1:
             return bool(others)
-        # a commit after the floor is a sharer's plain append; beside one writer of other commits, turns are quicker
-        return others[0].version > header.floor
+        # a commit after the floor is a sharer's plain append; two of which one commits otherwise, or pauses, take turns
+        return others[0].version > header.floor and not self._usually_pauses
 
     @property
     def pauses(self) -> bool:
@@ -243,6 +243,10 @@ class Sharing:
         if len(lines) > READ_ASKS_MAX and not self.stays(header):
             lines = nsmallest(READ_ASKS_MAX, lines, key=lambda line: line.version)
         return [*(line.writer for line in lines), *newcomers]
+
+    @property
+    def _usually_pauses(self) -> bool:
+        return self.turns.away_s > self.cycle_s
 
     def _heard(self, header: Header) -> list[Commit]:
         """The lines of the others that have committed, or were carried, of late."""
@@ -320,7 +324,7 @@ class Sharing:
             return False
         lines = [line for line in header.commits if line.version > header.version - RIVAL_VERSIONS]
         carried = sum(line.offset is not None for line in lines)
-        share_min = CARRYING_SHARE_MIN_PAUSING if self.turns.away_s > self.cycle_s else CARRYING_SHARE_MIN
+        share_min = CARRYING_SHARE_MIN_PAUSING if self._usually_pauses else CARRYING_SHARE_MIN
         is_carrying = carried >= share_min * (len(lines) - carried)
         return is_carrying and self._others_per_s * self.cycle_s >= OTHERS_PER_CYCLE_MIN
 

@@ -226,6 +226,16 @@ def test_who_has_paused_once_does_not_count_as_one_that_pauses_at_its_next_appen
     assert racing.pauses
 
 
+def test_a_writer_that_usually_pauses_takes_turns_with_one_other_and_shares_with_two(
+    racing: Sharing, clock: Any
+) -> None:
+    pair, three = header(20, (ME, 19), ("a", 20)), header(20, (ME, 19), ("a", 20), ("b", 18))
+    assert racing.is_shared(pair)
+    pause(racing.turns, clock, 1)
+    assert not racing.is_shared(pair)
+    assert racing.is_shared(three)
+
+
 def test_the_ask_of_a_newcomer_is_looked_for_in_the_next_commit_only(clock: Any) -> None:
     sharing = Sharing(Turns(ME))
     sharing.listed(header(8, (ME, 8)), [ME, "new"])
