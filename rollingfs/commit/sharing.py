@@ -22,10 +22,11 @@ READ_ASKS_MAX = 16
 """Who has not committed last reads so many asks at most: each of many losers would read those of all."""
 ALONE_COMMITS = 8
 """After so many own commits in a row that found no ask, a writer no longer looks for asks."""
-LIST_COMMITS_FIRST = 4
+LIST_COMMITS_FIRST = 8
 """Beside its commit of this number, a writer lists all asks: it may win every race, and not know that others wait.
 
-Those that begin together have lost their first race by then, and have written their asks.
+Those that begin together have lost their first race by then, and have written their asks: MinIO tells a loser after up
+to 0.1 s.
 """
 LIST_COMMITS_ALONE = 256
 """Own commits from one listing of asks to the next, for a writer alone."""
