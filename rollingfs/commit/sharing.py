@@ -22,13 +22,13 @@ READ_ASKS_MAX = 16
 """Who has not committed last reads so many asks at most: each of many losers would read those of all."""
 ALONE_COMMITS = 8
 """After so many own commits in a row that found no ask, a writer no longer looks for asks."""
-LIST_COMMITS_FIRST = 8
+LIST_COMMITS_FIRST = 4
 """Beside its commit of this number, a writer lists all asks: it may win every race, and not know that others wait.
 
-Those that begin together have lost their first race by then, and have written their asks: MinIO tells a loser after up
-to 0.1 s.
+It does so once more after as many: those that began together have lost their first race by then, and have asked. (MinIO
+tells some losers after 0.1 s.)
 """
-LIST_COMMITS_ALONE = 256
+LIST_COMMITS_ALONE = 336
 """Own commits from one listing of asks to the next, for a writer alone."""
 LIST_ALONE_S_MAX = 20.0
 """Far away, it lists after so much time of commits: a newcomer that loses every race gives up after 60 s."""
@@ -103,7 +103,7 @@ class Sharing:
         """The version of the own header beside whose commit the asks for the next commit were read."""
         self._until_list = LIST_COMMITS_FIRST - 1
         """The number of own commits before one with a listing of asks beside it."""
-        self._list_commits = LIST_COMMITS_ALONE
+        self._list_commits = LIST_COMMITS_FIRST
         """The number of own commits from the next such listing to the one after it, for a writer alone."""
         self._newcomers: frozenset[str] = frozenset()
         """Writers that a listing has shown."""
@@ -168,7 +168,8 @@ class Sharing:
             self._meet()  # before the next listing is due: who was alone shares from now on
             self.turns.meet()
         commits = self._list_commits if self.is_alone else LIST_COMMITS_SHARED
-        self._list_commits = min(2 * commits, LIST_COMMITS_ALONE)
+        is_first = commits == LIST_COMMITS_FIRST
+        self._list_commits = LIST_COMMITS_ALONE if is_first else min(2 * commits, LIST_COMMITS_ALONE)
         dear = delay_s / (self.turns.commit_s * LIST_SHARE) if self.turns.commit_s else 0.0
         most = math.ceil(LIST_ALONE_S_MAX / self.turns.commit_s) if self.turns.commit_s else commits
         self._until_list = max(min(commits, most), math.ceil(dear))
