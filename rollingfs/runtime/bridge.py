@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -195,6 +196,8 @@ class _Call(Generic[T]):
         """Stop the coroutine where it is. Must run on its loop."""
         if self._task is not None:
             self._task.cancel()
+        if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
+            self._coroutine.close()  # a task that is cancelled before its first step never awaits it
 
 
 def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInterrupted:

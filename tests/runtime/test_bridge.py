@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import multiprocessing
 import os
 import signal
@@ -133,6 +134,20 @@ def test_ctrl_c_does_not_wait_for_ever_and_leaves_the_commit_to_its_end(monkeypa
     assert not ended.is_set()
     may_end.set()
     assert ended.wait(60)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_what_ctrl_c_cancels_before_its_first_step_is_not_left_waiting_for_ever(begins):
+    """Python would warn of a coroutine that was never awaited, on the user's screen."""
+    loop, coroutine = asyncio.new_event_loop(), there()
+    call = bridge._Call(coroutine, is_lasting=False)
+    if begins:
+        loop.call_soon(call.begin, loop)
+    loop.call_soon(call.cancel)
+    loop.call_later(0.01, loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 @needs_signals
