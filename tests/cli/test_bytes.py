@@ -201,7 +201,7 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed, tmp_path)
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment(PYTHONWARNINGS="default", **settings),
+        env=environment(PYTHONWARNINGS="default", PYTHONFAULTHANDLER="1", **settings),
     )
     try:
         append.stdin.write(b"x" * (6 << 20))
@@ -212,6 +212,9 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed, tmp_path)
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
         append.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            append.wait(EXPECT_S_MAX)
+        append.send_signal(signal.SIGABRT)  # one that hangs says where
         code = append.wait(EXPECT_S_MAX)
         said = append.stderr.read().decode()
     finally:
