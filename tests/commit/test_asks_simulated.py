@@ -42,7 +42,7 @@ def test_eight_writers_together_are_twice_as_quick_as_one_and_each_gets_its_shar
 @pytest.mark.parametrize("pause_s", [0.0, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_a_writer_alone_sends_one_request_for_each_append(pause_s: float) -> None:
     found = sharing(1, pause_s=pause_s)
-    assert found.requests <= 1.02
+    assert found.requests <= (1.04 if pause_s else 1.02), "of 63 appends with pauses, two may look who else asks"
     assert found.median_ms == pytest.approx(turns(1, pause_s=pause_s).median_ms, rel=0.05)
 
 
