@@ -222,8 +222,7 @@ class Sharing:
             return False
         if self._newcomers:
             return True
-        since = header.version - RIVAL_VERSIONS
-        others = [line for line in header.commits if line.version > since and line.writer != self._writer]
+        others = self._heard(header, RIVAL_VERSIONS)
         if len(others) != 1:
             return bool(others)
         # a commit after the floor is a sharer's plain append; two of which one commits otherwise, or pauses, take turns
@@ -250,9 +249,9 @@ class Sharing:
     def _usually_pauses(self) -> bool:
         return self.turns.away_s > self.cycle_s
 
-    def _heard(self, header: Header) -> list[Commit]:
-        """The lines of the others that have committed, or were carried, of late."""
-        since = header.version - KNOWN_VERSIONS
+    def _heard(self, header: Header, versions: int = KNOWN_VERSIONS) -> list[Commit]:
+        """The lines of the others that have committed, or were carried, in so many last versions."""
+        since = header.version - versions
         return [line for line in header.commits if line.version > since and line.writer != self._writer]
 
     def just_carried(self, header: Header) -> set[str]:
