@@ -94,8 +94,8 @@ def rebuild(
 ) -> None:
     """Make a segment of the chunks that a segment with a lost header left; nothing old is touched, nothing is guessed.
 
-    Ends with exit code 3 if there are gaps. With --json: name, to, start, end, chunks, by_page, by_label, by_name,
-    gaps, left, lost and is_dry_run.
+    Ends with exit code 3 if there are gaps. With --json: name, to, start, end, chunks, by_page, by_later, by_label,
+    by_name, pieces, gaps, left, lost and is_dry_run.
     """
     session.interrupted = "interrupted; nothing was made, unless it was just being finished"
     fs, (old, new) = session.places([path, to])
@@ -111,10 +111,14 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
     session.report(
         {**named, **dataclasses.asdict(did)},
         f"{holds}, {count_text(did.chunks, 'chunk')}: {did.by_page:,} bytes placed by index pages, "
-        f"{did.by_label:,} by metadata, {did.by_name:,} by names alone",
+        f"{did.by_later:,} by metadata of later files, "
+        f"{did.by_label:,} by their own metadata, {did.by_name:,} by names alone",
     )
     if session.json:
         return
+    for one in did.pieces:
+        rivals = f"; it may also be {' or '.join(one.rivals)}" if one.rivals else ""
+        session.say(f"placed by {one.by}: bytes {one.start:,} to {one.end:,}: {one.file}{rivals}")
     for gap in did.gaps:
         session.say(f"gap: no file has bytes {gap.start:,} to {gap.end:,}")
     for left in did.left:

@@ -7,16 +7,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rollingfs.backend.contract import Backend, Buffer
+import google_crc32c
+
+from rollingfs.backend.contract import Backend, Buffer, frozen
 from rollingfs.backend.tiers import can_copy
-from rollingfs.errors import StagedExpiredError
+from rollingfs.errors import CorruptChunkError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, Chunk
-from rollingfs.format.labels import Label
+from rollingfs.format.labels import Label, Last
 from rollingfs.format.tokens import crc32c
 from rollingfs.runtime.clock import Clock, Moment
 
 COPY_BYTES_MAX = 8 * 1024 * 1024
+CHECK_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes of one request that only serves a checksum."""
 SKEW_S_MAX = 60.0
 """A receipt that lies no further than this ahead of the store's clock is young: a store has many machines."""
 
@@ -81,9 +85,11 @@ class Chunks:
         self.backend = backend
         self.clock = clock
 
-    async def write(self, segment: str, data: Buffer, start: int, incarnation: str | None = None) -> Stored:
-        """Write some bytes as a new chunk file, expected at this offset and for this incarnation."""
-        return await self._write(segment, data, names.new_chunk_name(start), Label(incarnation, start))
+    async def write(
+        self, segment: str, data: Buffer, start: int, incarnation: str | None = None, last: Last | None = None
+    ) -> Stored:
+        """Write some bytes as a new chunk file, expected at this offset, for this incarnation and behind this chunk."""
+        return await self._write(segment, data, names.new_chunk_name(start), Label(incarnation, start, last=last))
 
     async def write_shared(self, segment: str, data: Buffer) -> Stored:
         """Write a chunk file that several entries will name. Only collection may delete it, as a staged one."""
@@ -120,16 +126,26 @@ class Chunks:
         return stored if -SKEW_S_MAX <= age_s <= AGE_S_MAX else await self._again(stored, store_now)
 
     async def _again(self, stored: Stored, store_now: float | None) -> Stored:
+        """A copy that was read back: the file that it stands for goes, and so may those that were verified by it."""
         began = Moment.now(self.clock)
         folder, name = posixpath.split(stored.path)
         renewed = replace(stored, path=f"{folder}/{names.renewed(name)}", began=began, stored_at=store_now)
         try:
             await self.copy(stored.file, renewed.file)
+            known = stored.crc32c
+            wanted = known if known is not None else await checksum(self.backend, stored.file, stored.size)
+            found = await checksum(self.backend, renewed.file, stored.size)
         except FileNotFoundError as error:
             raise StagedExpiredError(
                 f"{stored.path} was collected before it was committed; nothing was written: stage the data again"
             ) from error
-        return renewed
+        if found is None or found != wanted:
+            await self.delete([renewed])
+            raise CorruptChunkError(
+                f"{renewed.file}: the copy that was just made differs from what was written to {stored.file} before; "
+                "nothing was committed: its store is at fault, write the data again"
+            )
+        return replace(renewed, crc32c=wanted)
 
     async def copy(self, source: str, target: str) -> None:
         """Copy a file to a new name, on the server where the store can."""
@@ -156,3 +172,22 @@ class Chunks:
     async def delete(self, stored: Sequence[Stored]) -> None:
         """Delete chunks that no attempt ever named."""
         await self.backend.delete([chunk.file for chunk in stored])
+
+
+async def checksum(backend: Backend, file: str, size: int) -> int | None:
+    """The checksum of a file; None if it has another size."""
+    crc, found = await read_checksum(backend, file, size)
+    return crc if found == size else None
+
+
+async def read_checksum(backend: Backend, file: str, size_max: int | None = None) -> tuple[int, int]:
+    """The checksum of a file that is read from end to end, and its size; of a longer one than `size_max`, not all."""
+    crc = position = 0
+    while size_max is None or position <= size_max:
+        end = position + CHECK_BYTES_MAX if size_max is None else min(position + CHECK_BYTES_MAX, size_max + 1)
+        data = frozen(await backend.read_range(file, position, end))
+        crc = google_crc32c.extend(crc, data)
+        position += len(data)
+        if position < end:
+            break
+    return crc, position

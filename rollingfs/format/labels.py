@@ -6,13 +6,40 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rollingfs.format.header import Chunk, Header
+
 INCARNATION = "rollingfs-incarnation"
 OFFSET = "rollingfs-offset"
 CHECKSUM = "rollingfs-crc32c"
+LAST = "rollingfs-last"
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+_LAST = re.compile(r"(0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ([0-9A-Za-z._-]+)(?: ([0-9a-z_-]+))?", re.ASCII)
 _CRC = re.compile(r"[0-9a-f]{8}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last chunk of a header that was committed: it has the whole of a file in the own folder."""
+
+    start: int
+    length: int
+    file: str
+    tier: str = ""
+
+    @staticmethod
+    def of(header: Header) -> Last | None:
+        """That of a header; None where its last entry is not such a chunk."""
+        entry = header.entries[-1] if header.entries else None
+        if not isinstance(entry, Chunk) or entry.length != entry.size:
+            return None
+        found = Last(entry.start, entry.length, entry.file, entry.tier)
+        return found if _LAST.fullmatch(found.text) else None
+
+    @property
+    def text(self) -> str:
+        return f"{self.start} {self.length} {self.file} {self.tier}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +52,8 @@ class Label:
     """Segment offset that its first byte is expected to have."""
     crc32c: int | None = None
     """Checksum of the file."""
+    last: Last | None = None
+    """What the incarnation held last when the writing began: it proves where that chunk was committed."""
 
     def metadata(self) -> dict[str, str]:
         """The label as metadata of an object."""
@@ -35,6 +64,8 @@ class Label:
             found[OFFSET] = str(self.offset)
         if self.crc32c is not None:
             found[CHECKSUM] = f"{self.crc32c:08x}"
+        if self.last is not None:
+            found[LAST] = self.last.text
         return found
 
 
@@ -42,9 +73,11 @@ def parse_label(metadata: Mapping[str, str]) -> Label | None:
     """The label in an object's metadata; what is malformed counts as missing, because other programs may write any."""
     given = {key.lower().replace("_", "-"): value for key, value in metadata.items()}
     incarnation, offset, crc = (given.get(key, "") for key in (INCARNATION, OFFSET, CHECKSUM))
+    last = _LAST.fullmatch(given.get(LAST, ""))
     label = Label(
         incarnation if _UUID.fullmatch(incarnation) else None,
         int(offset) if _NUMBER.fullmatch(offset) else None,
         int(crc, 16) if _CRC.fullmatch(crc) else None,
+        Last(int(last[1]), int(last[2]), last[3], last[4] or "") if last else None,
     )
     return label if label != Label() else None

@@ -94,7 +94,8 @@ class ExportVerb:
 
         Index pages say where chunks lie, else the metadata and the names of the chunks do, where each begins exactly at
         the end of the one before. Every file is read, and every copy is compared. Nothing is guessed: where two files
-        could come next and do not have the same bytes, nothing is made.
+        could come next and do not have the same bytes, nothing is made. Nor is anything made where a file is only
+        expected by its writer, and a file that is left may lie there as well; `pieces` of a dry run names these.
 
         Parameters
         ----------

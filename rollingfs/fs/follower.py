@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
 from rollingfs.maintenance.offload import COPIES_AT_ONCE_MAX, DELETION_LAG_S
-from rollingfs.maintenance.passing import CHECK_BYTES_MAX
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S, BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.chunk_files import Stored, TierStored
+from rollingfs.commit.chunk_files import Stored, TierStored, checksum
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
@@ -35,7 +35,7 @@ from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.erased import Erased, Remains
-from rollingfs.maintenance.passing import checksum, pass_through
+from rollingfs.maintenance.passing import pass_through
 from rollingfs.maintenance.remains import Remainder
 from rollingfs.maintenance.steps import Steps
 from rollingfs.maintenance.swaps import is_there, live

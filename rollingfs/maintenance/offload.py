@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rollingfs.backend.tiers import can_copy, check_aliases, check_tier
-from rollingfs.commit.chunk_files import Stored, TierStored
+from rollingfs.commit.chunk_files import Stored, TierStored, checksum
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import BadOffsetError, CorruptChunkError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header, Tier
-from rollingfs.maintenance.passing import checksum
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.swaps import Swap, Swapper, is_there, live, window
 from rollingfs.maintenance.tier_failures import failing

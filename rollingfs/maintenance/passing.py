@@ -7,14 +7,13 @@ from functools import partial
 import google_crc32c
 
 from rollingfs.backend.contract import Backend, Upload, frozen
+from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
 from rollingfs.maintenance.steps import Steps
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
 
 READ_BYTES_MAX = 16 * 1024 * 1024
-CHECK_BYTES_MAX = 8 * 1024 * 1024
-"""Bytes of one request that only serves a checksum."""
 
 
 async def pass_through(
@@ -40,25 +39,6 @@ async def pass_through(
         following = [partial(read, start)] if start < end else []
         data = (await fetcher.runtime.gather([partial(write, data), *following], 2))[-1]
     return crc
-
-
-async def checksum(backend: Backend, file: str, size: int) -> int | None:
-    """The checksum of a file; None if it has another size."""
-    crc, found = await read_checksum(backend, file, size)
-    return crc if found == size else None
-
-
-async def read_checksum(backend: Backend, file: str, size_max: int | None = None) -> tuple[int, int]:
-    """The checksum of a file that is read from end to end, and its size; of a longer one than `size_max`, not all."""
-    crc = position = 0
-    while size_max is None or position <= size_max:
-        end = position + CHECK_BYTES_MAX if size_max is None else min(position + CHECK_BYTES_MAX, size_max + 1)
-        data = frozen(await backend.read_range(file, position, end))
-        crc = google_crc32c.extend(crc, data)
-        position += len(data)
-        if position < end:
-            break
-    return crc, position
 
 
 async def copy_range(backend: Backend, file: str, start: int, end: int, target: str) -> int:

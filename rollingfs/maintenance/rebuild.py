@@ -17,7 +17,7 @@ from functools import partial
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_tiers, list_folder
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.chunk_files import Stored, read_checksum
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.uploads import Uploads
@@ -27,8 +27,8 @@ from rollingfs.format.header import Header
 from rollingfs.format.index_codec import parse_page
 from rollingfs.format.labels import parse_label
 from rollingfs.format.pin_codec import parse_pin
-from rollingfs.maintenance.passing import copy_range, read_checksum
-from rollingfs.maintenance.rebuild_plan import (
+from rollingfs.maintenance.passing import copy_range
+from rollingfs.maintenance.rebuild_evidence import (
     AmbiguousRebuildError,
     By,
     File,
@@ -36,8 +36,11 @@ from rollingfs.maintenance.rebuild_plan import (
     Left,
     ListedPage,
     Piece,
-    Plan,
     gather,
+)
+from rollingfs.maintenance.rebuild_plan import (
+    Placed,
+    Plan,
     plan,
 )
 from rollingfs.maintenance.references import References
@@ -77,6 +80,10 @@ class Rebuilt:
     """Offsets behind `end` for which there is no file, and behind which there are files."""
     left: tuple[Left, ...]
     """Files of the folder that are no part of the new segment, with the reason."""
+    by_later: int = 0
+    """Bytes that the metadata of later files place: they were committed there."""
+    pieces: tuple[Placed, ...] = ()
+    """What places each chunk."""
     lost: tuple[str, ...] = CANNOT_RETURN
     """What no file says, so that it cannot return."""
     is_dry_run: bool = False
@@ -139,6 +146,7 @@ class Rebuilder:
             hint = f"; chunks begin at {', '.join(map(str, starts[:5]))}" if starts else ""
             raise FileNotFoundError(2, f"No chunk begins at offset {start}{hint}; nothing was made", path)
         if not dry_run:
+            found.check()
             await self._make(to, found)
         return Rebuilt(
             start,
@@ -149,6 +157,8 @@ class Rebuilder:
             found.bytes_by(By.NAME),
             found.gaps,
             found.left,
+            pieces=found.placed,
+            by_later=found.bytes_by(By.LATER),
             is_dry_run=dry_run,
         )
 

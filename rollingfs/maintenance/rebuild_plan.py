@@ -1,96 +1,47 @@
 """The plan of a rebuild: which chunk files make a segment whose header is lost. Pure; it guesses nothing.
 
-Evidence puts files at offsets: an index page that lists them, else their metadata or their names. The plan is the one
-chain of files that begins at a given offset, each where the one before ends. Where the evidence allows two chains with
-other bytes, there is no plan.
+The plan is the one chain of files that begins at a given offset, each where the one before ends. Where the evidence
+allows two chains with other bytes, there is no plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from dataclasses import dataclass, field, replace
 
-from rollingfs.errors import RollingError
-from rollingfs.format import names
 from rollingfs.format.crc import combined
-from rollingfs.format.header import Chunk
-from rollingfs.format.labels import Label
+from rollingfs.maintenance.rebuild_evidence import (
+    DAMAGED,
+    MISSING,
+    NO_PLACE,
+    AmbiguousRebuildError,
+    By,
+    Evidence,
+    Gap,
+    Left,
+    Piece,
+)
 
 DOUBLES_SHOWN_MAX = 20
-
-
-class By(IntEnum):
-    """What says where a file lies; the greater value is the better evidence."""
-
-    NAME = 1
-    """Its name: the offset that its writer expected. It may never have been committed, or elsewhere."""
-    LABEL = 2
-    """Its metadata, which also say of which incarnation it is."""
-    PAGE = 3
-    """An index page that lists it: it was committed there."""
-
-
-class AmbiguousRebuildError(RollingError, ValueError):
-    """The files of a lost segment allow more than one content, so none was made. The message names them."""
+SAME = "other files of the plan have the same bytes"
+BEFORE = "it lies before the start that was asked for"
+INSIDE = "it lies within bytes for which there is another file"
+BEYOND = "it lies beyond a gap"
+OTHER = "it is of another incarnation"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A chunk file as it was read."""
-
-    path: str
-    size: int
-    crc32c: int
-    modified_ms: int
-    label: Label | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A range of a file, at an offset of the segment."""
-
-    start: int
-    length: int
-    file: File
-    by: By
-    offset: int = 0
-    """Offset within the file."""
-    incarnation: str | None = None
-    """Of the segment whose chunk it was, if that is known."""
-
-    @property
-    def end(self) -> int:
-        return self.start + self.length
-
-    @property
-    def is_whole(self) -> bool:
-        return self.length == self.file.size
-
-    @property
-    def content(self) -> tuple[object, ...]:
-        """Equal for two pieces only if they have the same bytes."""
-        if self.is_whole:
-            return self.length, self.file.crc32c
-        return self.length, self.file.path, self.offset
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Offsets for which there is no file, and behind which there are files."""
+class Placed:
+    """A range of the new segment, and what places its file there."""
 
     start: int
     end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A file that is not part of the plan."""
-
     file: str
-    reason: str
-    start: int | None = None
-    """Where it would have lain; None if nothing says it."""
+    by: str
+    """``page`` (an index page) and ``later`` (metadata of a file that was written later) prove that it was committed
+    there. ``label`` and ``name`` (its own metadata or name) say only where its writer expected it."""
+    rivals: tuple[str, ...] = ()
+    """Left files that may lie there as well; then nothing is made unless the caller leaves them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +52,33 @@ class Plan:
     pieces: tuple[Piece, ...]
     gaps: tuple[Gap, ...] = ()
     left: tuple[Left, ...] = ()
+    rivals: Mapping[Piece, tuple[str, ...]] = field(default_factory=dict)
+    """Of pieces that only an expectation places: the left files that may lie there as well."""
+
+    @property
+    def placed(self) -> tuple[Placed, ...]:
+        """Each piece, with what places it."""
+        return tuple(
+            Placed(one.start, one.end, one.file.path, one.by.name.lower(), self.rivals.get(one, ()))
+            for one in self.pieces
+        )
+
+    def check(self) -> None:
+        """Refuse a plan in which other files may lie where one is expected.
+
+        Raises
+        ------
+        AmbiguousRebuildError
+            The message names the first of them.
+        """
+        for piece, rivals in self.rivals.items():
+            shown = " and ".join(rivals[:DOUBLES_SHOWN_MAX])
+            more = f" and {len(rivals) - DOUBLES_SHOWN_MAX} more" if len(rivals) > DOUBLES_SHOWN_MAX else ""
+            raise AmbiguousRebuildError(
+                f"only its {piece.by.name.lower()} says that {piece.file.path} lies at offset {piece.start}, and bytes "
+                f"there may be those of {shown}{more}; nothing was made: a dry run lists all such files, leave out "
+                "those that are no part of the segment"
+            )
 
     @property
     def end(self) -> int:
@@ -109,112 +87,6 @@ class Plan:
     def bytes_by(self, by: By) -> int:
         """Bytes whose place rests on this evidence."""
         return sum(piece.length for piece in self.pieces if piece.by is by)
-
-
-@dataclass(frozen=True, slots=True)
-class ListedPage:
-    """An index page of the lost segment: what it lists, with offsets within the page."""
-
-    path: str
-    chunks: Sequence[Chunk]
-    label: Label | None = None
-
-
-DAMAGED = "it does not have the size or the checksum that is noted of it"
-MISSING = "an index page lists it, and it is not there"
-NO_PLACE = "nothing says at which offset it lies"
-DISAGREES = "the names of the chunks that it lists do not agree on where it begins"
-SAME = "other files of the plan have the same bytes"
-BEFORE = "it lies before the start that was asked for"
-INSIDE = "it lies within bytes for which there is another file"
-BEYOND = "it lies beyond a gap"
-OTHER = "it is of another incarnation"
-LEFT_OUT = "it was to be left out"
-
-
-@dataclass
-class Evidence:
-    """Collects what says where files lie."""
-
-    pieces: list[Piece] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
-
-
-def gather(
-    segment: str, files: Mapping[str, File], pages: Iterable[ListedPage], leave_out: Collection[str] = ()
-) -> Evidence:
-    """The pieces that index pages, metadata and names put at offsets.
-
-    Parameters
-    ----------
-    segment
-        Path of the lost segment.
-    files
-        Its chunk files, and those that its pages list, by path.
-    leave_out
-        Paths, or last parts of paths, of files that are no part of the segment, by the user's word.
-    """
-    found = Evidence()
-    out = {path for path in files if path in leave_out or path.rpartition("/")[2] in leave_out}
-    found.left += [Left(path, LEFT_OUT) for path in sorted(out)]
-    damaged = {path for path, file in files.items() if _contradicts(file.label, file)}
-    listed: set[str] = set()
-    for page in pages:
-        base = _base(page)
-        if base is None:
-            found.left.append(Left(page.path, DISAGREES))
-            continue
-        for chunk in page.chunks:
-            path = names.locate(segment, chunk.file, chunk.tier)
-            file, start = files.get(path), base + chunk.start
-            if path in out:
-                continue
-            if file is None:
-                found.left.append(Left(path, MISSING, start))
-            elif file.size != chunk.size or chunk.crc32c not in (None, file.crc32c):
-                damaged.add(path)
-            else:
-                listed.add(path)
-                incarnation = page.label.incarnation if page.label else None
-                found.pieces.append(Piece(start, chunk.length, file, By.PAGE, chunk.offset, incarnation))
-    found.left += [Left(path, DAMAGED, _written_at(path)) for path in sorted(damaged - out)]
-    found.pieces = [piece for piece in found.pieces if piece.file.path not in damaged]
-    for path in sorted(files.keys() - listed - out - damaged):
-        found.pieces += _by_itself(files[path], found.left)
-    found.pieces = list(dict.fromkeys(found.pieces))
-    return found
-
-
-def _by_itself(file: File, left: list[Left]) -> list[Piece]:
-    label = file.label
-    start = label.offset if label is not None and label.offset is not None else _written_at(file.path)
-    if start is None or not file.size:
-        left.append(Left(file.path, NO_PLACE))
-        return []
-    incarnation = label.incarnation if label is not None else None
-    return [Piece(start, file.size, file, By.LABEL if incarnation else By.NAME, 0, incarnation)]
-
-
-def _contradicts(label: Label | None, file: File) -> bool:
-    return label is not None and label.crc32c not in (None, file.crc32c)
-
-
-def _written_at(path: str) -> int | None:
-    """The offset in the name of a chunk."""
-    return names.offset_of(path.rpartition("/")[2])
-
-
-def _base(page: ListedPage) -> int | None:
-    """Where a page begins: its metadata say it, or the names of the own chunks that it lists whole, if all agree."""
-    if page.label is not None and page.label.offset is not None:
-        return page.label.offset
-    written = [
-        (_written_at(chunk.file), chunk)
-        for chunk in page.chunks
-        if "/" not in chunk.file and not chunk.offset and chunk.length == chunk.size
-    ]
-    bases = {start - chunk.start for start, chunk in written if start is not None}
-    return bases.pop() if len(bases) == 1 and min(bases) >= 0 else None
 
 
 def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> Plan:
@@ -249,7 +121,38 @@ def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> 
     for piece in sorted(rest, key=lambda piece: (piece.start, piece.file.path)):
         reason = BEFORE if piece.end <= start else BEYOND if piece.start > end else INSIDE
         left.append(Left(piece.file.path, reason, piece.start))
-    return Plan(start, tuple(chain), _gaps(end, rest), tuple(left))
+    found = Plan(start, tuple(chain), _gaps(end, rest), tuple(left))
+    return replace(found, rivals=_rivals(found, rest))
+
+
+def _rivals(found: Plan, rest: Sequence[Piece]) -> dict[Piece, tuple[str, ...]]:
+    """The left files that may lie where only an expectation places a piece.
+
+    A file never lies before the offset that its writer expected, because a lost race moves it on.
+    A chain of files that ends where the plan begins lies where it is expected: it is what the user leaves out.
+    """
+    before = {found.start}
+    for piece in sorted(rest, key=lambda piece: -piece.end):
+        if piece.end in before:
+            before.add(piece.start)
+    passed = [piece for piece in rest if piece.by.is_exact or (piece.end <= found.start and piece.end in before)]
+    known = {piece.file.path for piece in passed}
+    loose = [
+        left
+        for left in found.left
+        if left.reason in (BEFORE, INSIDE, BEYOND, NO_PLACE, DAMAGED) and left.file not in known
+    ]
+    missing = [left for left in found.left if left.reason == MISSING and left.start is not None]
+    rivals = {}
+    for piece in found.pieces:
+        if piece.by.is_exact:
+            continue
+        files = [left.file for left in loose if left.start is None or left.start < piece.end]
+        files += [left.file for left in missing if piece.start <= (left.start or 0) < piece.end]
+        files += [one.file.path for one in rest if one.by.is_exact and one.start < piece.end and one.end > piece.start]
+        if files:
+            rivals[piece] = tuple(sorted(set(files)))
+    return rivals
 
 
 def _start_of(path: str, pieces: Sequence[Piece]) -> int | None:
@@ -288,10 +191,13 @@ def _only(here: Sequence[Piece], at: Mapping[int, Sequence[Piece]]) -> tuple[Pie
     AmbiguousRebuildError
         Two pieces may go on with other bytes.
     """
-    ranked = sorted(here, key=lambda piece: (-piece.length, -piece.by, piece.file.path))
+    committed = max((piece.length for piece in here if piece.by.is_exact), default=0)
+    # where a file was committed, one that is only expected is not; but a longer one may have been made of it
+    likely = [piece for piece in here if piece.by.is_exact or piece.length > committed]
+    ranked = sorted(likely, key=lambda piece: (-piece.length, -piece.by, piece.file.path))
     first = ranked[0]
     if all(piece.content == first.content for piece in ranked):
-        return first, ranked[1:]
+        return first, [piece for piece in here if piece is not first and piece.content == first.content]
     tiling = _tiled(first, at)
     if tiling is None:
         files = [f"{p.file.path} ({p.length} bytes)" for p in ranked[:DOUBLES_SHOWN_MAX]]

@@ -14,7 +14,7 @@ import google_crc32c
 from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.format import names
-from rollingfs.format.labels import Label
+from rollingfs.format.labels import Label, Last
 from rollingfs.runtime.clock import Clock, Moment
 from rollingfs.runtime.concurrency import drive
 
@@ -32,9 +32,9 @@ class ChunkWriter:
 
     Parameters
     ----------
-    start, incarnation
-        The offset in the segment that the first byte is expected to have, and the incarnation of the segment, if it is
-        known; only the names and the metadata of the chunks have them.
+    start, incarnation, last
+        The offset in the segment that the first byte is expected to have, the incarnation of the segment and its last
+        chunk, if they are known; only the names and the metadata of the chunks have them.
     staged
         Write under names that only collection may delete, dated by the store's clock.
     """
@@ -47,6 +47,7 @@ class ChunkWriter:
         *,
         start: int = 0,
         incarnation: str | None = None,
+        last: Last | None = None,
         staged: bool = False,
         clock: Clock = time.time,
     ) -> None:
@@ -54,6 +55,7 @@ class ChunkWriter:
         self.segment = segment
         self.max_bytes = max_bytes
         self.incarnation = incarnation
+        self.last = last
         self.staged = staged
         self.clock = clock
         self.size = 0
@@ -121,7 +123,7 @@ class ChunkWriter:
 
     def _metadata(self) -> list[Any]:
         """What `open_write` takes besides the path."""
-        label = Label(self.incarnation, None if self.staged else self._start + self.size)
+        label = Label(self.incarnation, None if self.staged else self._start + self.size, last=self.last)
         return [None, label.metadata()] if self.backend.has_metadata else []
 
     async def _roll(self) -> None:

@@ -11,6 +11,7 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.format import placement, transitions
 from rollingfs.format.header import Chunk, Entry, Header, Page
+from rollingfs.format.labels import Last
 from rollingfs.format.placement import Item, Spill
 
 UPLOADS_MAX = 8
@@ -63,11 +64,12 @@ async def _each(header: Header, placed: Sequence[Spill | Entry], attempt: Attemp
     """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
     seen: Counter[bytes] = Counter()
     start, incarnation = header.tail_start, _incarnation(header, attempt)
+    last = Last.of(header) if incarnation is not None else None
     calls: list[Callable[[], Awaitable[Chunk | None]]] = []
     for item in placed:
         if isinstance(item, Spill):
             seen[item.data] += 1
-            calls.append(partial(_written, item.data, seen[item.data], start, attempt, incarnation))
+            calls.append(partial(_written, item.data, seen[item.data], start, attempt, incarnation, last))
         start += len(item.data) if isinstance(item, Spill) else item.length
     if not any(isinstance(item, Page) for item in placed):
         fold_ahead = attempt.store.pages.fold_ahead
@@ -101,13 +103,15 @@ def _incarnation(header: Header, attempt: Attempt) -> str | None:
     return header.segment if is_there else None
 
 
-async def _written(data: bytes, nth: int, start: int, attempt: Attempt, incarnation: str | None) -> Chunk:
+async def _written(
+    data: bytes, nth: int, start: int, attempt: Attempt, incarnation: str | None, last: Last | None
+) -> Chunk:
     """Write bytes as a chunk.
 
     Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
     truncation of one would delete the other's bytes.
     """
-    write = partial(attempt.store.chunks.write, attempt.path, data, start, incarnation)
+    write = partial(attempt.store.chunks.write, attempt.path, data, start, incarnation, last)
     return (await _once(data, nth, write, attempt)).chunk(attempt.path, start)
 
 

@@ -14,6 +14,7 @@ from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import TELLING, not_committed
 from rollingfs.format.header import Header
+from rollingfs.format.labels import Last
 from rollingfs.policy import RollingPolicy
 from rollingfs.write.budget import PART_BYTES, Share
 from rollingfs.write.chunk_writer import ChunkWriter
@@ -49,13 +50,14 @@ class Destination:
     policy: RollingPolicy
     start: int = 0
     incarnation: str | None = None
+    last: Last | None = None
 
     @staticmethod
     def of(header: Header | None, policy: RollingPolicy, appends: bool) -> Destination:
         """For data behind what a segment holds, or for a new content; without a header, by this policy."""
         if header is None or not appends:
             return Destination(policy if header is None else header.policy)
-        return Destination(header.policy, header.length, header.segment)
+        return Destination(header.policy, header.length, header.segment, Last.of(header))
 
 
 class Intake:
@@ -188,6 +190,7 @@ class Intake:
             self._known.policy.max_bytes,
             start=start,
             incarnation=self._known.incarnation,
+            last=self._known.last,
             staged=self._staged,
             clock=self._chunks.clock,
         )

@@ -16,7 +16,14 @@ from rollingfs.format.labels import parse_label
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
-from rollingfs.maintenance.rebuild_plan import MISSING, SAME, AmbiguousRebuildError, Gap
+from rollingfs.maintenance.rebuild_evidence import (
+    MISSING,
+    AmbiguousRebuildError,
+    Gap,
+)
+from rollingfs.maintenance.rebuild_plan import (
+    SAME,
+)
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from tests.support.examples import examples
@@ -153,7 +160,7 @@ def test_an_orphan_of_a_lost_race_is_refused_until_it_is_left_out():
     lose(store)
     orphan = names.new_chunk_name(20)
     drive(store.write(f"{names.chunks_folder(A)}/{orphan}", [b"other bytes of this!"]))
-    with pytest.raises(AmbiguousRebuildError, match=f"at offset 20 .*{orphan}"):
+    with pytest.raises(AmbiguousRebuildError, match=f"lies at offset 80, .*{orphan}"):
         rebuild(client(store))
     rebuild(client(store), leave_out=[orphan])
     assert client(store).content(NEW) == DATA
@@ -204,7 +211,7 @@ def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_stag
     did = rebuild(client(store))
     assert did.by_page >= 60
     assert client(store).content(NEW) == DATA
-    assert did.by_page + did.by_label + did.by_name == 100
+    assert did.by_page + did.by_later + did.by_label + did.by_name == 100
 
 
 def test_chunks_that_another_segment_refers_to_are_no_part_of_it():
@@ -328,11 +335,75 @@ def test_whatever_was_done_before_the_header_was_lost_no_wrong_byte_returns(oper
         return
     found = client(store).content(NEW)
     assert before.items() <= store.snapshot().items()
-    assert len(found) == did.end - did.start == did.by_page + did.by_label + did.by_name
+    assert len(found) == did.end - did.start == did.by_page + did.by_later + did.by_label + did.by_name
     known = content[: max(0, did.end - header.start)]
     # an orphan may have the place of bytes that were in the tail; nothing can tell them apart, and the report says so
     if not any(verb == "orphan" for verb, _ in operations):
         assert found[max(0, header.start - begins) :] == known[: len(found)]
+
+
+class NoMetadata(Store):
+    """A store as a disk is."""
+
+    has_metadata = False
+
+    async def metadata(self, path: str) -> dict[str, str]:
+        return {}
+
+
+def test_a_file_that_may_lie_where_another_is_only_expected_is_refused_until_it_is_left_out():
+    for store in (Store(), NoMetadata()):
+        small(store)
+        lose(store)
+        folder = names.chunks_folder(A)
+        stage, before = names.new_staged_name(), names.new_chunk_name(10)
+        for name in (stage, before):
+            drive(store.write(f"{folder}/{name}", [b"other"]))
+        said = rebuild(client(store), dry_run=True)
+        doubtful = [piece for piece in said.pieces if piece.rivals]
+        assert [piece.start for piece in doubtful] == ([80] if store.has_metadata else [0, 20, 40, 60, 80])
+        assert set(doubtful[-1].rivals) == {f"{folder}/{stage}", f"{folder}/{before}"}
+        with pytest.raises(AmbiguousRebuildError, match="nothing was made"):
+            rebuild(client(store), leave_out=[stage])
+        assert not [file for file in store.files() if file.startswith("/found/")]
+        rebuild(client(store), leave_out=[stage, before])
+        assert client(store).content(NEW) == DATA
+
+
+@pytest.mark.parametrize("kind", [Store, NoMetadata])
+def test_a_race_that_was_lost_never_puts_the_bytes_of_the_loser_in_the_place_of_the_winner(kind):
+    lost = 0
+    for index in range(8):
+        store = kind()
+        world, other = client(store), client(store)
+        world.create(A, [DATA[:20]])
+        staged = drive(world.client.segments.stage(A, DATA[40:60]))
+
+        def race(world: World = world, staged: object = staged) -> None:
+            """The winner's bytes lie in a file that nothing places."""
+            drive(world.client.segments.append(A, [staged]))
+
+        other.backend.prepare(between={index: race})  # type: ignore[attr-defined]
+        other.append(A, DATA[20:40])
+        content = world.content(A)
+        lost += content == DATA[:20] + DATA[40:60] + DATA[20:40]
+        lose(store)
+        with contextlib.suppress(AmbiguousRebuildError):
+            rebuild(client(store))
+            found = client(store).content(NEW)
+            assert found == content[: len(found)], index
+    assert lost, "some races move the chunk on"
+
+
+def test_what_was_committed_goes_before_what_was_only_expected():
+    store = Store()
+    small(store)
+    orphan = names.new_chunk_name(20)
+    drive(store.write(f"{names.chunks_folder(A)}/{orphan}", [b"other bytes of this!"]))
+    lose(store)
+    did = rebuild(client(store), dry_run=True)
+    assert [piece.by for piece in did.pieces] == ["later"] * 4 + ["label"]
+    assert not any(orphan in piece.file for piece in did.pieces)
 
 
 def test_filesystems_rebuild():
@@ -363,7 +434,8 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart():
     with pytest.raises(AmbiguousRebuildError, match="2 incarnations"):
         rebuild(client(store))
     did = rebuild(client(store), incarnations=[gone])
-    assert (did.by_label, did.by_name) == (100, 0)
+    assert (did.by_later, did.by_label, did.by_name) == (80, 20, 0)
+    assert [piece.by for piece in did.pieces] == ["later"] * 4 + ["label"]
     assert client(store).content(NEW) == DATA
 
 

@@ -11,19 +11,14 @@ from hypothesis import strategies as st
 
 from rollingfs.format import names
 from rollingfs.format.header import Chunk
-from rollingfs.format.labels import Label, parse_label
+from rollingfs.format.labels import Label, Last, parse_label
 from rollingfs.format.tokens import crc32c
-from rollingfs.maintenance.rebuild_plan import (
-    BEFORE,
-    BEYOND,
+from rollingfs.maintenance.rebuild_evidence import (
     DAMAGED,
     DISAGREES,
-    INSIDE,
     LEFT_OUT,
     MISSING,
     NO_PLACE,
-    OTHER,
-    SAME,
     AmbiguousRebuildError,
     By,
     Evidence,
@@ -33,6 +28,13 @@ from rollingfs.maintenance.rebuild_plan import (
     ListedPage,
     Piece,
     gather,
+)
+from rollingfs.maintenance.rebuild_plan import (
+    BEFORE,
+    BEYOND,
+    INSIDE,
+    OTHER,
+    SAME,
     plan,
 )
 from tests.support.examples import examples
@@ -216,7 +218,10 @@ def test_metadata_say_of_which_incarnation_a_chunk_is():
     assert evidence(labelled).pieces == [Piece(7, 3, labelled, By.LABEL, 0, X)]
 
 
-@pytest.mark.parametrize("label", [Label(X, 0, 0), Label(None, 2**62), Label(X), Label(crc32c=2**32 - 1)])
+@pytest.mark.parametrize(
+    "label",
+    [Label(X, 0, 0), Label(X, last=Last(7, 3, "0-a", "cold")), Label(None, 2**62), Label(X), Label(crc32c=2**32 - 1)],
+)
 def test_labels_survive_metadata_of_any_case(label):
     assert parse_label(label.metadata()) == label
     assert parse_label({key.upper(): value for key, value in label.metadata().items()}) == label

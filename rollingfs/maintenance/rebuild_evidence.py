@@ -1,0 +1,213 @@
+"""The evidence of a rebuild: what says where the files of a segment lie whose header is lost. Pure.
+
+An index page that lists a file, or the metadata of a later one, say where it was committed; its own metadata or its
+name, where its writer expected it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from rollingfs.errors import RollingError
+from rollingfs.format import names
+from rollingfs.format.header import Chunk
+from rollingfs.format.labels import Label
+
+
+class By(IntEnum):
+    """What says where a file lies; the greater value is the better evidence."""
+
+    NAME = 1
+    """Its name: the offset that its writer expected. It may never have been committed, or elsewhere."""
+    LABEL = 2
+    """Its metadata: the offset that its writer expected, and the incarnation."""
+    LATER = 3
+    """The metadata of a file that was written later: it was committed there."""
+    PAGE = 4
+    """An index page that lists it: it was committed there."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it says where the file was committed, not only where a writer expected it."""
+        return self >= By.LATER
+
+
+class AmbiguousRebuildError(RollingError, ValueError):
+    """The files of a lost segment allow more than one content, so none was made. The message names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A chunk file as it was read."""
+
+    path: str
+    size: int
+    crc32c: int
+    modified_ms: int
+    label: Label | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range of a file, at an offset of the segment."""
+
+    start: int
+    length: int
+    file: File
+    by: By
+    offset: int = 0
+    """Offset within the file."""
+    incarnation: str | None = None
+    """Of the segment whose chunk it was, if that is known."""
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+    @property
+    def is_whole(self) -> bool:
+        return self.length == self.file.size
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """Equal for two pieces only if they have the same bytes."""
+        if self.is_whole:
+            return self.length, self.file.crc32c
+        return self.length, self.file.path, self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets for which there is no file, and behind which there are files."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A file that is not part of the plan."""
+
+    file: str
+    reason: str
+    start: int | None = None
+    """Where it would have lain; None if nothing says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """An index page of the lost segment: what it lists, with offsets within the page."""
+
+    path: str
+    chunks: Sequence[Chunk]
+    label: Label | None = None
+
+
+DAMAGED = "it does not have the size or the checksum that is noted of it"
+MISSING = "an index page lists it, and it is not there"
+NO_PLACE = "nothing says at which offset it lies"
+DISAGREES = "the names of the chunks that it lists do not agree on where it begins"
+LEFT_OUT = "it was to be left out"
+
+
+@dataclass
+class Evidence:
+    """Collects what says where files lie."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+
+def gather(
+    segment: str, files: Mapping[str, File], pages: Iterable[ListedPage], leave_out: Collection[str] = ()
+) -> Evidence:
+    """The pieces that index pages, metadata and names put at offsets.
+
+    Parameters
+    ----------
+    segment
+        Path of the lost segment.
+    files
+        Its chunk files, and those that its pages list, by path.
+    leave_out
+        Paths, or last parts of paths, of files that are no part of the segment, by the user's word.
+    """
+    found = Evidence()
+    out = {path for path in files if path in leave_out or path.rpartition("/")[2] in leave_out}
+    found.left += [Left(path, LEFT_OUT) for path in sorted(out)]
+    damaged = {path for path, file in files.items() if _contradicts(file.label, file)}
+    listed: set[str] = set()
+    for page in pages:
+        base = _base(page)
+        if base is None:
+            found.left.append(Left(page.path, DISAGREES))
+            continue
+        for chunk in page.chunks:
+            path = names.locate(segment, chunk.file, chunk.tier)
+            file, start = files.get(path), base + chunk.start
+            if path in out:
+                continue
+            if file is None:
+                found.left.append(Left(path, MISSING, start))
+            elif file.size != chunk.size or chunk.crc32c not in (None, file.crc32c):
+                damaged.add(path)
+            else:
+                listed.add(path)
+                incarnation = page.label.incarnation if page.label else None
+                found.pieces.append(Piece(start, chunk.length, file, By.PAGE, chunk.offset, incarnation))
+    found.left += [Left(path, DAMAGED, _written_at(path)) for path in sorted(damaged - out)]
+    found.pieces = [piece for piece in found.pieces if piece.file.path not in damaged]
+    later = _later(segment, files)
+    for path in sorted(files.keys() - listed - out - damaged):
+        found.pieces += later.get(path) or _by_itself(files[path], found.left)
+    found.pieces = list(dict.fromkeys(found.pieces))
+    return found
+
+
+def _later(segment: str, files: Mapping[str, File]) -> dict[str, list[Piece]]:
+    """The pieces that metadata of later files place: each says what its incarnation held last when it was begun."""
+    found: dict[str, list[Piece]] = {}
+    for later in files.values():
+        label = later.label
+        if label is None or label.last is None or label.incarnation is None:
+            continue
+        file = files.get(names.locate(segment, label.last.file, label.last.tier))
+        if file is not None and file.size == label.last.length:
+            piece = Piece(label.last.start, file.size, file, By.LATER, 0, label.incarnation)
+            if piece not in found.setdefault(file.path, []):
+                found[file.path].append(piece)
+    return found
+
+
+def _by_itself(file: File, left: list[Left]) -> list[Piece]:
+    label = file.label
+    start = label.offset if label is not None and label.offset is not None else _written_at(file.path)
+    if start is None or not file.size:
+        left.append(Left(file.path, NO_PLACE))
+        return []
+    incarnation = label.incarnation if label is not None else None
+    return [Piece(start, file.size, file, By.LABEL if incarnation else By.NAME, 0, incarnation)]
+
+
+def _contradicts(label: Label | None, file: File) -> bool:
+    return label is not None and label.crc32c not in (None, file.crc32c)
+
+
+def _written_at(path: str) -> int | None:
+    """The offset in the name of a chunk."""
+    return names.offset_of(path.rpartition("/")[2])
+
+
+def _base(page: ListedPage) -> int | None:
+    """Where a page begins: its metadata say it, or the names of the own chunks that it lists whole, if all agree."""
+    if page.label is not None and page.label.offset is not None:
+        return page.label.offset
+    written = [
+        (_written_at(chunk.file), chunk)
+        for chunk in page.chunks
+        if "/" not in chunk.file and not chunk.offset and chunk.length == chunk.size
+    ]
+    bases = {start - chunk.start for start, chunk in written if start is not None}
+    return bases.pop() if len(bases) == 1 and min(bases) >= 0 else None
