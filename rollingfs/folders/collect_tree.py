@@ -84,10 +84,11 @@ class TreeCollector:
         found = await self.segments(path, unlisted)
         failures = [_failure(folder, error) for folder, error in unlisted.items()]
         seen: dict[str, int] = {}
+        named = frozenset(found)
         tell = begin(len(found))
 
         async def one(segment: str) -> Collected | Failure:
-            result = await self._one(segment, grace_s, dry_run, progress, seen)
+            result = await self._one(segment, grace_s, dry_run, progress, seen, named)
             tell(1)
             return result
 
@@ -178,10 +179,17 @@ class TreeCollector:
         return folders
 
     async def _one(
-        self, path: str, grace_s: float | None, dry_run: bool, progress: Progress | None, seen: dict[str, int]
+        self,
+        path: str,
+        grace_s: float | None,
+        dry_run: bool,
+        progress: Progress | None,
+        seen: dict[str, int],
+        named: frozenset[str],
     ) -> Collected | Failure:
         try:
-            collected = await self.client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, seen=seen)
+            collect = self.client.collector.collect
+            collected = await collect(path, grace_s=grace_s, dry_run=dry_run, seen=seen, named=named)
         except FileNotFoundError:
             collected = Collected()  # somebody else deleted its leftovers meanwhile
         except OSError as error:

@@ -6,11 +6,15 @@ or one that was staged, is left to the collection of its folder: a hint leads th
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rollingfs.format import line_codec, names, placement
 from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Entry, Header, Page
+
+OWN_HINT = "./"
+"""The hint at the segment's own folder, where files wait that only its collection deletes."""
 
 Pages = Mapping[Page, Sequence[Chunk]]
 """The chunks of index pages, unfolded into a segment's own terms."""
@@ -114,6 +118,26 @@ def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
     """
     hints = [Drop(folder, now_ms) for folder in folders]
     return replace(header, drops=merge_drops(header.drops, hints)) if hints else header
+
+
+def hinted(segment: str, header: Header) -> dict[str, Drop]:
+    """The chunk folders of other segments to which a header has hints; one that climbs above the root leads nowhere."""
+    found = {}
+    for drop in header.drops:
+        if drop.is_hint and drop.file != OWN_HINT:
+            with contextlib.suppress(ValueError):
+                found[names.climb(names.parent(segment), drop.file[:-1])] = drop
+    return found
+
+
+def led_to(segment: str, header: Header) -> set[str]:
+    """The chunk folders to which something else than its entries leads: files of the segment may wait there.
+
+    Its hints lead to other folders. Dropped files, a hidden plain file and asks lead to its own.
+    """
+    folders = {*hinted(segment, header)}
+    has_own = header.drops or header.adopted is not None or header.carried
+    return folders | {names.chunks_folder(segment)} if has_own else folders
 
 
 def shed_drops(header: Header, over: int) -> Header:

@@ -354,7 +354,8 @@ class Operations:
         ----------
         grace
             How old an unreferenced file must be, in seconds or as text like ``"1h"``; by default 24 hours. Give less
-            only if nobody writes.
+            only if nobody writes. Less counts in the folders of the segments that you name, not in others to which
+            their headers lead: there it is 24 hours.
         dry_run
             Only say what would be deleted.
         recursive

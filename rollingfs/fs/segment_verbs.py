@@ -328,7 +328,7 @@ class SegmentVerbs:
         ----------
         grace
             How old a file must be to be deleted, in seconds or as text like ``"1h"``; by default 24 hours. With less,
-            you promise that nobody writes.
+            you promise that nobody writes. Less counts in the segment's own folder only.
         dry_run
             Delete nothing; return what would be deleted.
         """

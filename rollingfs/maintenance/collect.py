@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Sequence, Set
+from collections.abc import Container, Sequence, Set
 from dataclasses import replace
 
 from rollingfs.backend.contract import FileInfo
@@ -28,7 +28,7 @@ from rollingfs.commit.recovery import Merges
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
-from rollingfs.format.drops import has_protected
+from rollingfs.format.drops import OWN_HINT, has_protected, hinted
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.maintenance.survey import Survey, Surveyor
@@ -53,7 +53,13 @@ class Collector:
         self.surveyor = Surveyor(self.backend, self.store.headers, self.store.pages)
 
     async def collect(
-        self, path: str, *, grace_s: float | None = None, dry_run: bool = False, seen: dict[str, int] | None = None
+        self,
+        path: str,
+        *,
+        grace_s: float | None = None,
+        dry_run: bool = False,
+        seen: dict[str, int] | None = None,
+        named: Container[str] = (),
     ) -> Collected:
         """Delete what nobody refers to in a segment's chunk folder and in the folders that its chunks lie in.
 
@@ -61,13 +67,15 @@ class Collector:
         ----------
         grace_s
             Leave files younger than this alone, in seconds; by default the format's 24 hours. Less is the
-            caller's word that nobody else writes.
+            caller's word that nobody else writes. It counts in the segment's own folder, and in those of `named`.
         dry_run
             Change nothing, say what would be deleted. That may be a plain file or a tombstone that will stay, because
             whether the store deletes conditionally is not probed.
         seen
             The chunk folders that the same collection of many segments has looked at, each with its count of files
             that are too young. This collection adds its own.
+        named
+            Other segments for which the caller gives its word, too.
 
         Raises
         ------
@@ -82,7 +90,7 @@ class Collector:
             raise ValueError(f"grace is {grace_s} s: it must be at least 0")
         header, lies_in, results = await self._settled_map(path, dry_run)
         own = names.chunks_folder(path)
-        hints = {names.climb(names.parent(path), drop.file[:-1]): drop for drop in _foreign_hints(header)}
+        hints = hinted(path, header) if header is not None else {}
         seen = {} if seen is None else seen
         young = 0
         for folder in [own, *sorted({*hints, *lies_in} - {own})]:
@@ -90,7 +98,9 @@ class Collector:
                 young += seen[folder]
                 continue
             seen[folder] = 1  # until the count is known, because others may ask meanwhile
-            found = await self._folder(folder, grace_s, dry_run)
+            # a header may lead to any folder: only for those that the caller has named does its word count
+            has_word = folder == own or names.segment_of_folder(folder) in named
+            found = await self._folder(folder, grace_s if has_word else max(grace_s, GRACE_S), dry_run)
             seen[folder] = found.young
             results.append(found)
         result = Collected.of(results)
@@ -109,7 +119,7 @@ class Collector:
         """The header without pending merges and drops, the folders that its chunks lie in, and the deleted files."""
         results: list[Collected] = []
         for count in range(1, LOOKS_MAX + 1):
-            header, dropped = await self._settled(path, dry_run)
+            header, dropped = await self.settle(path, dry_run=dry_run)
             results.append(dropped)
             try:
                 lies_in = await self.store.pages.folders(path, header.entries) if header else set()
@@ -118,8 +128,8 @@ class Collector:
                 await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{path}: its map changed {LOOKS_MAX} times; nothing was deleted, try again")
 
-    async def _settled(self, path: str, dry_run: bool) -> tuple[Header | None, Collected]:
-        """The header, once pending merges and drops are finished, and the files that were dropped."""
+    async def settle(self, path: str, *, dry_run: bool = False) -> tuple[Header | None, Collected]:
+        """Finish pending merges and drops; returns the header then, and the files that were dropped."""
         loaded = await self.store.headers.load(path)
         if loaded.header is not None:
             check_aliases(self.backend, loaded.header.tiers, path)
@@ -250,7 +260,8 @@ class Collector:
 
     async def _clear_hints(self, path: str, header: Header, hints: dict[str, Drop], young: int) -> None:
         """Forget hints at folders where nothing waits any more, and the merge marks that were settled."""
-        done = [drop for drop in header.drops if drop.file == "./"] if not young else []
+        others = [drop for drop in header.drops if drop.is_hint and drop not in hints.values()]
+        done = [drop for drop in others if not young or drop.file != OWN_HINT]
         for folder, drop in hints.items():
             if young or await self._is_waiting(path, folder):
                 continue
@@ -268,11 +279,13 @@ class Collector:
         await self.committer.commit(path, step)
 
     async def _is_waiting(self, path: str, folder: str) -> bool:
-        """Whether a foreign folder still has a pin that names this segment."""
+        """Whether a foreign folder still has a pin that names this segment, or files that a tombstone keeps."""
         try:
             survey = await self.surveyor.look(folder)
         except FileNotFoundError:
             return await self.backend.is_folder(folder)
+        if survey.kept:
+            return True  # they may hold bytes of this segment, and an erase must find them
         is_pinned = any(path in (found.pin.source, found.pin.target) for found in survey.pins)
         return is_pinned and path not in {referrer.path for referrer in survey.referrers if referrer.files}
 
@@ -332,10 +345,6 @@ class Collector:
     async def _is_empty(self, folder: str, tiers: Sequence[str], but: Set[str]) -> bool:
         entries = await list_folder(self.backend, folder, ["", *tiers])
         return all(info.path.rpartition("/")[2] == names.LOCK_NAME or info.path in but for info in entries)
-
-
-def _foreign_hints(header: Header | None) -> list[Drop]:
-    return [drop for drop in header.drops if drop.is_hint and drop.file != "./"] if header else []
 
 
 def _is_last(file: str) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
@@ -24,13 +25,15 @@ from rollingfs.errors import (
     ConflictError,
     CorruptChunkError,
     CorruptHeaderError,
+    MissingTierError,
     RollingError,
     SegmentTruncatedError,
     StagedExpiredError,
+    UnknownTierError,
     if_interrupted,
 )
 from rollingfs.format import erasing, names, transitions
-from rollingfs.format.drops import with_hints
+from rollingfs.format.drops import hinted, with_hints
 from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.collect import Collector
@@ -72,12 +75,6 @@ class _Run:
     """Old chunks that the last attempt drops."""
     parts: list[Chunk] = field(default_factory=list)
     """Retained parts that it writes anew."""
-
-
-def _hinted(path: str, header: Header) -> set[str]:
-    """The chunk folders of other segments to which a header has a hint."""
-    hints = {drop.file[:-1] for drop in header.drops if drop.is_hint and drop.file != "./"}
-    return {names.climb(names.parent(path), folder) for folder in hints}
 
 
 def _places(one: Remains) -> tuple[str, str]:
@@ -284,21 +281,29 @@ class Eraser:
         """The chunk folders where bytes of the segment may lie or wait; a header has no room for hints at very many."""
         dropped = {names.parent(names.resolve(path, chunk.file)) for chunk in gone}
         lies_in = await self.store.pages.folders(path, header.entries)
-        return {names.chunks_folder(path), *_hinted(path, header), *dropped, *lies_in}
+        return {names.chunks_folder(path), *hinted(path, header), *dropped, *lies_in}
 
     async def _collect(self, path: str, folders: Iterable[str]) -> None:
         """Collect these folders; the report says what this has left."""
         seen: dict[str, int] = {}
-        for segment in [path, *sorted(map(names.segment_of_folder, folders))]:
-            if names.chunks_folder(segment) in seen:
-                continue
+        others = sorted(set(map(names.segment_of_folder, folders)) - {path})
+        # first, all headers let go what they need not keep any more: that may lie in the folder of another segment
+        calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+            (segment, partial(self.collector.settle, segment)) for segment in others
+        ]
+        calls += [(segment, partial(self._collect_once, segment, seen)) for segment in [path, *others]]
+        for segment, call in calls:
             try:
-                await self.collector.collect(segment, seen=seen)
-            except (CorruptHeaderError, ConflictError) as error:
+                await call()
+            except (CorruptHeaderError, ConflictError, UnknownTierError, MissingTierError) as error:
                 logger.info("%s: erased, but %s is not collected: %s", path, segment, error)
             except FileNotFoundError:
                 if segment == path:
                     raise
+
+    async def _collect_once(self, segment: str, seen: dict[str, int]) -> None:
+        if names.chunks_folder(segment) not in seen:
+            await self.collector.collect(segment, seen=seen)
 
     async def _note(self, path: str, folders: Set[str]) -> None:
         """Hint at folders where something is left, so that a later erase looks there again."""
@@ -308,7 +313,7 @@ class Eraser:
             if found is None or found.deleted or found.phase is Phase.MERGING:
                 return None
             lies_in = await self.store.pages.folders(path, found.entries)
-            lost = folders - {names.chunks_folder(path), *_hinted(path, found), *lies_in}
+            lost = folders - {names.chunks_folder(path), *hinted(path, found), *lies_in}
             room = max(0, DROPS_MAX - len(found.drops))
             hints = [names.relative(names.parent(path), folder) + "/" for folder in sorted(lost)[:room]]
             return with_hints(found, hints, self.store.now_ms()) if hints else None

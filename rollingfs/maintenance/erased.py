@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 YOUNG = "younger than the grace: a collection deletes it after that"
 PINNED = "a pin protects it, and the segment that the pin names is absent"
+KEPT = "the former name of a part of the segment keeps it for readers of older snapshots"
 NAMED = "another segment refers to it"
 HIDDEN = "a plain file of the segment's name, which the segment hides"
 UNREADABLE = "a folder of which nobody can say what in it may be deleted"

@@ -10,10 +10,10 @@ from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.shadowing import names_file
 from rollingfs.commit.store import Store
-from rollingfs.errors import CorruptHeaderError
+from rollingfs.errors import CorruptHeaderError, MissingTierError, UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Header
-from rollingfs.maintenance.erased import HIDDEN, NAMED, PINNED, UNREADABLE, UPLOAD, YOUNG, Remains
+from rollingfs.maintenance.erased import HIDDEN, KEPT, NAMED, PINNED, UNREADABLE, UPLOAD, YOUNG, Remains
 from rollingfs.maintenance.survey import Survey, Surveyor
 
 logger = logging.getLogger("rollingfs")
@@ -41,7 +41,7 @@ class Remainder:
                 found += of_survey(await self.surveyor.look(folder), path, held)
             except FileNotFoundError:
                 logger.debug("%s: nothing is there any more", folder)
-            except CorruptHeaderError as error:
+            except (CorruptHeaderError, UnknownTierError, MissingTierError) as error:
                 found.append(Remains(folder, 0, f"{UNREADABLE}: {error}", False))
             found += [
                 Remains(upload.path, 0, UPLOAD, False, upload.began + GRACE_S)
@@ -78,13 +78,15 @@ class Remainder:
 def of_survey(survey: Survey, path: str, held: Set[str]) -> list[Remains]:
     """What a look at one folder shows; pure."""
     itself = {file for referrer in survey.referrers if referrer.path == path for file in referrer.files}
-    blocked = survey.blocked_until()
+    blocked, kept = survey.blocked_until(), survey.kept
     found = []
     for info in survey.files:
         if info.path in itself or not _has_bytes(info):
             continue
         is_held, until = info.path in held, info.modified + GRACE_S
-        if info.path in survey.named:
+        if info.path in kept:
+            found.append(Remains(info.path, info.size, KEPT, is_held, kept[info.path]))
+        elif info.path in survey.named:
             if is_held:
                 found.append(Remains(info.path, info.size, NAMED, is_held))
         elif info.modified <= blocked:

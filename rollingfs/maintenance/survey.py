@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
 from rollingfs.backend.tiers import list_folder
@@ -40,6 +40,8 @@ class Referrer:
     txn: str | None
     files: frozenset[str]
     """Paths in this folder that it refers to."""
+    until: float = field(default=0.0, compare=False)
+    """When the last of the files that it has dropped for readers of older snapshots may go, seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,15 @@ class Survey:
     def named(self) -> frozenset[str]:
         """Paths in the folder that a header refers to."""
         return frozenset(file for referrer in self.referrers for file in referrer.files)
+
+    @property
+    def kept(self) -> dict[str, float]:
+        """Files that tombstones keep for readers of older snapshots, with the time until which they do.
+
+        A tombstone has no entries. Such files hold bytes that may be part of another segment now.
+        """
+        graves = [found for found in self.referrers if found.phase is Phase.DELETED]
+        return {file: found.until for found in graves for file in found.files}
 
     def agrees_with(self, other: Survey) -> bool:
         """Whether nothing that matters changed between two looks.
@@ -201,7 +212,8 @@ class Surveyor:
             return Referrer(path, None, None, None, frozenset())
         txn = header.merge.txn if header.merge else None
         files = await self.references.of(path, header, folder)
-        return Referrer(path, header.segment, header.phase, txn, files)
+        until = max((drop.after_ms for drop in header.drops), default=0) / 1000
+        return Referrer(path, header.segment, header.phase, txn, files, until)
 
 
 def _has(info: FileInfo, prefix: str) -> bool:

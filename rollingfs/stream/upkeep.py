@@ -102,6 +102,7 @@ class Upkeep:
         self.grace_s = grace_s
         self.is_stopped = is_stopped
         self._seen: dict[str, int] = {}
+        self._named: set[str] = set()
 
     async def folders(self, root: str, unlisted: dict[str, OSError]) -> list[Folder]:
         """The folders at or below a path that have segments, sorted; or one with the segment of this path alone.
@@ -120,6 +121,7 @@ class Upkeep:
         streams = set()
         for path in await TreeCollector(self.client).segments(root, unlisted):
             folder = names.parent(path)
+            self._named.add(path)
             if names.is_ledger(path):
                 streams.add(folder)
             elif not names.is_hidden_segment(path):
@@ -181,7 +183,8 @@ class Upkeep:
         if self.is_stopped():
             return Upkept(path, is_stream=False, is_cut_short=True)
         try:
-            did = await self.client.collector.collect(path, grace_s=self.grace_s, seen=self._seen)
+            collect = self.client.collector.collect
+            did = await collect(path, grace_s=self.grace_s, seen=self._seen, named=self._named)
         except FileNotFoundError:
             did = Collected()  # somebody else deleted its leftovers meanwhile
         except (OSError, ValueError) as error:

@@ -171,6 +171,8 @@ class Concats:
             found = transitions.with_tiers(found, (tier for header in frozen for tier in header.tiers))
             grown = await grow(found, items, attempt, joint=True)
             joined = merging.with_merged(grown, [source.mark for source in sources])
+            left = zip((source.path for source in sources), frozen, strict=True)
+            joined = merging.with_waiting(joined, target, left, self.store.now_ms())
             return transitions.with_attrs(joined, attrs, target)
 
         await self.moves.commit_target(target, sources, step, deadline_s)
@@ -220,7 +222,7 @@ class Concats:
             now_ms = self.store.now_ms()
             renamed = merging.renamed(frozen, entries, base.header, source.mark, incarnation, adopted, now_ms)
             hints = await self.store.pages.hints(target, base.header.entries) if base.header else []
-            return with_hints(renamed, hints, now_ms)
+            return merging.with_waiting(with_hints(renamed, hints, now_ms), target, [(source.path, frozen)], now_ms)
 
         header = await self.moves.commit_target(target, [source], step, deadline_s)
         try:

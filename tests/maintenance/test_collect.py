@@ -10,6 +10,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.format import names
+from rollingfs.format.drops import with_hints
 from rollingfs.format.header import GRACE_S
 from rollingfs.maintenance.collected import is_old
 from rollingfs.runtime.concurrency import drive
@@ -89,14 +90,29 @@ def test_the_head_of_a_concatenated_segment_is_freed_by_collecting_the_target(cl
     drive(client.concats.concat(target, [source]))
     assert drive(client.segments.truncate(target, 60)) == 20
     assert len([name for name in files(client, source) if name[0].isdigit()]) == 4
-    collected = collect(client, target)
+    assert collect(client, target).bytes == 0, "a grace below 24 hours counts in the named folder only"
+    collected = collect(client, target, named=[source])
     assert collected.bytes >= 20
     assert len([name for name in files(client, source) if name[0].isdigit()]) == 2
     assert content(client, target) == b"s" * 20
     assert drive(client.segments.truncate(target, 80)) == 20
+    client.backend.shift_s = GRACE_S + 60
     collect(client, target)
     assert files(client, source) == []
     assert header(client, target).drops == ()
+
+
+def test_a_header_that_leads_to_another_folder_gives_no_word_for_it(client):
+    victim, forged = make(client, "victim/s", b"v" * 20), make(client, "mine/s", b"m")
+    under_way = orphan(client, victim)
+
+    async def hint(base, attempt):
+        return with_hints(base.header, ["../victim/s$chunks/"], 1)
+
+    drive(client.committer.commit(forged, hint))
+    assert collect(client, forged).files == ()
+    assert under_way.rpartition("/")[2] in files(client, victim)
+    assert collect(client, victim).files == (under_way,)
 
 
 def test_chunks_of_a_live_target_survive_the_collection_of_the_source(client):
@@ -110,7 +126,7 @@ def test_chunks_of_a_live_target_survive_the_collection_of_the_source(client):
     collect(client, target)
     assert content(client, path(client, "renamed")) == b"t" * 40 + b"s" * 40
     drive(client.segments.delete(path(client, "renamed")))
-    collect(client, path(client, "renamed"))
+    collect(client, path(client, "renamed"), named=[source, target])
     for where in (source, target, path(client, "renamed")):
         if drive(client.headers.load(where)).header is not None:
             collect(client, where)

@@ -13,7 +13,7 @@ from rollingfs.format import drops, erasing, names, placement
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.tokens import crc32c
 from rollingfs.maintenance import erase as erase_module
-from rollingfs.maintenance.erased import HIDDEN, PINNED, YOUNG, Erased
+from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
@@ -341,6 +341,53 @@ def test_a_folder_where_something_is_left_is_looked_at_again_by_a_later_erase():
         did = erase(world, cut)
         assert "/b/b" in {one.file.partition("$")[0] for one in did.remains}
         assert not did.is_gone
+
+
+def moved(world: World) -> None:
+    drive(world.client.concats.rename("/stream/old", A))
+
+
+def concatenated(world: World) -> None:
+    world.seal("/stream/old")
+    world.create(A)
+    drive(world.client.concats.concat(A, ["/stream/old"]))
+
+
+@pytest.mark.parametrize("take", [moved, concatenated])
+@pytest.mark.parametrize("days", [0, 3])
+def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes(take, days):
+    store = TieredStore()
+    world = client(store)
+    world.create("/stream/old", pieces_of(DATA, [20] * 5))
+    drive(Offloader(world.client.committer).offload("/stream/old", "cold", lag_s=7 * 86400))
+    take(world)
+    store.lapse(days * 86400)
+    drive(world.client.collector.collect(A))
+    did = erase(world, 100)
+    left = holding(store, DATA)
+    assert len(left) == (5 if days else 10), "the tier's files are younger than the grace at first"
+    assert set(left) <= {one.file for one in did.remains}
+    kept = [one for one in did.remains if one.reason == KEPT]
+    assert len(kept) == 5
+    assert not did.is_gone
+    store.lapse(max(one.until for one in kept) - CLOCK.time() + 1)
+    again = erase(world, 100)
+    assert again.is_gone, (again, CLOCK.time())
+    assert holding(store, DATA) == []
+
+
+@pytest.mark.parametrize("take", [moved, concatenated])
+def test_the_folder_of_an_earlier_source_is_looked_at_under_each_new_name(take):
+    store = TieredStore()
+    world = client(store)
+    world.create("/stream/first", pieces_of(DATA, [20] * 5))
+    drive(world.client.concats.rename("/stream/first", "/stream/old"))
+    drive(Offloader(world.client.committer).offload("/stream/old", "cold", lag_s=7 * 86400))
+    take(world)
+    did = erase(world, 100)
+    left = holding(store, DATA)
+    assert any(file.startswith("/stream/first$chunks/") for file in left)
+    assert set(left) <= {one.file for one in did.remains}
 
 
 @pytest.mark.parametrize("kept", [True, None])
