@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.contract import Backend
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names, placement
 from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
 from rollingfs.format.header import Chunk, Entry, Header, Page
@@ -88,6 +89,17 @@ class Pages:
 
         runs = await self.runtime.gather([partial(one, entry) for entry in entries], PAGE_READS_MAX)
         return [chunk for run in runs for chunk in run]
+
+    async def count(self, segment: str, header: Header) -> int:
+        """The number of a segment's chunks; pages that begin before the retained bytes are read for it."""
+        cut = header.cut_pages
+        if not cut:
+            return header.chunk_count
+        try:
+            used = sum(chunk.end > header.start for chunk in await self.unfold(segment, cut))
+        except (PageGoneError, CorruptHeaderError):  # whoever reads the bytes is told
+            return header.chunk_count
+        return header.chunk_count - sum(page.count for page in cut) + used
 
     async def folders(self, segment: str, entries: Sequence[Entry]) -> set[str]:
         """The chunk folders that entries of a segment name, those inside index pages included."""

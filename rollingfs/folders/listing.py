@@ -52,8 +52,14 @@ def check_on_error(on_error: str) -> OnError:
     raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
 
 
-def info_of(view: Snapshot) -> Info:
-    """The info of a segment or plain file; sizes in bytes, dates in seconds since 1970."""
+def info_of(view: Snapshot, chunks: int | None = None) -> Info:
+    """The info of a segment or plain file; sizes in bytes, dates in seconds since 1970.
+
+    Parameters
+    ----------
+    chunks
+        `Pages.count`; without it, index pages that a truncation has cut count whole.
+    """
     header = view.header
     if header is None:
         assert view.plain is not None
@@ -61,13 +67,13 @@ def info_of(view: Snapshot) -> Info:
         tag = f"{view.plain.size}-{view.plain.modified}"
         details = {"sealed": False, "chunks": int(view.size > 0), "version": 0}
         return _info(view.path, view, details | dates, tag)
-    return _info_of_header(view.path, header)
+    return _info_of_header(view.path, header, header.chunk_count if chunks is None else chunks)
 
 
-def _info_of_header(path: str, header: Header | Row) -> Info:
+def _info_of_header(path: str, header: Header | Row, chunks: int) -> Info:
     """The info of a segment, by its header or by the row that says the same."""
     dates = {"created": header.created_ms / 1000, "mtime": header.modified_ms / 1000}
-    details = {"sealed": header.sealed, "chunks": header.chunk_count, "version": header.version}
+    details = {"sealed": header.sealed, "chunks": chunks, "version": header.version}
     return _info(path, header, details | dates, f"{header.segment}-{header.version}")
 
 
@@ -110,13 +116,6 @@ class Scan:
     """The error, if the folder itself cannot be listed."""
     rows: dict[str, Row] = field(default_factory=dict)
     """The segments of which the folder's rows say enough, by path; only for a caller that asked for them."""
-
-    @property
-    def infos(self) -> dict[str, Info]:
-        """The infos of the segments and plain files that listings show, by path."""
-        found = {path: info_of(view) for path, view in self.listed.items()}
-        found |= {path: _info_of_header(path, row) for path, row in self.rows.items()}
-        return found | {path: info_of_unreadable(path, error) for path, error in self.errors.items()}
 
     @property
     def errors(self) -> dict[str, OSError]:
@@ -169,11 +168,22 @@ class Listings:
 
     async def _info_of_file(self, path: str, on_error: OnError, *, fresh: bool = True) -> Info:
         try:
-            return info_of(await self.client.lookup.view(path, fresh=fresh))
+            return await self.info_of(await self.client.lookup.view(path, fresh=fresh))
         except CorruptHeaderError as error:
             if on_error == RAISE:
                 raise
             return info_of_unreadable(path, error)
+
+    async def info_of(self, view: Snapshot) -> Info:
+        """The info of a segment or plain file, with the exact number of its chunks."""
+        return info_of(view, None if view.header is None else await self.client.pages.count(view.path, view.header))
+
+    async def infos_of(self, scan: Scan) -> dict[str, Info]:
+        """The infos of the segments and plain files of a folder that listings show, by path."""
+        views = list(scan.listed.values())
+        found = {info["name"]: info for info in await self.gather([partial(self.info_of, view) for view in views])}
+        found |= {path: _info_of_header(path, row, row.chunk_count) for path, row in scan.rows.items()}
+        return found | {path: info_of_unreadable(path, error) for path, error in scan.errors.items()}
 
     async def is_there(self, path: str) -> bool:
         """Whether there is a segment, a plain file or a folder of this name now."""
@@ -267,7 +277,7 @@ class Listings:
             scan = await self.scan(path, on_error, with_rows=True)
         except (FileNotFoundError, NotADirectoryError):
             return [await self._info_of_file(path, on_error)]
-        found = scan.infos
+        found = await self.infos_of(scan)
         for folder, is_alive in zip(scan.shown, await self._alive(scan.shown), strict=True):
             if is_alive:
                 found.setdefault(folder, info_of_folder(folder))
@@ -354,7 +364,7 @@ class Listings:
             if scan.error is not None:
                 found[scan.path] = {**info_of_folder(scan.path), "error": str(scan.error)}
         for scan in scans.values():
-            found |= scan.infos
+            found |= await self.infos_of(scan)
         if not found:
             try:
                 return {path: await self._info_of_file(path, on_error)}

@@ -52,8 +52,10 @@ class States:
             try:
                 chunks = []
                 if header.tiers or self.client.backend.tiers or chosen != Chosen():
-                    chunks = await self.client.pages.unfold(view.path, header.entries)
-                return SegmentState.of(view.path, header, chunks, chosen, self.client.store.now_ms())
+                    listed = await self.client.pages.unfold(view.path, header.entries)
+                    chunks = [chunk for chunk in listed if chunk.end > header.start]
+                count = await self.client.pages.count(view.path, header)
+                return SegmentState.of(view.path, header, chunks, count, chosen, self.client.store.now_ms())
             except PageGoneError:
                 try:
                     view = await self.client.lookup.view(view.path, fresh=True)

@@ -285,8 +285,14 @@ class Header:
 
     @property
     def chunk_count(self) -> int:
-        """Number of chunks, with those in index pages (a page that is used in part counts whole)."""
+        """Number of chunks, with those in index pages (a page that is used in part counts whole: `Pages.count`)."""
         return sum(entry.count if isinstance(entry, Page) else 1 for entry in self.entries)
+
+    @property
+    def cut_pages(self) -> tuple[Page, ...]:
+        """The pages that begin before the retained bytes: a truncation may have dropped chunks of them."""
+        pages = (entry for entry in self.entries if isinstance(entry, Page))
+        return tuple(page for page in pages if page.offset or page.start < self.start)
 
     @property
     def loose_count(self) -> int:

@@ -47,13 +47,15 @@ class SegmentState:
         return self.length - self.start
 
     @staticmethod
-    def of(path: str, header: Header, chunks: Sequence[Chunk], chosen: Chosen, now_ms: int) -> SegmentState:
+    def of(path: str, header: Header, chunks: Sequence[Chunk], count: int, chosen: Chosen, now_ms: int) -> SegmentState:
         """The state of a segment.
 
         Parameters
         ----------
         chunks
             Those of the header, index pages unfolded. Without any, all bytes are hot, and none wait for an offload.
+        count
+            Number of the segment's chunks.
         chosen
             What an offload would move.
         """
@@ -77,7 +79,7 @@ class SegmentState:
             sum(_retained(chunk, header) for chunk in waiting),
             max(0, now_ms - oldest_ms) / 1000,
             len(header.drops),
-            header.chunk_count,
+            count,
             header.version,
             header.modified_ms / 1000,
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
-from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of, info_of_unreadable
+from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of_unreadable
 from rollingfs.format import names
 from rollingfs.policy import OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
@@ -71,7 +71,7 @@ class StreamVerbs:
                 zip(asked, await members.listings.gather([partial(members.look, one) for one in asked]), strict=True)
             )
         return {
-            path: info_of(seen) if isinstance(seen, Snapshot) else info_of_unreadable(path, seen)
+            path: await members.listings.info_of(seen) if isinstance(seen, Snapshot) else info_of_unreadable(path, seen)
             for path, seen in looks.items()
         }
 

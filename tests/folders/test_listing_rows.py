@@ -53,8 +53,8 @@ def fill(store, count=COUNT):
 def truth(store):
     """What the headers say, each of them read."""
     fs = client(store)
-    scan = fs._bridge.run(Listings(fs._client).scan(FOLDER, REPORT))
-    return scan.infos
+    listings = Listings(fs._client)
+    return fs._bridge.run(listings.infos_of(fs._bridge.run(listings.scan(FOLDER, REPORT))))
 
 
 def shown(fs):

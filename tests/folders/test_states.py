@@ -153,3 +153,29 @@ def test_a_damaged_index_page_is_an_error_of_its_segment(root):
     assert found.state == "unreadable"
     with pytest.raises(CorruptHeaderError):
         filesystem(below).cat_file(f"{root}/s")
+
+
+@pytest.mark.parametrize("tiers", [False, True])
+@pytest.mark.parametrize("cut", [0, 10, 15, 1285, 4500, 4990])
+def test_chunks_that_a_truncation_has_dropped_do_not_count(root, cut, tiers):
+    below = private_memory()
+    options = {"tiers": {"cold": f"/archive-{root[1:]}"}} if tiers else {}
+    writer, reader = (
+        RollingFileSystem(
+            backend=below, max_bytes=10, inline_bytes=0, header_cache_s=0, skip_instance_cache=True, **options
+        )
+        for _ in range(2)
+    )
+    path = f"{root}/s"
+    writer.create(path)
+    writer.append(path, b"0123456789" * 500)
+    writer.truncate(path, cut)
+    left = 500 - cut // 10
+    state = reader.states(root)[0]
+    assert len(reader.segment(path).chunks) == left
+    assert (state.chunks, state.hot_bytes, state.cold_bytes) == (left, 5000 - cut, 0)
+    assert reader.info(path)["chunks"] == left
+    assert reader.ls(root, detail=True)[0]["chunks"] == left
+    assert reader.find(root, detail=True)[path]["chunks"] == left
+    assert reader.stream(root).infos()[path]["chunks"] == left
+    assert len(reader.segment(path).verify()) == left

@@ -29,7 +29,7 @@ def segments(draw: st.DrawFn) -> tuple[Header, list[Chunk]]:
 def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, after_bytes, after_age_s):
     header, chunks = given
     chosen = Chosen(None, after_bytes, after_age_s)
-    found = SegmentState.of("x", header, chunks, chosen, NOW_MS)
+    found = SegmentState.of("x", header, chunks, len(chunks), chosen, NOW_MS)
     tier_of = {at: chunk for chunk in chunks for at in range(max(chunk.start, header.start), chunk.end)}
     offsets = range(header.start, header.length)
     hot = [at for at in offsets if at not in tier_of or not tier_of[at].tier]
@@ -47,12 +47,12 @@ def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, after_bytes, a
 def test_what_waits_and_the_state_are_those_of_the_header():
     page = Page(0, 10, "i", 5, 0, 100)
     header = Header("id", 1, Phase.SEALED, entries=(page,), drops=(Drop("a", 1), Drop("b", 1, after_ms=10)))
-    found = SegmentState.of("x", header, [], Chosen(), NOW_MS)
+    found = SegmentState.of("x", header, [], 5, Chosen(), NOW_MS)
     assert (found.state, found.drops, found.chunks) == ("sealed", 2, 5)
     assert (found.hot_bytes, found.cold_bytes, found.lag_bytes, found.lag_s) == (10, 0, 0, 0.0)
 
 
 def test_a_chunk_from_a_clock_that_is_ahead_has_no_age():
     header = Header("id", 1, entries=(Chunk(0, 5, "f", None, NOW_MS + 5000),))
-    found = SegmentState.of("x", header, list(header.entries), Chosen(), NOW_MS)
+    found = SegmentState.of("x", header, list(header.entries), 1, Chosen(), NOW_MS)
     assert (found.lag_bytes, found.lag_s) == (5, 0.0)
