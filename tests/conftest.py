@@ -91,11 +91,12 @@ def _version(name: str) -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_outside_credentials() -> Iterator[None]:
-    """Keep the clouds' configuration of this machine out of the tests."""
+def no_outside_credentials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the clouds' configuration of this machine, and caches in its HOME, out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
             patch.delenv(name)
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("huggingface")))
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)

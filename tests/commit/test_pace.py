@@ -24,10 +24,10 @@ POLL_S = 0.001
 
 
 class Clock:
-    """A monotonic clock that stands still until somebody sleeps."""
+    """The monotonic clock, which stands still until somebody sleeps."""
 
     def __init__(self) -> None:
-        self.now_s = 1000.0
+        self.now_s = time.monotonic()  # deadlines of commits come from there
         self.slept: list[float] = []
 
     def __call__(self) -> float:

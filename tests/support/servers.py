@@ -67,7 +67,11 @@ def require(reason: str) -> NoReturn:
 
 def require_module(name: str) -> None:
     """Skip the whole test module where an optional dependency is absent; fail it if ``ROLLINGFS_REQUIRE=all``."""
-    if importlib.util.find_spec(name) is None:
+    try:
+        found = importlib.util.find_spec(name)
+    except ModuleNotFoundError:  # a parent package is missing
+        found = None
+    if found is None:
         if required():
             pytest.fail(f"ROLLINGFS_REQUIRE=all, but {name} is not installed", pytrace=False)
         pytest.skip(f"{name} is not installed", allow_module_level=True)

@@ -1,0 +1,20 @@
+"""The parts of the tests' own support that skip tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.servers import require_module
+
+
+@pytest.mark.parametrize("name", ["surely_not_installed", "surely_not_installed.sdk", "json.surely_not_there"])
+def test_a_module_without_a_package_is_skipped_also_where_its_parent_is_missing(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("ROLLINGFS_REQUIRE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=f"{name} is not installed"):
+        require_module(name)
+    monkeypatch.setenv("ROLLINGFS_REQUIRE", "all")
+    with pytest.raises(pytest.fail.Exception, match=f"{name} is not installed"):
+        require_module(name)
+    require_module("json.decoder")
