@@ -1,4 +1,4 @@
-"""The command: ``python -m benchmarks [--quick] [--only P1,P2] [--rounds 3] [--latency-ms 60]``."""
+"""The command: ``python -m benchmarks [--quick] [--only P1,P2] [--rounds 3] [--latency-ms 60] [--store s3://bucket/x]``."""
 
 from __future__ import annotations
 
@@ -29,9 +29,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=LATENCY_MS,
         help=f"of each request (default {LATENCY_MS}; 60 is nearer to S3 Standard; has results of its own)",
     )
+    parser.add_argument(
+        "--store",
+        metavar="s3://BUCKET/PREFIX",
+        help="measure on this store, as the environment describes it, not on MinIO; prints only, counts no requests",
+    )
     parser.add_argument("--results", type=Path, help="where JSON and picture go (default benchmarks/results)")
     parser.add_argument("--no-save", action="store_true", help="print only")
     options = parser.parse_args(arguments)
+    if options.store is not None and not options.store.startswith("s3://"):
+        parser.error(f"--store {options.store}: give s3://BUCKET/PREFIX")
     options.rounds = options.rounds or (1 if options.quick else 3)
     return options
 
@@ -61,9 +68,10 @@ def main(arguments: Sequence[str]) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - began:5.0f} s] {text}", file=sys.stderr, flush=True)
 
-    outcomes = run([case for case in ALL if case.id in wanted], options.rounds, options.quick, say, options.latency_ms)
+    cases = [case for case in ALL if case.id in wanted]
+    outcomes = run(cases, options.rounds, options.quick, say, options.latency_ms, options.store)
     report.show(outcomes, console)
-    if not options.no_save:
+    if not options.no_save and options.store is None:
         folder = options.results or report.RESULTS
         for path in report.save(outcomes, options.rounds, options.quick, folder, options.latency_ms):
             console.print(f"written: {path}")

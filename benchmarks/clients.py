@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import Any
 
 import fsspec
 
 from benchmarks.case import Job, Skip
 
-BUCKET = "bench"
+STORE_VARIABLE = "ROLLINGFS_BENCH_FOLDER"
+"""The environment variable by which processes know the folder of ``--store``."""
+BUCKET = os.environ.get(STORE_VARIABLE, "bench")
 WARM = f"{BUCKET}/warm"
 """A small object that each client reads before the clock starts, so that its first connection is made by then."""
 S3FS_CONNECTIONS = 64
@@ -55,6 +58,11 @@ def obs(job: Job, *, direct: bool = False) -> Any:
     import obstore
     from obstore.store import S3Store
 
+    if not job.servers.url:
+        bucket, _, prefix = BUCKET.partition("/")
+        store = S3Store(bucket, prefix=prefix)
+        obstore.get(store, "warm").bytes()
+        return store
     store = S3Store(
         BUCKET,
         endpoint=job.servers.direct_url if direct else job.servers.url,
@@ -74,13 +82,14 @@ def arrow(job: Job) -> Any:
     from pyarrow.fs import S3FileSystem
 
     pa.set_io_thread_count(32)
-    fs = S3FileSystem(
-        access_key=job.servers.key,
-        secret_key=job.servers.secret,
-        endpoint_override=job.servers.url.removeprefix("http://"),
-        scheme="http",
-        region="us-east-1",
-    )
+    given = {
+        "access_key": job.servers.key,
+        "secret_key": job.servers.secret,
+        "endpoint_override": job.servers.url.removeprefix("http://"),
+        "scheme": "http",
+        "region": "us-east-1",
+    }
+    fs = S3FileSystem(**(given if job.servers.url else {}))
     with fs.open_input_file(WARM) as file:
         file.read()
     return fs
@@ -89,6 +98,8 @@ def arrow(job: Job) -> Any:
 def delta_options(job: Job) -> dict[str, str]:
     """The storage options of delta-rs; conditional puts are its default."""
     need("deltalake")
+    if not job.servers.url:
+        return {}
     return {
         "AWS_ACCESS_KEY_ID": job.servers.key,
         "AWS_SECRET_ACCESS_KEY": job.servers.secret,

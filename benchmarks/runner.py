@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import statistics
 import traceback
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.case import Case, Contestant, Job, Sample, Skip
-from benchmarks.clients import BUCKET, WARM
+from benchmarks.clients import BUCKET, STORE_VARIABLE, WARM, s3
 from benchmarks.servers import LATENCY_MS, Servers, open_servers
 
 ROUND_S_MAX = 900
@@ -66,10 +68,15 @@ def _pooled(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def run(
-    cases: Sequence[Case], rounds: int, quick: bool, say: Callable[[str], None], latency_ms: int = LATENCY_MS
+    cases: Sequence[Case],
+    rounds: int,
+    quick: bool,
+    say: Callable[[str], None],
+    latency_ms: int = LATENCY_MS,
+    store: str | None = None,
 ) -> list[Outcome]:
-    """Run cases, `rounds` times each, on a store with this latency."""
-    with _servers_for(cases, latency_ms) as servers:
+    """Run cases, `rounds` times each, on a store with this latency, or below the URL `store`."""
+    with _folder_of(store) if store else _servers_for(cases, latency_ms) as servers:
         return [_run_case(case, servers, rounds, quick, say) for case in cases]
 
 
@@ -81,6 +88,29 @@ def _servers_for(cases: Sequence[Case], latency_ms: int) -> Iterator[Servers]:
     with open_servers(latency_ms) as servers:
         _in_child(_make_bucket, Job(servers, quick=True, nth=0, given={}))
         yield servers
+
+
+@contextlib.contextmanager
+def _folder_of(url: str) -> Iterator[Servers]:
+    """A new folder of a store whose address and credentials the environment says; it is deleted at the end."""
+    os.environ[STORE_VARIABLE] = f"{url.removeprefix('s3://').strip('/')}/rollingfs-bench-{uuid.uuid4().hex[:12]}"
+    job = Job(NO_SERVERS, quick=True, nth=0, given={})
+    try:
+        status, found = _in_child(_warm_up, job)
+        if status != "done":
+            raise RuntimeError(f"{url} cannot be written to:\n{found}")
+        yield NO_SERVERS
+    finally:
+        _in_child(_clear, job)
+        del os.environ[STORE_VARIABLE]
+
+
+def _warm_up(job: Job) -> None:
+    s3(job, warm=False).pipe_file(WARM, b"warm")
+
+
+def _clear(job: Job) -> None:
+    s3(job, warm=False).rm(BUCKET, recursive=True)
 
 
 def _make_bucket(job: Job) -> None:

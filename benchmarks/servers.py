@@ -43,7 +43,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The addresses of the servers, for the processes that measure."""
+    """The addresses of the servers, for the processes that measure; empty where ``--store`` names a store."""
 
     direct_url: str
     """MinIO itself, for preparations and for the counts of requests."""
@@ -53,7 +53,9 @@ class Servers:
     secret: str
 
     def s3fs_options(self, *, direct: bool = False) -> dict[str, Any]:
-        """The storage options of s3fs."""
+        """The storage options of s3fs; of a store that the environment describes, none."""
+        if not self.url:
+            return {}
         return {
             "endpoint_url": self.direct_url if direct else self.url,
             "key": self.key,

@@ -49,7 +49,8 @@ class Client:
     probe_cache
         The local file or folder that keeps the verdicts of probes for other processes.
     share_commits
-        Whether appends without conditions share commits with other clients: for many writers of one segment.
+        Whether appends without conditions share commits with other clients that chose so: for two or more that append
+        to one segment all the time.
     max_write_memory
         The bytes (or text like ``"256MiB"``) that all open writers and appends hold together, at most.
     clock

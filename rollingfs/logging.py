@@ -52,7 +52,8 @@ class RollingHandler(logging.Handler):
     storage_options
         Options of the filesystem that `url` names.
     share_commits
-        The same as this option of the filesystem that `url` names: for four or more processes that log to one segment.
+        The same as this option of the filesystem that `url` names: for two or more processes that log to one segment
+        all the time.
     interval
         Seconds from a queued record to its commit (or text like ``"2s"``).
     queue_bytes

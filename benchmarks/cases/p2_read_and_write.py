@@ -53,7 +53,7 @@ def ours_cold(job: Job) -> None:
 
 def obstore_cold(job: Job) -> None:
     store = obs(job)
-    name = job.given["plain"].partition("/")[2]
+    name = job.given["plain"].removeprefix(f"{BUCKET}/")
     with job.measured() as sample:
         sample.byte_count = asyncio.run(_obstore_ranges(store, name, COLD_BYTES))
     assert job.sample.byte_count == COLD_BYTES
@@ -92,7 +92,7 @@ def ours_cat_file(job: Job) -> None:
 
 def obstore_ranges(job: Job) -> None:
     store = obs(job)
-    name = job.given["plain"].partition("/")[2]
+    name = job.given["plain"].removeprefix(f"{BUCKET}/")
     with job.measured() as sample:
         sample.byte_count = asyncio.run(_obstore_ranges(store, name, size_of(job)))
     _all(job)
@@ -119,7 +119,7 @@ async def _obstore_ranges(store: Any, name: str, size: int) -> int:
 
 def obstore_whole(job: Job) -> None:
     store, size = obs(job), size_of(job)
-    name = job.given["plain"].partition("/")[2]
+    name = job.given["plain"].removeprefix(f"{BUCKET}/")
     _read_whole(job, lambda: asyncio.run(_obstore_whole(store, name, size)))
 
 

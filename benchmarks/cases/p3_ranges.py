@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.case import Case, Goal, Job, ratio
 from benchmarks.cases.p2_read_and_write import prepare, size_of
-from benchmarks.clients import obs, rolling, s3
+from benchmarks.clients import BUCKET, obs, rolling, s3
 from benchmarks.content import check
 
 RANGE_BYTES = 64 * 1024
@@ -71,7 +71,7 @@ def s3fs_threads(job: Job) -> None:
 def obstore_get_ranges(job: Job) -> None:
     import obstore
 
-    store, starts, name = obs(job), _starts(job), job.given["plain"].partition("/")[2]
+    store, starts, name = obs(job), _starts(job), job.given["plain"].removeprefix(f"{BUCKET}/")
     with job.measured():
         found = obstore.get_ranges(store, name, starts=starts, lengths=[RANGE_BYTES] * RANGES, coalesce=0)
     _check(job, starts, found)

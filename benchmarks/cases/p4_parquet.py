@@ -120,7 +120,7 @@ def floor_scan(job: Job) -> None:
         metadata, size = pq.read_metadata(file), file.size()
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     columns = [group.column(int(name[1:])) for group in groups for name in SCANNED]
-    store, name = obs(job), job.given["plain"].partition("/")[2]
+    store, name = obs(job), job.given["plain"].removeprefix(f"{BUCKET}/")
     with job.measured() as sample:
         sample.byte_count = asyncio.run(_floor(store, name, size, columns))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from benchmarks.case import Case, Goal, Job, Medians, figure
+from benchmarks.case import Case, Goal, Job, Medians, Skip, figure
 from benchmarks.clients import BUCKET, rolling
 from benchmarks.fabricate import chunk_data, fabricate
 from rollingfs import RollingPolicy
@@ -57,6 +57,8 @@ def at_count(nth: int, job: Job) -> None:
     extra["header_bytes"] = job.given["header_bytes"][count]
 
     def timed(name: str, calls: list[Callable[[], object]]) -> list[float]:
+        if not job.servers.direct_url:
+            raise Skip("requests are counted on MinIO only")
         before, cpu, walls = job.servers.received().requests, time.process_time(), []
         for call in calls:
             began = time.perf_counter()

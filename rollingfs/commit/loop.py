@@ -58,7 +58,7 @@ class CommitLoop:
     timeout_s
         A commit gives up after this many seconds.
     share_commits
-        Whether appends without conditions share commits with other clients.
+        Whether appends without conditions share commits with other clients that chose so.
     """
 
     def __init__(self, store: Store, timeout_s: float, *, share_commits: bool = False) -> None:

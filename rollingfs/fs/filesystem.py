@@ -83,8 +83,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     probe_cache
         A local file or folder, of this user only, where processes note that a store passed its probe. It holds 30 days.
     share_commits
-        Whether appends without conditions share commits with other processes that chose so: for four or more of one
-        file. A process that dies may leave an append that appears up to 10 s later.
+        Whether appends without conditions share commits with other processes that chose so: for two or more that append
+        to one segment all the time. A process that dies may leave an append that appears up to 10 s later.
     max_write_memory
         The bytes (or text like ``"256MiB"``) that all open writers and appends hold together; at least 8 MiB.
     clock

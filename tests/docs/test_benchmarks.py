@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import require_module
+from tests.support.servers import new_bucket, require_module
 
 require_module("pyarrow")
 require_module("s3fs")
 require_module("rich")
+
+from s3fs import S3FileSystem
 
 from benchmarks.case import Case, Goal, Sample, Skip, figure, ratio
 from benchmarks.cases import ALL
@@ -170,3 +172,22 @@ def test_a_quick_run_measures_every_contestant_and_compares_every_byte(tmp_path)
     _each_was_measured(found, [case.id for case in ALL])
     appended = found["works"]["P1"]["medians"]["rollingfs append"]
     assert appended["requests"] <= 1.02
+
+
+@pytest.mark.slow
+def test_a_store_of_the_environment_is_measured_in_a_folder_that_is_gone_afterwards(seaweed, tmp_path):
+    bucket = new_bucket(seaweed)
+    settings = {
+        "AWS_ENDPOINT_URL": seaweed["endpoint_url"],
+        "AWS_ACCESS_KEY_ID": seaweed["key"],
+        "AWS_SECRET_ACCESS_KEY": seaweed["secret"],
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    store = ["--store", f"s3://{bucket}/some/prefix", "--only", "P8", "--results", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks", "--quick", *store]
+    done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **settings}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "open to the first byte" in done.stdout
+    assert not list(tmp_path.iterdir())
+    assert S3FileSystem(**seaweed, skip_instance_cache=True).find(bucket) == []

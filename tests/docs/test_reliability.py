@@ -1,0 +1,86 @@
+"""The figures of docs/reliability.md are counted, not typed; `python -m tests.docs.test_reliability` counts them anew.
+
+What can be counted at once is compared with the tests as they are. What takes minutes is noted in `FIGURES`, with its
+date: how many tests there are, and what the long run of the state machine did.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.support.faults import Fault
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reliability.md"
+MONTHS = (  # not by `strftime`, which speaks the language of the locale
+    *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November"),
+    "December",
+)
+FIGURES = ROOT / "tests" / "fixtures" / "reliability.json"
+BLOCK = re.compile(r"(<!-- counted -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+RUN = re.compile(
+    r"(?P<operations>\d+) operations of (?P<worlds>\d+) worlds: (?P<changed>\d+)% changed something, (?P<faulty>\d+)% "
+    r"met a fault.* (?P<unknown>\d+) ended without an answer"
+)
+
+
+def block(found: dict[str, int | str]) -> str:
+    """The lines of the page that state figures."""
+    return (
+        f"- {found['tests']:,} tests; {found['fast']:,} of them in the fast suite, on {found['date']}. "
+        "`pytest --collect-only -q` counts them anew.\n"
+        f"- On {found['run_date']}, the long run of the state machine did {found['operations']:,} operations in "
+        f"{found['worlds']} worlds. {found['changed']} % changed something; {found['faulty']} % met\n"
+        f"  one of {len(Fault)} kinds of fault (lost and late answers, crashes, refusals, conflicts, stopped clients, "
+        f"…). {found['unknown']:,} ended without an\n"
+        "  answer, and the model agreed with what was found afterwards. "
+        "(`pytest tests/system/test_state_machine.py -m slow`)\n"
+    )
+
+
+def test_the_page_states_what_was_counted() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    noted = json.loads(FIGURES.read_text(encoding="utf-8"))
+    assert BLOCK.search(text)[2] == block(noted), "write it anew: python -m tests.docs.test_reliability"
+
+
+def test_numbers_in_the_table_are_those_of_the_tests() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    traces = (ROOT / "tests" / "fixtures" / "traces.txt").read_text(encoding="utf-8")
+    assert f"recorded for {len(re.findall('^== ', traces, re.MULTILINE))} operations" in text
+    pravega = (ROOT / "tests" / "system" / "test_pravega.py").read_text(encoding="utf-8")
+    numbers = {int(number) for number in re.findall(r"^def test_(?:[a-z]+_)?(\d+)_", pravega, re.MULTILINE)}
+    assert f"| {max(numbers)} behaviours" in text
+
+
+def count() -> dict[str, int | str]:
+    """Count the tests, and do the long run; this takes minutes."""
+
+    def output(*words: str) -> str:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    def tests(*words: str) -> int:
+        collected = re.search(r"^(\d+)(?:/\d+)? tests? collected", output("--collect-only", *words), re.MULTILINE)
+        assert collected is not None
+        return int(collected[1])
+
+    run = RUN.search(output("tests/system/test_state_machine.py", "-m", "slow"))
+    assert run is not None
+    counted = {"tests": tests(), "fast": tests("-m", "not slow")}
+    numbers = {name: int(number) for name, number in run.groupdict().items()}
+    now = datetime.now(UTC)
+    today = f"{now.day} {MONTHS[now.month - 1]} {now.year}"
+    return {"date": today, "run_date": today, **counted, **numbers}
+
+
+if __name__ == "__main__":
+    FIGURES.write_text(json.dumps(count(), indent=1) + "\n", encoding="utf-8")
+    figures = json.loads(FIGURES.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(BLOCK.sub(lambda match: match[1] + block(figures) + match[3], page), encoding="utf-8")
