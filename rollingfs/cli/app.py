@@ -10,7 +10,7 @@ import typer
 
 from rollingfs.cli import change, doctor, jars, policy, read, show, streams, tiers, top, upkeep
 from rollingfs.cli import run as run_command
-from rollingfs.cli.command import Commands
+from rollingfs.cli.command import Commands, Groups
 
 EPILOG = (
     "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 verify found damage or doctor an unsafe store, 130 interrupted."
@@ -18,6 +18,7 @@ EPILOG = (
 
 app = typer.Typer(
     name="rollingfs",
+    cls=Groups,
     help="Append, seal, truncate and zero-copy concat for files on object stores and disks. "
     "A PATH is s3://…, file:///…, rolling::… or a local path.",
     epilog=EPILOG,
@@ -43,7 +44,7 @@ def _common(
     """Accept the options before the command."""
 
 
-for _module in (show, read, change, streams, upkeep, tiers, policy, run_command, top, doctor, jars):
+for _module in (show, top, read, change, streams, upkeep, policy, run_command, tiers, doctor, jars):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 

@@ -14,7 +14,7 @@ from typing import Annotated, cast
 
 import typer
 
-from rollingfs.cli.command import Commands, PathOf, Paths
+from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, Paths
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format.transitions import MISSING, Guard
@@ -23,7 +23,7 @@ from rollingfs.fs.readable import count_text
 from rollingfs.maintenance import Erased
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 
-commands = Commands()
+commands = Commands("Write")
 
 UNCHANGED = "interrupted; finished paths are done, the others are unchanged"
 
@@ -94,7 +94,9 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
 def truncate(
     session: Session,
     path: PathOf,
-    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, show_default=False)],
+    offset: Annotated[
+        int, typer.Argument(metavar="OFFSET", min=0, show_default=False, help="The segment then begins there.")
+    ],
     erase: Annotated[
         bool, typer.Option("--erase", help="Leave none of these bytes in any file, and say what is left elsewhere.")
     ] = False,
@@ -145,8 +147,7 @@ def seal(session: Session, path: Paths) -> None:
     With --json: name and length of each, on a line of its own.
     """
     session.interrupted = UNCHANGED
-    for text in path:
-        place = session.place(text)
+    for text, place in session.each(path):
         length = place.fs.seal(place.path)
         session.report({"name": place.fs._strip(place.path), "length": length}, f"{text}: sealed at length {length:,}")
 
@@ -154,8 +155,12 @@ def seal(session: Session, path: Paths) -> None:
 @commands("concat")
 def concat(
     session: Session,
-    target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False)],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", show_default=False, help="An open segment that the bytes join.")
+    ],
+    source: Annotated[
+        list[str], typer.Argument(metavar="SOURCE...", show_default=False, help="Sealed segments on the same store.")
+    ],
     create: Annotated[bool, typer.Option("--create", help="Make the target if it is not there.")] = False,
 ) -> None:
     """Append sealed segments to another, in this order, moving no bytes; they are gone afterwards.
@@ -189,8 +194,11 @@ def _check_sealed(fs: RollingFileSystem, paths: Sequence[str]) -> None:
 @commands("mv")
 def mv(
     session: Session,
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
+    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False, help=PATHS_HELP)],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", show_default=False, help="The new name, or a folder, on the same store."),
+    ],
 ) -> None:
     """Give segments or folders another name; a file at the target is replaced, no bytes are moved.
 
@@ -213,10 +221,10 @@ def rm(
         bool, typer.Option("--damaged", help="Also delete segments whose header cannot be read.")
     ] = False,
 ) -> None:
-    """Delete segments and plain files; patterns are expanded."""
+    """Delete segments and plain files."""
     session.interrupted = UNCHANGED
     for text in path:
-        place = session.place(text)
+        place = session.place(text)  # the library expands a pattern, and deletes all of it together
         with session.progress(f"deleting {text}"):
             _remove(place, recursive, damaged)
         session.report({"name": place.fs._strip(place.path), "deleted": True}, f"{text}: deleted")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from rollingfs.cli.session import Session
 
@@ -17,16 +19,49 @@ COMMON = {
     "debug": (Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")], False),
 }
 
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False)]
-PathOf = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
+PATHS_HELP = "Names, or patterns in quotes ('s3://bucket/log-*'), which are expanded on the store."
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False, help=PATHS_HELP)]
+PathOf = Annotated[str, typer.Argument(metavar="PATH", show_default=False, help="s3://…, file:///… or a local path.")]
+Folder = Annotated[str, typer.Argument(metavar="FOLDER", show_default=False, help="Everything below it.")]
+_COUNT = re.compile(r"-[0-9]+")
 
 Body = Callable[..., None]
 
 
-class Commands:
-    """A group of commands: functions of the session and of what the user gives."""
+class Command(TyperCommand):
+    """A command. One that has ``-n`` also takes ``-5`` for ``-n 5``, as `head` and `tail` always did."""
 
-    def __init__(self) -> None:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if any("-n" in parameter.opts for parameter in self.params):
+            end = args.index("--") if "--" in args else len(args)
+            args = [f"-n{one[1:]}" if _COUNT.fullmatch(one) else one for one in args[:end]] + args[end:]
+        return super().parse_args(ctx, args)
+
+
+class Groups(TyperGroup):
+    """All commands; the help lists them by group, with the whole first sentence of each."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        titles: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            summary = " ".join((command.help or "").partition("\n\n")[0].split())
+            titles.setdefault(str(getattr(command, "rich_help_panel", None) or "Commands"), []).append((name, summary))
+        for title, rows in titles.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+class Commands:
+    """A group of commands: functions of the session and of what the user gives.
+
+    Parameters
+    ----------
+    title
+        The group's name in the help.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
         self._bodies: dict[str, Body] = {}
 
     def __call__(self, name: str) -> Callable[[Body], Body]:
@@ -41,7 +76,7 @@ class Commands:
     def add_to(self, app: typer.Typer) -> None:
         """Add the commands to an app."""
         for name, body in self._bodies.items():
-            app.command(name, help=inspect.getdoc(body))(_with_session(body))
+            app.command(name, cls=Command, help=inspect.getdoc(body), rich_help_panel=self.title)(_with_session(body))
 
 
 def _with_session(body: Body) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.fs.readable import visible
 
-commands = Commands()
+commands = Commands("Stores and Spark")
 
 STYLES = {YES: "green", NO: "red"}
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
 DONE = 0
 FAILED = 1
 WRONG_USAGE = 2
@@ -10,12 +16,78 @@ INTERRUPTED = 130
 """128 + SIGINT, as in shells."""
 
 
+_OPTIONS = {
+    "after_age": "--after-age",
+    "after_bytes": "--after-bytes",
+    "block_bytes": "--block",
+    "create": "--create",
+    "damaged": "--damaged",
+    "deletion_lag": "--lag",
+    "dry_run": "--dry-run",
+    "erase": "--erase",
+    "expected_offset": "--expected-offset",
+    "incarnations": "--incarnation",
+    "leave_out": "--leave-out",
+    "max_delay": "--max-delay",
+    "overwrite": "--overwrite",
+    "recursive": "-r",
+}
+"""What a parameter of the library is called on a command line."""
+_VERBS = {
+    "fs.mkdir": "a tool of the store",
+    "set_policy": "rollingfs policy",
+}
+"""What to use in place of a function of the library; of others that are commands, the command."""
+_AS_JSON = {"True": "true", "False": "false", "None": "null"}
+_COMMANDS = "append|collect|concat|consolidate|export|mv|offload|onload|rebuild|rm|roll|seal|truncate|verify"
+_PYTHON = re.compile(
+    rf"(?<![\w/.:$='=-])(?:(?P<verb>{'|'.join(map(re.escape, _VERBS))})\b(?:\(\))?"
+    rf"|(?P<command>{_COMMANDS})\((?P<given>[^()]*)\)"
+    r"|(?P<name>[a-z][a-z_]*)=(?P<value>True|False|None)"
+    r"|(?P<bare>[a-z]+_[a-z_]+)|(?P<word>True|False|None))(?![\w/$=-])"
+)
+
+
 class WrongUsage(Exception):
     """The command line makes no sense."""
 
 
 class ReaderGone(Exception):
     """The reader of our standard output has closed it. That is no error: nobody is left to write for."""
+
+
+def value_of(option: str, text: str, parse: Callable[[str], T]) -> T:
+    """The value of an option on a command line.
+
+    Raises
+    ------
+    WrongUsage
+        The text is no such value.
+    """
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise WrongUsage(f"{option}: {error}") from error
+
+
+def as_typed(text: str) -> str:
+    """A message of the library, with the words of a command line for those of Python."""
+    return _PYTHON.sub(_typed, text)
+
+
+def _typed(found: re.Match[str]) -> str:
+    if verb := found["verb"]:
+        return _VERBS[verb]
+    if command := found["command"]:
+        named = [one for one in found["given"].split(", ") if "=" in one]  # what has no name is the path
+        return " ".join(["rollingfs", command, *(as_typed(one) for one in named)])
+    if name := found["name"]:
+        if name in _OPTIONS and found["value"] == "True":
+            return _OPTIONS[name]
+        return f"--option {name}={_AS_JSON[found['value']]}"
+    if bare := found["bare"]:
+        return _OPTIONS.get(bare, bare)
+    return _AS_JSON[found["word"]]
 
 
 def in_one_line(error: BaseException) -> str:

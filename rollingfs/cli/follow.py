@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from rollingfs.cli import output
+from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.cli.stopping import SIGNALS, handling
 from rollingfs.fs.follower import Follower
@@ -25,7 +26,10 @@ def follow_all(
         session.report({"name": name, **dataclasses.asdict(status)}, line_of(name, tier, status))
         output.flush()
 
-    follower = Follower(paths, tier, block_bytes, max_delay, fs=fs, deletion_lag=lag, on_change=tell)
+    try:
+        follower = Follower(paths, tier, block_bytes, max_delay, fs=fs, deletion_lag=lag, on_change=tell)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from error
     with _ended_by_signals(follower):
         follower.run()
 

@@ -11,7 +11,7 @@ from rollingfs.cli import output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.session import Session
 
-commands = Commands()
+commands = Commands("Stores and Spark")
 
 
 @commands("spark-jars")

@@ -18,12 +18,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.cli.errors import ReaderGone
+from rollingfs.cli.errors import ReaderGone, as_typed
 from rollingfs.fs.readable import visible
 from rollingfs.stream.cut import StreamCut
 
 WIDTH_PIPED = 1_000_000
 """Columns where standard output is no terminal, so that no line is folded or cut off."""
+KEYS_MAX = 1024
+"""Keys that are read at once."""
 CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE})
 
 
@@ -63,17 +65,37 @@ def wait(seconds: float) -> None:
     ReaderGone
         The reader of standard output has closed it.
     """
+    wait_for_keys(seconds, None)
+
+
+def wait_for_keys(seconds: float, keyboard: int | None) -> bytes:
+    """Wait as `wait` does, until a key is pressed; returns the keys.
+
+    Parameters
+    ----------
+    keyboard
+        A descriptor of which each key is read.
+
+    Raises
+    ------
+    ReaderGone
+        The reader of standard output has closed it.
+    """
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):  # a stand-in without a descriptor
         descriptor = None
     if descriptor is None or not hasattr(select, "poll"):  # Windows: the next write notices it
         time.sleep(seconds)
-        return
+        return b""
     watched = select.poll()
     watched.register(descriptor, 0)  # poll always reports errors and hang-ups
-    if watched.poll(seconds * 1000):
+    if keyboard is not None:
+        watched.register(keyboard, select.POLLIN)
+    seen = dict(watched.poll(seconds * 1000))
+    if descriptor in seen:
         raise ReaderGone
+    return os.read(keyboard, KEYS_MAX) if keyboard is not None and keyboard in seen else b""
 
 
 def say(text: str) -> None:
@@ -84,7 +106,7 @@ def say(text: str) -> None:
 
 def complain(text: str) -> None:
     """Write one line to standard error."""
-    print(f"rollingfs: {visible(text)}", file=sys.stderr)
+    print(f"rollingfs: {visible(as_typed(text))}", file=sys.stderr)
 
 
 def write_json(value: Any) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from rollingfs.cli import output
 from rollingfs.cli.command import Commands, PathOf
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Session
 from rollingfs.policy import KEEP, OffloadPolicy, RollingPolicy
 
-commands = Commands()
+commands = Commands("Upkeep")
 
 NEVER = "never"
 
@@ -49,6 +50,13 @@ def policy(
     given = {name: value for name, value in fields.items() if value is not None}
     if given and no_offload:
         raise WrongUsage("--no-offload removes the policy: give no --tier, --after-bytes, --after-age or --lag with it")
+    for option, text, name in (
+        ("--max-bytes", max_bytes, "max_bytes"),
+        ("--max-age", None if max_age == NEVER else max_age, "max_age"),
+        ("--inline-bytes", inline_bytes, "inline_bytes"),
+    ):
+        if text is not None:
+            value_of(option, text, partial(_rolling_with, name))
     try:
         changes: dict[str, Any] = {
             "offload": OffloadPolicy(**given) if given else (None if no_offload else KEEP),
@@ -76,6 +84,10 @@ def policy(
         return
     for line in lines:
         output.say(line)
+
+
+def _rolling_with(name: str, value: str) -> RollingPolicy:
+    return RollingPolicy(**{name: value})
 
 
 def _rolling(policy: RollingPolicy) -> str:

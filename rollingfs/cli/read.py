@@ -15,7 +15,7 @@ from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.fs.segment_handle import Segment
 
-commands = Commands()
+commands = Commands("Read")
 
 PIECE_BYTES = 4 * 1024 * 1024
 PEEK_BYTES = 64 * 1024
@@ -41,8 +41,7 @@ def cat(session: Session, path: Paths) -> None:
 
     With --json: a line for each piece, with its segment offset and its bytes in base64.
     """
-    for text in path:
-        place = session.place(text)
+    for text, place in session.each(path):
         if session.json:
             segment = place.fs.segment(place.path)
             for offset, data in _pieces(segment, segment.start, segment.length, PIECE_BYTES):

@@ -9,21 +9,21 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, PathOf
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.command import Commands, Folder
+from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stopping import Stop, stopping
 from rollingfs.fs.readable import count_text
 from rollingfs.policy import parse_seconds
 from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total
 
-commands = Commands()
+commands = Commands("Upkeep")
 
 
 @commands("run")
 def run(
     session: Session,
-    root: PathOf,
+    root: Folder,
     every: Annotated[
         str, typer.Option(metavar="TIME", help="Begin a round so often; rounds do not overlap.")
     ] = "30min",
@@ -32,7 +32,7 @@ def run(
         str | None, typer.Option(metavar="TIME", help="As of collect: leave younger files alone (24h).")
     ] = None,
 ) -> None:
-    """Apply retention, offload policies and collection to all streams and segments below ROOT, until stopped.
+    """Apply retention, offload policies and collection to all streams and segments below FOLDER, until stopped.
 
     One line for each stream, and for each segment outside of streams. What fails is named, and the others go on. Rounds
     do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one ends it at once.
@@ -40,10 +40,10 @@ def run(
     With --json: round, name, stream, dropped_bytes, deleted, chunks, moved_bytes, files, collected_bytes and failed of
     each, on a line of its own; then the sums, as name null with streams, segments and seconds.
     """
-    every_s = _seconds("--every", every)
+    every_s = value_of("--every", every, parse_seconds)
     if every_s <= 0:
         raise WrongUsage(f"--every {every}: it must be more than 0")
-    grace_s = None if grace is None else _seconds("--grace", grace)
+    grace_s = None if grace is None else value_of("--grace", grace, parse_seconds)
     place = session.place(root)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     with stopping() as stop:
@@ -121,7 +121,7 @@ def _kept(
             yield one
 
 
-def offload_by_policies(session: Session, text: str) -> None:
+def offload_by_policies(session: Session, text: str, place: Place) -> None:
     """Offload what the policies say of a segment, or of everything below a folder.
 
     Raises
@@ -129,7 +129,6 @@ def offload_by_policies(session: Session, text: str) -> None:
     ValueError
         No policy counts for any segment there.
     """
-    place = session.place(text)
     with stopping() as stop:
         results = list(_kept(session, place, (OFFLOAD,), stop))
     for one in results:
@@ -184,10 +183,3 @@ def _said(one: Upkept) -> str:
     if one.files:
         parts.append(f"{count_text(one.files, 'file')} of {one.collected_bytes:,} bytes deleted")
     return "; ".join(parts) or ("not all could be done" if one.failed else "nothing to do")
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise WrongUsage(f"{option}: {error}") from error

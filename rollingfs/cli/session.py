@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from glob import has_magic
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.cli import errors, output
@@ -70,6 +71,17 @@ class Session:
             self._stores[protocol] = self._opener.open(protocol)
         self._places.append(Place(self._stores[protocol], path))
         return self._places[-1]
+
+    def each(self, texts: Sequence[str]) -> Iterator[tuple[str, Place]]:
+        """The paths of a command line, with patterns expanded: each as people read it, and its place."""
+        for text in texts:
+            place = self.place(text)
+            if not has_magic(place.path):
+                yield text, place
+                continue
+            before = text[: text.index("://") + len("://")] if "://" in text else ""
+            for path in place.fs.expand_path(place.path):
+                yield before + path, Place(place.fs, path)
 
     def places(self, texts: Sequence[str]) -> tuple[RollingFileSystem, list[str]]:
         """Several paths, which must lie on one store."""

@@ -12,16 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, PathOf, Paths
+from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, Paths
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.output import date_text
 from rollingfs.cli.session import Session
 from rollingfs.folders.listing import Info
-from rollingfs.fs.readable import visible
+from rollingfs.fs.readable import size_text, visible
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.segment_map import Garbage, outline
 
-commands = Commands()
+commands = Commands("Look at segments")
 
 MAP_COLUMNS_MAX = 120
 MAP_MARGIN_COLUMNS = 3
@@ -30,7 +30,10 @@ MAP_MARGIN_COLUMNS = 3
 @commands("ls")
 def ls(
     session: Session,
-    path: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", show_default=False)] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PATH]...", show_default=False, help=f"{PATHS_HELP} By default the current folder."),
+    ] = None,
     long: Annotated[bool, typer.Option("-l", "--long", help="State, chunks, start, size and date.")] = False,
 ) -> None:
     """List segments, plain files and folders.
@@ -40,11 +43,11 @@ def ls(
     """
     infos: list[Info] = []
     names: list[str] = []
-    for text in path or ["."]:
-        place = session.place(text)
+    places = list(session.each(path or ["."]))
+    for _, place in places:
         found = cast("list[Info]", place.fs.ls(place.path, detail=True))
         infos += found
-        names += [_shown(info, len(path or ()) < 2) for info in found]
+        names += [_shown(info, len(places) < 2) for info in found]
     if session.json:
         output.write_json(infos)
     elif long:
@@ -76,7 +79,7 @@ def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
             table.add_row("unreadable", "", "", "", "", Text(visible(name)))
             continue
         state = "sealed" if info["sealed"] else "open" if info["version"] else "plain"
-        numbers = [f"{info[key]:,}" for key in ("chunks", "start_offset", "size")]
+        numbers = [f"{info['chunks']:,}", f"{info['start_offset']:,}", size_text(info["size"])]
         table.add_row(state, *numbers, date_text(info["mtime"]), Text(visible(name)))
     return table
 
@@ -85,18 +88,17 @@ def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
 def info(session: Session, path: Paths) -> None:
     """Show what is known of segments, plain files or folders.
 
-    With --json: for each, an object with the names of fs.info, on a line of its own.
+    With --json: for each, an object with the names of fs.info, on a line of its own; of segments and plain files also
+    policy, epoch, owner and attrs.
     """
-    for text in path:
-        place = session.place(text)
+    for _, place in session.each(path):
         found = place.fs.info(place.path)
+        segment = place.fs.segment(place.path) if found["type"] == "file" else None
         if session.json:
-            output.write_json(found)
+            output.write_json(found | (_more(segment) if segment is not None else {}))
             continue
         rows = [(name, _value(name, value)) for name, value in found.items()]
-        if found["type"] == "file":
-            rows += _details(place.fs.segment(place.path))
-        output.show(_fields(rows))
+        output.show(_fields(rows + (_details(segment) if segment is not None else [])))
 
 
 def _fields(rows: Iterable[tuple[str, str]]) -> Table:
@@ -113,8 +115,13 @@ def _value(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _details(segment: Segment) -> list[tuple[str, str]]:
+def _more(segment: Segment) -> dict[str, Any]:
     """What the handle of a segment has beyond `fs.info`."""
+    return {"policy": segment.policy, "epoch": segment.epoch, "owner": segment.owner, "attrs": dict(segment.attrs)}
+
+
+def _details(segment: Segment) -> list[tuple[str, str]]:
+    """The same for people."""
     policy = segment.policy
     age = "never" if policy.max_age is None else f"{policy.max_age:g} s"
     rows = [
@@ -129,15 +136,15 @@ def show_map(
     session: Session,
     path: PathOf,
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the picture as .svg or .png.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the picture into an .svg file.")
     ] = None,
 ) -> None:
     """Draw a segment: its truncated bytes, its chunks by size and age, the inline tail, garbage.
 
     The height of a chunk is its size, its colour its age. With --json: all of it as one object.
     """
-    if file is not None and file.suffix.lower() not in (".svg", ".png"):
-        raise WrongUsage(f"--output {file}: a picture is written as .svg or .png")
+    if file is not None and file.suffix.lower() != ".svg":
+        raise WrongUsage(f"--output {file}: a picture is written as .svg")
     place = session.place(path)
     with session.progress(f"reading the map of {path}"):
         segment = place.fs.segment(place.path)

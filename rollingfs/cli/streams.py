@@ -18,9 +18,9 @@ from rollingfs.cli.session import Session
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import EVERY_DEFAULT, RetentionPolicy
 
-commands = Commands()
+commands = Commands("Streams")
 
-StreamPath = Annotated[str, typer.Argument(metavar="STREAM", show_default=False)]
+StreamPath = Annotated[str, typer.Argument(metavar="STREAM", show_default=False, help="A folder of segments.")]
 Align = Annotated[str | None, typer.Option(metavar="TEXT", help=r"Cut only behind this delimiter, for example '\n'.")]
 
 

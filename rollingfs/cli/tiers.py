@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from rollingfs.cli.command import Commands, Paths
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.follow import follow_all
 from rollingfs.cli.run import offload_by_policies
 from rollingfs.cli.session import Session
@@ -19,7 +19,7 @@ from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S
 
-commands = Commands()
+commands = Commands("Tiers")
 
 Lag = Annotated[str, typer.Option(metavar="TIME", help="Keep the old files so long for readers that opened it before.")]
 Upto = Annotated[int | None, typer.Option(metavar="OFFSET", help="Only chunks that end at or before this offset.")]
@@ -64,7 +64,8 @@ def offload(
         ("--block", block, parse_bytes),
         ("--max-delay", max_delay, parse_seconds),
     ):
-        _check(name, value, parse)
+        if value is not None:
+            value_of(name, value, parse)
     alias, deletion_lag = TIER_DEFAULT if tier is None else tier, DELETION_LAG_S if lag is None else lag
     if follow:
         _check_absent("--follow moves all", {"--upto": upto, "--after-bytes": after_bytes, "--after-age": after_age})
@@ -73,11 +74,10 @@ def offload(
     _check_absent("only --follow takes it", {"--block": block, "--max-delay": max_delay})
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
     if all(value is None for value in (tier, upto, after_bytes, after_age, lag)):
-        for text in path:
-            offload_by_policies(session, text)
+        for text, place in session.each(path):
+            offload_by_policies(session, text, place)
         return
-    for text in path:
-        place = session.place(text)
+    for text, place in session.each(path):
         with session.progress(f"offloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
             did = place.fs.offload(
                 place.path, alias, upto, after_bytes, after_age, deletion_lag=deletion_lag, progress=advance
@@ -97,10 +97,9 @@ def onload(
 
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own.
     """
-    _check("--lag", lag, parse_seconds)
+    value_of("--lag", lag, parse_seconds)
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
-    for text in path:
-        place = session.place(text)
+    for text, place in session.each(path):
         with session.progress(f"onloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
             did = place.fs.onload(place.path, tier, upto, deletion_lag=lag, progress=advance)
         _report(session, text, place.fs._strip(place.path), did, "moved back")
@@ -112,8 +111,7 @@ def roll(session: Session, path: Paths) -> None:
 
     With --json: name and length of each, on a line of its own.
     """
-    for text in path:
-        place = session.place(text)
+    for text, place in session.each(path):
         length = place.fs.roll(place.path)
         line = f"{text}: all bytes before offset {length:,} lie in chunks"
         session.report({"name": place.fs._strip(place.path), "length": length}, line)
@@ -123,14 +121,6 @@ def _check_absent(why: str, options: Mapping[str, object]) -> None:
     for option, value in options.items():
         if value is not None:
             raise WrongUsage(f"{option}: {why}; leave it out")
-
-
-def _check(option: str, text: str | None, parse: Callable[[str], object]) -> None:
-    try:
-        if text is not None:
-            parse(text)
-    except ValueError as error:
-        raise WrongUsage(f"{option}: {error}") from error
 
 
 def _report(session: Session, text: str, name: str, did: Offloaded, what: str) -> None:

@@ -10,19 +10,21 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, PathOf
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.command import Commands, Folder
+from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
 from rollingfs.fs.readable import count_text, size_text, visible
 from rollingfs.maintenance import SegmentState
 from rollingfs.policy import parse_bytes, parse_seconds
 
-commands = Commands()
+commands = Commands("Look at segments")
 
 EVERY_DEFAULT = "2s"
 EVERY_S_MIN = 0.1
@@ -30,6 +32,11 @@ FRAME_LINES = 4
 """Lines of the screen for the summary, the titles, what is left out, and the cursor."""
 COLUMNS = ("segment", "state", "start", "length", "hot", "cold", "cold end", "lag", "lag age", "drops", "last commit")
 LEFT = frozenset({"segment", "state", "last commit"})
+LEFT_OUT = ("cold end", "lag age", "drops", "start", "hot", "cold", "lag", "last commit", "state")
+"""Columns that a narrow terminal does without, the first ones first: a number is whole or not there."""
+GAP_COLUMNS = 2
+NAME_COLUMNS_MIN = 8
+QUIT_KEYS = b"qQ"
 
 
 class Sort(StrEnum):
@@ -62,7 +69,7 @@ _BY: dict[Sort, Callable[[SegmentState], Any]] = {
 @commands("top")
 def top(
     session: Session,
-    root: PathOf,
+    root: Folder,
     every: Annotated[str, typer.Option(metavar="TIME", help="How often to look, on a terminal.")] = EVERY_DEFAULT,
     once: Annotated[bool, typer.Option("--once", help="Look once, print all rows and end.")] = False,
     sort: Annotated[Sort, typer.Option(help="The column to sort by.")] = Sort.NAME,
@@ -73,15 +80,15 @@ def top(
 ) -> None:
     """Watch the segments below a folder: sizes, tiers, what waits to be offloaded or deleted, the last commit.
 
-    It goes on until Ctrl-C; where standard output is no terminal, it looks once. Lag is what an offload with the same
-    --after-bytes and --after-age would move now. With --json: one array, of objects with the names of fs.states.
+    It goes on until q or Ctrl-C; where standard output is no terminal, it looks once. Lag is what an offload with the
+    same --after-bytes and --after-age would move now. With --json: one array, of objects with the names of fs.states.
     """
-    every_s = _parsed("--every", every, parse_seconds)
+    every_s = value_of("--every", every, parse_seconds)
     if every_s < EVERY_S_MIN:
         raise WrongUsage(f"--every {every}: give at least {EVERY_S_MIN:g} s")
     for option, text, parse in (("--after-bytes", after_bytes, parse_bytes), ("--after-age", after_age, parse_seconds)):
         if text is not None:
-            _parsed(option, text, parse)
+            value_of(option, text, parse)
     look = _Look(session.place(root), sort, after_bytes, after_age)
     if session.json or once or not sys.stdout.isatty():
         states = look.states()
@@ -93,13 +100,6 @@ def top(
             session.code = errors.DAMAGED
     else:
         _watch(look, every_s)
-
-
-def _parsed(option: str, text: str, parse: Callable[[str], float]) -> float:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise WrongUsage(f"{option}: {error}") from error
 
 
 class _Look:
@@ -141,24 +141,61 @@ class _Look:
         return f"{visible(self.root)}: {', '.join(facts)}"
 
 
-def table(states: Sequence[SegmentState], root: str, *, now_s: float, rows_max: int | None = None) -> Table:
-    """A row for each segment below a root; of more than `rows_max`, the first, and how many are left out."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in COLUMNS:
-        made.add_column(title, justify="left" if title in LEFT else "right", no_wrap=True)
-    for one in states[:rows_max]:
-        name = Text(visible(one.path.removeprefix(f"{root.rstrip('/')}/")))
-        if one.error is not None:
-            made.add_row(name, one.state, *[""] * 8, Text(visible(one.error)))
-            continue
-        numbers = (f"{one.start:,}", f"{one.length:,}", size_text(one.hot_bytes), size_text(one.cold_bytes))
-        lag = (size_text(one.lag_bytes), age_text(one.lag_s)) if one.lag_bytes else ("", "")
-        ago = f"{age_text(now_s - one.committed)} ago"
-        cold_end = f"{one.cold_end:,}" if one.cold_bytes else ""
-        made.add_row(name, one.state, *numbers, cold_end, *lag, f"{one.drops or ''}", ago)
+def table(
+    states: Sequence[SegmentState],
+    root: str,
+    *,
+    now_s: float,
+    rows_max: int | None = None,
+    width: int | None = None,
+) -> Table:
+    """A row for each segment below a root.
+
+    Parameters
+    ----------
+    rows_max
+        Of more segments, the first ones are shown, and how many are left out.
+    width
+        Columns of the screen; then columns that do not fit are left out, and only names and errors are cut.
+    """
+    rows = [_row(one, root, now_s) for one in states[:rows_max]]
+    widths = {title: max(map(cell_len, (title, *(row[title] for row in rows)))) for title in COLUMNS}
+    if width is not None:
+        widths = _fitting(widths, width)
+    made = Table(box=None, pad_edge=False, padding=(0, GAP_COLUMNS, 0, 0))
+    for title, columns in widths.items():
+        made.add_column(title, justify="left" if title in LEFT else "right", no_wrap=True, width=columns)
+    for row, one in zip(rows, states, strict=False):
+        last = [] if one.error is None or "last commit" not in widths else [Text(visible(one.error))]
+        made.add_row(*[Text(row[title]) for title in widths][: len(widths) - len(last)], *last)
     if rows_max is not None and len(states) > rows_max:
         made.add_row(f"… {len(states) - rows_max:,} more …")
     return made
+
+
+def _row(one: SegmentState, root: str, now_s: float) -> dict[str, str]:
+    """The cells of a segment, by title."""
+    name = visible(one.path.removeprefix(f"{root.rstrip('/')}/"))
+    if one.error is not None:
+        return dict.fromkeys(COLUMNS, "") | {"segment": name, "state": one.state}
+    sizes = (f"{one.start:,}", f"{one.length:,}", size_text(one.hot_bytes), size_text(one.cold_bytes))
+    cold_end = f"{one.cold_end:,}" if one.cold_bytes else ""
+    lag = (size_text(one.lag_bytes), age_text(one.lag_s)) if one.lag_bytes else ("", "")
+    ago = f"{age_text(now_s - one.committed)} ago"
+    return dict(zip(COLUMNS, (name, one.state, *sizes, cold_end, *lag, f"{one.drops or ''}", ago), strict=True))
+
+
+def _fitting(widths: dict[str, int], width: int) -> dict[str, int]:
+    """The columns that a screen has room for, with their widths: names get what the others leave."""
+    kept = dict(widths)
+    names = min(widths["segment"], NAME_COLUMNS_MIN)
+    for title in LEFT_OUT:
+        if names + sum(each + GAP_COLUMNS for each in kept.values()) - kept["segment"] <= width:
+            break
+        del kept[title]
+    others = sum(each + GAP_COLUMNS for title, each in kept.items() if title != "segment")
+    kept["segment"] = max(1, min(widths["segment"], width - others - GAP_COLUMNS))
+    return kept
 
 
 def age_text(seconds: float) -> str:
@@ -173,9 +210,9 @@ def age_text(seconds: float) -> str:
 
 
 def _watch(look: _Look, every_s: float) -> None:
-    """Show one look after the other, until Ctrl-C. A look that fails is shown as its error, and tried again."""
+    """Show one look after the other, until q or Ctrl-C. A look that fails is shown as its error, and tried again."""
     console = output.screen()
-    with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+    with keyboard() as keys, Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         states: list[SegmentState] = []
         while True:
             try:
@@ -183,7 +220,9 @@ def _watch(look: _Look, every_s: float) -> None:
                 said = look.summary(states)
             except OSError as error:
                 said = f"{errors.in_one_line(error)}; trying again" + ("; as of the last look:" if states else "")
-            shown = table(states, look.root, now_s=time.time(), rows_max=max(1, console.height - FRAME_LINES))
+            rows_max = max(1, console.height - FRAME_LINES)
+            shown = table(states, look.root, now_s=time.time(), rows_max=rows_max, width=console.width)
             shown.title, shown.title_justify, shown.title_style = Text(visible(said)), "left", "bold"
             live.update(shown, refresh=True)
-            output.wait(every_s)
+            if set(output.wait_for_keys(every_s, keys)) & set(QUIT_KEYS):  # any other key looks at once
+                return

@@ -10,7 +10,7 @@ import typer
 
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, PathOf, Paths
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.errors import value_of
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
@@ -22,7 +22,7 @@ from rollingfs.policy import parse_seconds
 if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
 
-commands = Commands()
+commands = Commands("Upkeep")
 
 Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="All segments at or below the path.")]
 
@@ -39,10 +39,9 @@ def consolidate(
 
     With --json: name, replaced, written, joined_bytes and copied_bytes of each, on a line of its own.
     """
-    seconds = _seconds("--grace", grace)
+    seconds = value_of("--grace", grace, parse_seconds)
     session.interrupted = "interrupted; joined chunks stay joined, the other chunks are unchanged"
-    for text in path:
-        place = session.place(text)
+    for text, place in session.each(path):
         segment = place.fs.segment(place.path)
         with session.progress(f"consolidating {text}", segment.size, of_bytes=True) as advance:
             did = segment.consolidate(grace=seconds, progress=advance)
@@ -128,13 +127,6 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
         session.say(f"lost: {lost}")
 
 
-def _seconds(option: str, text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except ValueError as error:
-        raise WrongUsage(f"{option}: {error}") from error
-
-
 @commands("collect")
 def collect(
     session: Session,
@@ -150,10 +142,9 @@ def collect(
 
     With --json: name, files, bytes, young, folders, reasons and failures of each, on a line of its own.
     """
-    seconds = None if grace is None else _seconds("--grace", grace)
+    seconds = None if grace is None else value_of("--grace", grace, parse_seconds)
     session.interrupted = "interrupted; only garbage was deleted, run it again for the rest"
-    for text in path:
-        place = session.place(text)
+    for text, place in session.each(path):
         with session.progress(f"collecting {text}"):
             did = place.fs.collect(place.path, grace=seconds, dry_run=dry_run, recursive=recursive)
         _report_collected(session, text, place.fs._strip(place.path), did, dry_run)
@@ -190,8 +181,7 @@ def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
 
     With --json: name, ok, error and chunks (a row each) of each segment, on a line of its own.
     """
-    for text in path:
-        place = session.place(text)
+    for text, place in session.each(path):
         found = _segments_below(session, place) if recursive else [place.path]
         total = sum(_size_of(place.fs, one) for one in found) if session.is_watched else 0
         with session.progress(f"verifying {text}", total, of_bytes=True) as advance:

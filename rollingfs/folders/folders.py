@@ -23,7 +23,7 @@ from rollingfs.write.delete import Buried
 logger = logging.getLogger("rollingfs")
 
 ERRORS_SHOWN_MAX = 3
-_HOW_TO_DELETE = "To delete such a segment with all its bytes: rm(path, damaged=True); rm --damaged"
+_HOW_TO_DELETE = "To delete such a segment with all its bytes: rm(path, damaged=True)"
 
 
 class Folders:

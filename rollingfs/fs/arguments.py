@@ -75,7 +75,7 @@ def check_switches(**given: Any) -> None:
     """
     for name, value in given.items():
         if not isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}: it must be True or False (on the command line true or false)")
+            raise TypeError(f"{name} is {value!r}: it must be True or False")
 
 
 def local_path(**given: Any) -> str | None:

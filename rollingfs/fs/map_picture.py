@@ -1,4 +1,4 @@
-"""The map of a segment as a file: SVG, or PNG by Pillow. Both draw the same few shapes."""
+"""The map of a segment as a picture: a few shapes, as SVG."""
 
 from __future__ import annotations
 
@@ -62,19 +62,10 @@ Shape = Box | Label
 
 
 def draw(found: Outline, file: Path) -> None:
-    """Write the picture into a file, as SVG or PNG by its suffix.
-
-    Raises
-    ------
-    ImportError
-        A PNG is wanted, and Pillow is not installed.
-    """
+    """Write the picture into a file, as SVG."""
     shapes = list(_shapes(found))
     height = round(max(shape.y for shape in shapes)) + MARGIN
-    if file.suffix.lower() == ".svg":
-        file.write_text(_svg(shapes, height), encoding="utf-8")
-    else:
-        _write_png(shapes, height, file)
+    file.write_text(_svg(shapes, height), encoding="utf-8")
 
 
 # -- shapes --------------------------------------------------------------------------------------------------
@@ -187,26 +178,3 @@ def _svg(shapes: Sequence[Shape], height: int) -> str:
             text = escape(shape.text)
             lines.append(f'<text x="{shape.x:.2f}" y="{shape.y:.2f}" font-size="{shape.px}"{anchor}>{text}</text>')
     return "\n".join([*lines, "</svg>", ""])
-
-
-def _write_png(shapes: Sequence[Shape], height: int, file: Path) -> None:
-    try:
-        from PIL import Image, ImageDraw, ImageFont
-    except ImportError as error:
-        raise ImportError("a picture as PNG needs Pillow: pip install 'rollingfs[cli]', or ask for SVG") from error
-    image = Image.new("RGB", (WIDTH, height), PAPER)
-    canvas = ImageDraw.Draw(image)
-    for shape in shapes:
-        if isinstance(shape, Box):
-            corners = (
-                shape.x,
-                shape.y,
-                shape.x + shape.width - 1,
-                shape.y + shape.height - 1,
-            )  # both corners are drawn
-            canvas.rectangle(corners, fill=shape.colour)
-        else:
-            font = ImageFont.load_default(shape.px)
-            anchor = "rs" if shape.ends else "ls"
-            canvas.text((shape.x, shape.y), shape.text, INK, font=font, anchor=anchor)
-    image.save(file, "PNG")

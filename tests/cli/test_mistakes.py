@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cli import done, failed
+from rollingfs.cli.errors import as_typed
+from tests.support.cli import Run, done, failed
 from tests.support.servers import new_bucket
 
 ON_SEGMENTS = ("cat", "head", "tail", "seal", "truncate {} 3", "map", "consolidate")
@@ -65,7 +67,7 @@ def test_a_missing_bucket_is_named(seaweed: dict[str, Any], monkeypatch: pytest.
     [
         ("max_bytes=abc", "'abc' is no size"),
         ("max_age=soon", "'soon' is no time"),
-        ("sync=7", "sync is 7: it must be True or False"),
+        ("sync=7", "sync is 7: it must be true or false"),
         ("header_cache_s=-1", "header_cache_s is -1"),
         ("max_concurrency=many", "max_concurrency is 'many'"),
     ],
@@ -87,3 +89,75 @@ def test_an_option_without_a_name_or_value_is_wrong_usage(folder: str, option: s
 
 def test_a_trim_without_a_cut_is_wrong_usage(folder: str) -> None:
     assert "standard input is empty" in refused("trim", folder, code=2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "policy --max-bytes banana {}",
+        "policy --max-bytes 0 {}",
+        "policy --max-age soon {}",
+        "policy --inline-bytes -1 {}",
+        "policy --after-age soon {}",
+        "policy --lag soon {}",
+        "offload --after-bytes many {}",
+        "offload --follow --block 0 {}",
+        "offload --follow --max-delay soon {}",
+        "onload --lag soon {}",
+        "consolidate --grace soon {}",
+        "collect --grace soon {}",
+        "top --every soon {}",
+        "run --every soon {}",
+        "run --grace soon {}",
+        "cut --at soon {}",
+        "truncate {} many",
+        "tail -n many {}",
+    ],
+)
+def test_a_bad_value_is_wrong_usage_of_every_command(folder: str, words: str) -> None:
+    found = Run(*words.format(f"{folder}/log").split())
+    assert (found.code, found.out) == (2, b""), found.err
+
+
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        ("overwrite=True replaces it", "--overwrite replaces it"),
+        ("make it first, with fs.mkdir", "make it first, with a tool of the store"),
+        ("deletion_lag is -1 s: it must be at least 0", "--lag is -1 s: it must be at least 0"),
+        ("say so with single_writer=True", "say so with --option single_writer=true"),
+        ("are left to collect(recursive=True)", "are left to rollingfs collect -r"),
+        ("with all its bytes: rm(path, damaged=True)", "with all its bytes: rollingfs rm --damaged"),
+        ("seal() it before concat", "rollingfs seal it before concat"),
+        ("1 to 5 seconds, or None", "1 to 5 seconds, or null"),
+        ("use a smaller max_bytes", "use a smaller max_bytes"),
+        ("/data/deletion_lag: gone", "/data/deletion_lag: gone"),
+    ],
+)
+def test_an_error_of_the_library_is_said_in_the_words_of_a_command_line(said: str, typed: str) -> None:
+    assert as_typed(said) == typed
+
+
+def test_no_error_of_a_command_names_what_only_python_has(folder: str, tmp_path: Path) -> None:
+    python = re.compile(r"\b\w+=(True|False|None)\b|\bfs\.\w|\bdeletion_lag\b|\w\(\)")
+    log, target = f"{folder}/log", f"{tmp_path}/target"
+    done("export", log, target)
+    Path(f"{folder}/damaged$header").write_bytes(b"nonsense")
+    for words in (
+        f"export {log} {target}",
+        f"concat {log} {log}",
+        f"concat {folder}/none {log}",
+        f"rm {folder}",
+        f"rm {folder}/damaged",
+        f"cat {folder}/damaged",
+        f"append --option sync=None {log}",
+        f"offload --lag -1s {log}",
+        f"offload {log}",
+        f"policy --max-bytes 5 {folder}",
+        f"trim {folder} {{}}",
+        f"rm -r {folder}",
+    ):
+        found = Run(*words.split())
+        assert found.code in (1, 2), words
+        assert not python.search(found.err), found.err
+    assert "--overwrite replaces it" in failed("export", log, target)

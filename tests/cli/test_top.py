@@ -99,6 +99,27 @@ def test_ages_are_told_in_their_two_greatest_units(seconds, text):
     assert top.age_text(seconds) == text
 
 
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 100, 120, 200])
+def test_a_narrow_terminal_shows_fewer_columns_and_no_number_in_part(width):
+    states = [
+        SegmentState("/r/" + "long/name" * 5, "open", 1_234_567_890, 9_876_543_210, 5 * 2**30, 2**32, 0, 7_000_000_000),
+        SegmentState("/r/short", "sealed", 0, 12, 12, lag_bytes=12, lag_s=100_000.0, drops=3),
+    ]
+    written = io.StringIO()
+    Console(file=written, width=width).print(top.table(states, "/r", now_s=10.0, width=width))
+    first, *lines = written.getvalue().splitlines()
+    assert max(map(len, (first, *lines))) <= width
+    assert len(lines) == 2
+    titles = [title for title in top.COLUMNS if title in first]
+    assert titles[:1] == ["segment"]
+    assert "length" in titles
+    for row, line in zip([top._row(one, "/r", 10.0) for one in states], lines, strict=True):
+        for title in titles[1:]:
+            assert row[title] in line
+        assert "…" not in line.partition(row["length"])[2]
+    assert (len(titles) == len(top.COLUMNS)) == (width >= 120)
+
+
 def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypatch):
     written = io.StringIO()
     looks = iter([[SegmentState("/r/a", "open")], OSError("the store is away"), [SegmentState("/r/b", "open")]])
@@ -115,18 +136,13 @@ def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypa
         def summary(self, states):
             return f"{len(states)} seen"
 
-    waits = iter([None, None, KeyboardInterrupt()])
-
-    def wait(seconds):
-        if (ends := next(waits)) is not None:
-            raise ends
+    waits = iter([b"", b"x", b"q"])
 
     monkeypatch.setattr(output, "screen", lambda: Console(file=written, width=200))
-    monkeypatch.setattr(output, "wait", wait)
+    monkeypatch.setattr(output, "wait_for_keys", lambda seconds, keys: next(waits))
     shown = []
     monkeypatch.setattr(top.Live, "update", lambda self, table, refresh: shown.append(table))
-    with pytest.raises(KeyboardInterrupt):
-        top._watch(Look(), 1.0)
+    top._watch(Look(), 1.0)
     assert [str(table.title) for table in shown] == [
         "1 seen",
         "the store is away; trying again; as of the last look:",
@@ -136,7 +152,7 @@ def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypa
 
 
 @pytest.mark.slow
-def test_on_a_terminal_it_follows_the_segments_until_ctrl_c(tmp_path, tmp_path_factory, root):
+def test_on_a_terminal_it_follows_the_segments_until_q_or_ctrl_c(tmp_path, tmp_path_factory, root):
     pytest.importorskip("pty", reason="terminals are for Unix")
     fs = fsspec.filesystem("rolling", target_protocol="file", header_cache_s=0)
     with terminal(tmp_path, tmp_path_factory.mktemp("programs")) as shell:
@@ -147,4 +163,11 @@ def test_on_a_terminal_it_follows_the_segments_until_ctrl_c(tmp_path, tmp_path_f
         shell.type("\x03")
         code, _ = shell.ends()
         assert code == 130
+        shell.type(f"rollingfs top {root} --every 1h\n")
+        shell.expect(r"4\s+segments")
+        shell.type("q")
+        code, _ = shell.ends()
+        assert code == 0
+        shell.type("stty -a\n")  # the terminal is as it was
+        shell.expect(r"[^-]icanon")
     assert json.loads(done("top", root, "--json").text)[-1]["path"] == f"{root}/new"

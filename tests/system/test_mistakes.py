@@ -106,7 +106,7 @@ def test_a_switch_that_is_no_switch_does_not_count_as_true(tmp_path, name, value
     if value:
         found = Run("append", tmp_path / "log", "--option", f"{name}={value}", stdin=b"data")
         assert found.code != 0
-        assert f"{name} is {value!r}: it must be True or False" in found.err
+        assert f"{name} is {value!r}: it must be true or false" in found.err
         assert files_below(tmp_path) == []
 
 
