@@ -201,7 +201,7 @@ def test_foreign_and_staged_chunks_become_own_ones_and_theirs_are_freed_by_colle
     assert consolidate(world, grace_s=0).written == 1
     assert world.content(LOG) == content == b"0" * 40 + b"1" * 30 + b"2" * 40 + b"3" * 30
     assert world.header(LOG).waiting_bytes == 40 + 40 + 30
-    drive(world.client.collector.collect(LOG, grace_s=0))
+    drive(world.client.collector.collect(LOG, grace_s=0, named=["/deep/source"]))
     assert world.files("/deep/source") == []
     assert len(world.files(LOG)) == 1
     assert world.content(LOG) == content
