@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from rollingfs.backend.values import Blob as Blob
 from rollingfs.backend.values import Buffer as Buffer
 from rollingfs.backend.values import FileInfo as FileInfo
+from rollingfs.backend.values import Link as Link
 from rollingfs.backend.values import Listing as Listing
 from rollingfs.backend.values import Metadata as Metadata
 from rollingfs.backend.values import Over as Over
@@ -292,6 +293,10 @@ class Backend(abc.ABC):
         OSError
             The folder is not empty (``errno.ENOTEMPTY``).
         """
+
+    async def take_link(self, path: str, target: str | None = None) -> bool:
+        """Remove a symbolic link, or give it another name; False if it is none. What it leads to stays as it is."""
+        return False
 
     # -- names and processes -------------------------------------------------------------------------------
 

@@ -32,6 +32,15 @@ def name_taken(path: str) -> FileExistsError:
     return FileExistsError(errno.EEXIST, "a file or folder has this name", path)
 
 
+def linked(path: str) -> PermissionError:
+    """The error for a symbolic link in the place of a header, a chunk folder or a lock."""
+    why = (
+        f"{path.rpartition('/')[2]!r} is a symbolic link, and rollingfs changes, deletes and locks nothing through a link "
+        "in this place; nothing was written: put what it leads to in its place, or remove it"
+    )
+    return PermissionError(errno.EPERM, why, path)
+
+
 def not_empty(path: str) -> OSError:
     return OSError(errno.ENOTEMPTY, "the folder is not empty", path)
 

@@ -19,6 +19,14 @@ class Over(Enum):
     ANYTHING = "anything"
 
 
+class Link(Enum):
+    """What a symbolic link leads to."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    NOTHING = "nothing"
+
+
 def frozen(data: Buffer) -> bytes:
     """Bytes that nobody will change: the very object that a buffer covers whole, else a copy."""
     whole = data.obj if isinstance(data, memoryview) else data
@@ -40,6 +48,8 @@ class FileInfo:
     token: str | None = None
     """The token that `replace` takes for this content, if the store's listing tells it."""
     is_folder: bool = False
+    link: Link | None = None
+    """What it leads to, if it is a symbolic link."""
 
 
 @dataclass(frozen=True, slots=True)

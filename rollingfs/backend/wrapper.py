@@ -153,6 +153,9 @@ class BackendWrapper(Backend):
     async def remove_folder(self, path: str) -> None:
         await self.call("remove_folder", path)
 
+    async def take_link(self, path: str, target: str | None = None) -> bool:
+        return bool(await self.call("take_link", path, *_given(target)))
+
     async def keeps_versions(self, path: str) -> bool | None:
         answer: bool | None = await self.call("keeps_versions", path)
         return answer

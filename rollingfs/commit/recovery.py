@@ -138,7 +138,7 @@ class Merges:
             if found is None or not is_merging(found, txn):
                 return None
             hints = await self.store.pages.hints(source, found.entries)
-            await let_pass(self.store, source, found.adopted)
+            await let_pass(self.store, source, found.adopted, attempt.deadline_s)
             return with_hints(merging.bury(found, txn), hints, self.store.now_ms())
 
         header = (await self._change(source, step)).header

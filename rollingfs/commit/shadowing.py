@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 from rollingfs.backend.contract import FileInfo
 from rollingfs.commit.store import Store
+from rollingfs.errors import CommitTimeoutError
 from rollingfs.format.header import Header
 from rollingfs.format.plain_file import Adopted
 
@@ -36,16 +39,38 @@ def names_file(header: Header, info: FileInfo) -> bool:
     return header.adopted is not None and header.adopted == shadow(info)
 
 
-async def let_pass(store: Store, path: str, adopted: Adopted | None) -> None:
+async def let_pass(store: Store, path: str, adopted: Adopted | None, deadline_s: float) -> None:
     """Wait until the store gives new files another date than that of a plain file which a tombstone is to name.
 
     Otherwise the tombstone would hide a file with the same bytes that comes after it in the same second.
+
+    Raises
+    ------
+    CommitTimeoutError
+        That date comes after the deadline.
+    """
+    while left_s := await check_passes(store, path, adopted, deadline_s):
+        await store.runtime.sleep(min(left_s, store.backend.date_step_s))
+
+
+async def check_passes(store: Store, path: str, adopted: Adopted | None, deadline_s: float) -> float:
+    """How many seconds `let_pass` has to wait, for a caller that has sent nothing yet.
+
+    Raises
+    ------
+    CommitTimeoutError
+        The date of the plain file comes after the deadline.
     """
     step_s = store.backend.date_step_s
     if adopted is None or not step_s or store.now_ms() - adopted.modified_ms > CLOCKS_APART_MS_MAX:
-        return
-    while (left_s := adopted.modified_ms / 1000 + step_s - await store.backend.now(path)) > 0:
-        await store.runtime.sleep(min(left_s, step_s))
+        return 0.0
+    left_s = adopted.modified_ms / 1000 + step_s - await store.backend.now(path)
+    if left_s > deadline_s - time.monotonic():
+        raise CommitTimeoutError(
+            f"{path}: the plain file of this name is dated {left_s:.0f} s ahead of the store's clock, and the segment "
+            "cannot be deleted or renamed before that time; nothing was written: try again then"
+        )
+    return max(left_s, 0.0)
 
 
 async def delete_shadowed(store: Store, path: str, adopted: Adopted | None) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
@@ -128,7 +129,7 @@ class TreeCollector:
         level, is_there = [path], False
         while level:
             listings = await self.client.runtime.gather(
-                [partial(self._list, folder, found, None if folder == path else unlisted) for folder in level],
+                [partial(self._list, folder, found, unlisted, folder == path) for folder in level],
                 self.client.backend.requests_max,
             )
             is_there = is_there or any(listing is not None for listing in listings)
@@ -156,20 +157,26 @@ class TreeCollector:
             await self.client.lookup.view(path, fresh=True)
         return not is_folder
 
-    async def _list(self, folder: str, found: set[str], unlisted: dict[str, OSError] | None) -> list[str] | None:
+    async def _list(
+        self, folder: str, found: set[str], unlisted: dict[str, OSError] | None, is_top: bool
+    ) -> list[str] | None:
         """Note the segments in a folder; returns the folders in it, or None if there is no such folder."""
         try:
             listing = await self.client.backend.list(folder)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError as error:
-            if unlisted is None:
+            if unlisted is None or is_top:
                 raise
             unlisted[folder] = error
             return None
         folders = []
         for entry in listing.entries:
             name = entry.path.rpartition("/")[2]
+            if entry.link is not None and (entry.is_folder or names.is_hidden(name)):
+                if names.is_hidden(name) and unlisted is not None:
+                    unlisted[entry.path] = refusals.linked(entry.path)
+                continue  # what a link leads to is not below this folder
             if not entry.is_folder and name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
                 found.add(names.segment_of_header(entry.path))
             elif entry.is_folder and name.endswith(names.CHUNKS_SUFFIX) and name != names.CHUNKS_SUFFIX:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
+from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
@@ -163,6 +164,8 @@ class Folders:
                 raise missing(path)  # a bucket is no file, and a request for a file of its name would be invalid
             return await self._bury_file(path, damaged=damaged)
         except FileNotFoundError:
+            if recursive and await self._take_link(path):
+                return None
             if not await self.listings.is_folder(path):
                 raise
         if not recursive:
@@ -202,12 +205,17 @@ class Folders:
     async def _delete_tree(self, path: str, depth_max: int | None, damaged: bool) -> None:
         scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
         _check_readable(path, scans.values(), "deleted", damaged=damaged)
+        for link in [link for scan in scans.values() for link in scan.links]:
+            await self._take_link(link)  # first, so that nothing is deleted through one
         seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
         files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
         calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files]
         await self.client.segments.deletes.all(calls)
         if depth_max is None:
             await self._remove_all(scans, path)
+
+    async def _take_link(self, path: str, target: str | None = None) -> bool:
+        return self.backend.has_folders and await self.backend.take_link(path, target)
 
     async def _remove_all(self, scans: Iterable[str], top: str) -> None:
         """Remove the emptied folders of a tree, the lowest first."""
@@ -280,6 +288,8 @@ class Folders:
         try:
             await self.client.concats.rename(source, target)
         except FileNotFoundError:
+            if source != target and await self._take_link(source, target):
+                return
             if not await self.listings.is_folder(source):
                 raise
         else:
@@ -296,8 +306,14 @@ class Folders:
             raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
         scans = await self.listings.tree(source, hidden=True, on_error=REPORT)
         _check_readable(source, scans.values(), "moved")
+        links = [link for scan in scans.values() for link in scan.links]
+        for link in links:
+            if names.is_reserved(link):  # the header, the chunks or the lock of a segment
+                raise refusals.linked(link)
         for folder in scans:
             await self.make_all(target + folder[len(source) :], exist_ok=True)
+        for link in links:
+            await self._take_link(link, target + link[len(source) :])
         files = [path for scan in scans.values() for path, view in scan.views.items() if not _has_rows(path, view)]
         for file in [file for file in files if file in scans]:
             # a segment that has a folder's name goes first: it would be refused once that folder holds something

@@ -116,6 +116,8 @@ class Scan:
     """The error, if the folder itself cannot be listed."""
     rows: dict[str, Row] = field(default_factory=dict)
     """The segments of which the folder's rows say enough, by path; only for a caller that asked for them."""
+    links: tuple[str, ...] = ()
+    """Symbolic links in it; see `Sorted`."""
 
     @property
     def errors(self) -> dict[str, OSError]:
@@ -126,6 +128,11 @@ class Scan:
     def listed(self) -> dict[str, Snapshot]:
         """The segments and plain files that listings show."""
         return {path: view for path, view in self.views.items() if not names.is_hidden_segment(path)}
+
+    @property
+    def unlinked(self) -> list[str]:
+        """The folders without symbolic links."""
+        return [folder for folder in self.folders if folder not in self.links]
 
     @property
     def shown(self) -> list[str]:
@@ -260,7 +267,7 @@ class Listings:
         stays = not found.is_removed if self.backend.has_folders else not listing.entries
         if rows is not None and len(read) > rowless_max:
             await self.rows.keep(folder, told.values(), read, rowless_max)
-        return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable, rows=live)
+        return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable, rows=live, links=found.links)
 
     async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:
         """The infos of a folder's content, sorted by name; for a file, its own info.
@@ -322,7 +329,8 @@ class Listings:
         depth_max
             Number of levels of folders to list; None for all.
         hidden
-            Also list folders that have the name of a segment.
+            Also list folders that have the name of a segment, and do not go through symbolic links: for a caller that
+            changes what it finds.
         with_rows
             The same as in `scan`.
         """
@@ -332,7 +340,7 @@ class Listings:
             calls = [partial(self._scan, path, on_error, path == folder, with_rows) for path in level]
             found = [scan for scan in await self.gather(calls) if scan]
             scans.update({scan.path: scan for scan in found})
-            level = [inner for scan in found for inner in (scan.folders if hidden else scan.shown)]
+            level = [inner for scan in found for inner in (scan.unlinked if hidden else scan.shown)]
             depth_max = None if depth_max is None else depth_max - 1
         return scans
 

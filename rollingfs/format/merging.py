@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from rollingfs.errors import SegmentNotSealedError
@@ -27,6 +27,18 @@ def check_source(header: Header | None, name: str, *, sealed: bool, segment: str
     if sealed and found.phase is not Phase.SEALED:
         raise not_sealed(name)
     return found
+
+
+def check_other(header: Header | None, txns: Set[str], name: str) -> None:
+    """Refuse a segment that the move under way has marked under another name: a link, say, leads to its folder.
+
+    Raises
+    ------
+    ValueError
+        It is that segment.
+    """
+    if header is not None and header.merge is not None and header.merge.txn in txns:
+        raise ValueError(f"{name} is the same segment as another that is named here, by another way; nothing was moved")
 
 
 def not_sealed(name: str) -> SegmentNotSealedError:

@@ -170,6 +170,11 @@ def is_staged(reference: str) -> bool:
     return name.startswith(STAGED_PREFIX) or (name.startswith(TIER_PREFIX) and f"-{SHARED}-" in name)
 
 
+def has_odd_part(path: str) -> bool:
+    """Whether a part of a path is empty, ``.`` or ``..``; the part before a leading slash does not count."""
+    return any(part in ("", ".", "..") for part in path.removeprefix("/").split("/"))
+
+
 def check_segment_name(path: str) -> str:
     """Return a segment's name, unless the name is empty, reserved or cannot stand in a header.
 
@@ -183,6 +188,11 @@ def check_segment_name(path: str) -> str:
     if is_reserved(path):
         raise ValueError(
             f"{path!r} is no segment name: '$header' at the end, '$chunks' anywhere and '$removed' are reserved"
+        )
+    if has_odd_part(path):
+        raise ValueError(
+            f"{path!r} is no segment name: a part between slashes is empty, '.' or '..', which other tools skip or "
+            "resolve; nothing was written, leave that part out"
         )
     if any(character in path for character in "\n\r\0"):
         raise ValueError(f"{path!r} is no segment name: it has a line break or a NUL character")

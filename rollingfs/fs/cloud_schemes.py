@@ -11,9 +11,18 @@ class RollingAzureFileSystem(RollingFileSystem):
     protocol = ("rolling+az", "rolling+abfs", "rolling+abfss")
     target_default = "az"
 
+    @classmethod
+    def _strip_default(cls, path: str) -> str:
+        container, slash, key = path.strip("/").partition("/")
+        return f"{container.partition('@')[0]}{slash}{key}"  # abfss://container@account.dfs.core.windows.net/key
+
 
 class RollingGoogleFileSystem(RollingFileSystem):
     """`RollingFileSystem` by the scheme ``rolling+gs://bucket/x``, for tools that know no chained URLs."""
 
     protocol = ("rolling+gs", "rolling+gcs")
     target_default = "gs"
+
+    @classmethod
+    def _strip_default(cls, path: str) -> str:
+        return path.strip("/")

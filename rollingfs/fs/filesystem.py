@@ -311,7 +311,11 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         """The path in a URL, before the target is known; each instance knows better (`arguments.strip`)."""
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        path = arguments.without_scheme(path)
+        return cls._strip_default(arguments.without_scheme(path))
+
+    @classmethod
+    def _strip_default(cls, path: str) -> str:
+        """The path of a URL without its scheme, as the target of this class of filesystems writes the path."""
         return path.rstrip("/") or path[:1]
 
     def unstrip_protocol(self, name: str) -> str:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from fsspec.utils import stringify_path
+
 from rollingfs.client import Client
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
@@ -127,7 +129,7 @@ class Queries:
         """
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
-        found = await self._find(path, maxdepth, withdirs, on_error)
+        found = _spelled(await self._find(path, maxdepth, withdirs, on_error), stringify_path(path), self.strip(path))
         return found if detail else list(found)
 
     async def _find(self, path: str, depth_max: int | None, with_folders: bool, on_error: str) -> dict[str, Info]:
@@ -236,3 +238,15 @@ class Queries:
     async def checksum(self, path: str) -> int:
         """A number that changes whenever the content of the file may have changed."""
         return int((await self.ukey(path))[:32], 16)
+
+
+def _spelled(found: dict[str, Info], given: str, path: str) -> dict[str, Info]:
+    """What was found below an absolute path, with names that begin as the caller has written it.
+
+    pyarrow refuses an answer for ``/a/../b`` that begins with ``/b``.
+    """
+    given = given.rstrip("/")
+    if given == path or not (given.startswith("/") and path.startswith("/") and names.has_odd_part(given)):
+        return found
+    spelled = {given + name[len(path) :]: info for name, info in found.items()}
+    return {name: info | {"name": name} for name, info in spelled.items()}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs.backend.local.looks import canonical
 from rollingfs.fs.filesystem import RollingFileSystem
 
 
@@ -11,6 +14,10 @@ class RollingS3FileSystem(RollingFileSystem):
     protocol = ("rolling+s3", "rolling+s3a")
     target_default = "s3"
 
+    @classmethod
+    def _strip_default(cls, path: str) -> str:
+        return path.strip("/")
+
 
 class RollingLocalFileSystem(RollingFileSystem):
     """`RollingFileSystem` by the scheme ``rolling+file:///data/x``, for tools that know no chained URLs."""
@@ -18,9 +25,18 @@ class RollingLocalFileSystem(RollingFileSystem):
     protocol = ("rolling+file", "rolling+local")
     target_default = "file"
 
+    @classmethod
+    def _strip_default(cls, path: str) -> str:
+        return canonical(path)
+
 
 class RollingMemoryFileSystem(RollingFileSystem):
     """`RollingFileSystem` by the scheme ``rolling+memory://x``, for tools that know no chained URLs."""
 
     protocol = "rolling+memory"
     target_default = "memory"
+
+    @classmethod
+    def _strip_default(cls, path: str) -> str:
+        stripped: str = MemoryFileSystem._strip_protocol(path)
+        return stripped

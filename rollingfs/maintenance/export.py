@@ -15,10 +15,11 @@ from functools import partial
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload
 from rollingfs.backend.metered import is_same
+from rollingfs.commit.shadowing import names_file
 from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
-from rollingfs.format.header import Chunk
+from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.passing import pass_through
 from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
 from rollingfs.maintenance.steps import Progress, Steps
@@ -100,6 +101,7 @@ class Exporter:
             except FileNotFoundError as error:
                 now = await self._look_again(view, now, error)
             else:
+                await self._check_shown(target, name)
                 steps.reach(view.size)
                 return Exported(view.path, name, view.size, joined, view.size - joined, view.length)
         raise ConflictError(f"{view.path}: its chunks were replaced {LOOKS_MAX} times; nothing was written, try again")
@@ -135,17 +137,32 @@ class Exporter:
             raise ValueError(f"{view.path} holds {view.size} bytes, but one object at most {OBJECT_BYTES_MAX}")
         if await target.is_folder(name):
             raise IsADirectoryError(errno.EISDIR, "The target is a folder; nothing was written", name)
-        try:
-            header = parse_header((await target.read(names.header_path(name))).data, name)
-        except FileNotFoundError:
-            header = None
-        if header is not None and not header.deleted:
+        if await _segment_at(target, name) is not None:
             why = "The target is a segment, which would hide the file; nothing was written, choose another name"
             raise FileExistsError(errno.EEXIST, why, name)
         if not overwrite and await _exists(target, name):
             raise FileExistsError(
                 errno.EEXIST, "The target exists; nothing was written, overwrite=True replaces it", name
             )
+
+    async def _check_shown(self, target: Backend, name: str) -> None:
+        """Take back a file that a segment hides which came since the first look.
+
+        Raises
+        ------
+        FileExistsError
+            There is such a segment.
+        """
+        header = await _segment_at(target, name)
+        if header is None:
+            return
+        info = await target.stat(name)
+        if names_file(header, info):
+            return  # the segment is made of this file, which was seen before
+        is_gone = target.can_delete_if and info.token is not None and await target.delete_if(name, info.token)
+        left = "nothing of it is left" if is_gone else "its file stays, hidden by the segment"
+        why = f"The target became a segment during the export; {left}: choose another name"
+        raise FileExistsError(errno.EEXIST, why, name)
 
     async def _look_again(self, view: Snapshot, seen: Snapshot, error: FileNotFoundError) -> Snapshot:
         """The snapshot's bytes as they lie now, after a file was missing."""
@@ -288,6 +305,15 @@ async def still_there(fetcher: Fetcher, view: Snapshot, start: int | None = None
             "nothing was written, export it again"
         )
     return now
+
+
+async def _segment_at(target: Backend, name: str) -> Header | None:
+    """The header of the segment that has a name; None for a tombstone."""
+    try:
+        header = parse_header((await target.read(names.header_path(name))).data, name)
+    except FileNotFoundError:
+        return None
+    return None if header.deleted else header
 
 
 async def _exists(target: Backend, name: str) -> bool:

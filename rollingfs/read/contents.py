@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
-from rollingfs.backend.contract import Backend, FileInfo
+from rollingfs.backend.contract import Backend, FileInfo, Link
 from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.commit.shadowing import is_shadowed
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, FolderOccupiedError
@@ -53,13 +53,19 @@ class Sorted:
     files: tuple[FileInfo, ...]
     folders: tuple[str, ...]
     is_removed: bool
+    links: tuple[str, ...] = ()
+    """The symbolic links that recursive verbs take as what they are: to folders, to nothing, and of hidden names."""
 
     @staticmethod
     def of(entries: Iterable[FileInfo]) -> Sorted:
         headers: dict[str, str | None] = {}
-        files, folders, is_removed = [], [], False
+        files, folders, links, is_removed = [], [], [], False
         for entry in entries:
             name = entry.path.rpartition("/")[2]
+            if entry.link is not None and (entry.link is not Link.FILE or names.is_hidden(name)):
+                links.append(entry.path)
+            if entry.link is Link.NOTHING:
+                continue
             if entry.is_folder:
                 folders += [] if names.CHUNKS_SUFFIX in name else [entry.path]
             elif name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
@@ -68,7 +74,7 @@ class Sorted:
                 is_removed = True
             elif not names.is_hidden(name):
                 files.append(entry)
-        return Sorted(headers, tuple(files), tuple(folders), is_removed)
+        return Sorted(headers, tuple(files), tuple(folders), is_removed, tuple(links))
 
     def undecided(self, last: str) -> tuple[FileInfo, ...]:
         """The files whose header (perhaps a tombstone) would come after the `last` path of a page."""

@@ -159,6 +159,7 @@ class Concats:
             done = base.header is not None and all(merging.has_merged(base.header, s.txn) for s in sources)
             if done and sources and base.live:
                 return None
+            merging.check_other(base.header, {source.txn for source in sources}, target)
             if base.header is None or base.header.deleted or base.header.segment != incarnation:
                 # a verb by path goes on with the segment that has this name now, but the marks name the other one
                 raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
@@ -212,6 +213,7 @@ class Concats:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.header is not None and merging.has_merged(base.header, source.txn):
                 return None
+            merging.check_other(base.header, {source.txn}, target)
             if base.live:
                 check_aliases(self.store.backend, transitions.check(base.header, Guard(), target).tiers, target)
             (frozen,) = await self.moves.frozen(base, marked)

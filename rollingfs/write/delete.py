@@ -114,7 +114,7 @@ class Deletes:
             drops = drop_all(found, self.store.now_ms())
             hints = await self.store.pages.hints(path, found.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-            await let_pass(self.store, path, grave.adopted)
+            await let_pass(self.store, path, grave.adopted, attempt.deadline_s)
             return with_hints(grave, hints, self.store.now_ms())
 
         header = (await self.committer.commit(path, step, seen=seen)).header

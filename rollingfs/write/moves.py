@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -22,6 +22,7 @@ from rollingfs.commit.attempt import Attempt, Step
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.commit.shadowing import check_passes, shadow
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, if_interrupted
 from rollingfs.format import merging, names, placement
 from rollingfs.format.header import Header, Mark, Merge
@@ -108,7 +109,8 @@ class Moves:
         """
         target = self.store.headers.seen(sources[0].target) if sources else None
         token_before = target.token if target is not None else None
-        marks = [partial(self._mark, source, incarnation, deadline_s, sealed) for source in sources]
+        txns = {source.txn for source in sources}
+        marks = [partial(self._mark, source, incarnation, txns, deadline_s, sealed) for source in sources]
         try:
             headers = await self.store.each(marks)
         except (OSError, ValueError):
@@ -116,13 +118,17 @@ class Moves:
             raise
         return Marked(sources, headers, token_before)
 
-    async def _mark(self, source: Source, incarnation: str, deadline_s: float, sealed: bool) -> Header:
+    async def _mark(
+        self, source: Source, incarnation: str, txns: Set[str], deadline_s: float, sealed: bool
+    ) -> Header:
         """Freeze a source, then pin the folders that its entries name."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if is_merging(base.header, source.txn):
                 return None
+            merging.check_other(base.header, txns, source.path)
             found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
+            await check_passes(self.store, source.path, found.adopted, attempt.deadline_s)
             target = names.relative(names.parent(source.path), source.target)
             merge = Merge(source.txn, target, incarnation, found.phase, self.store.now_ms())
             return merging.mark_merging(found, merge)
@@ -132,6 +138,8 @@ class Moves:
         except FileNotFoundError:
             if sealed:
                 await self._refuse_plain(source.path)
+            plain = await self.segments.lookup.plain(source.path, Loaded(None, None))
+            await check_passes(self.store, source.path, shadow(plain), deadline_s)
             if not await self.segments.adopt(source.path):
                 raise
             committed = await self.committer.commit(source.path, step, fresh=True, deadline_s=deadline_s)

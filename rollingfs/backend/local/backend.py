@@ -9,13 +9,11 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 
-from fsspec.implementations.local import LocalFileSystem
-
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
-from rollingfs.backend.local import disk
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Link, Listing, Metadata, Over, Part, Upload
+from rollingfs.backend.local import disk, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
-from rollingfs.backend.local.looks import blob_of, date_of, info_of
+from rollingfs.backend.local.looks import blob_of, canonical, date_of, info_of
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, gives_locks_back, record_lock
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
@@ -118,7 +116,9 @@ class LocalBackend(Backend):
             if os.path.isfile(folder):
                 raise
             raise refusals.no_folder(folder) from None
-        entries = sorted((info for info in infos if info is not None), key=lambda info: info.path)
+        is_chunks = folder.endswith(names.CHUNKS_SUFFIX)  # there, a link that leads nowhere is as good as nothing
+        shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))
+        entries = sorted(shown, key=lambda info: info.path)
         return Listing(tuple(entries))
 
     async def now(self, path: str) -> float:
@@ -162,7 +162,7 @@ class LocalBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
         with self._locked(path):
-            old = disk.expect(path, token)
+            old = disk.expect_header(path, token)
             temporary = names.temporary_path(path)
             with disk.new_file(temporary, self.sync, _PRIVATE_MODE) as descriptor:
                 if stat.S_IMODE(old.st_mode) != _PRIVATE_MODE:
@@ -187,7 +187,7 @@ class LocalBackend(Backend):
             if path.endswith(names.HEADER_SUFFIX):
                 _check_conditional("delete_if", path)
                 with self._locked(path):
-                    disk.expect(path, token)
+                    disk.expect_header(path, token)
                     os.unlink(path)
             else:
                 disk.expect(path, token)  # then a file with another token is not moved at all
@@ -243,7 +243,7 @@ class LocalBackend(Backend):
         return False
 
     async def delete(self, paths: Sequence[str]) -> None:
-        refusals.delete_each(paths, os.unlink)
+        refusals.delete_each(paths, nofollow.unlink)
 
     async def make_folder(self, path: str) -> None:
         disk.make_folders(path, self.sync)
@@ -260,14 +260,22 @@ class LocalBackend(Backend):
                 os.unlink(lock)
             os.rmdir(path)
 
+    async def take_link(self, path: str, target: str | None = None) -> bool:
+        if not os.path.islink(path):
+            return False
+        if target is None:
+            os.unlink(path)
+        else:
+            os.rename(path, target)
+            self._flush_folder_of(target)
+        self._flush_folder_of(path)
+        return True
+
     # -- names and processes -------------------------------------------------------------------------------
 
     def strip(self, path: str) -> str:
-        """The absolute path; ``""`` is the root, not the current folder as in fsspec."""
-        if path in ("", "file://", "local://", "file:", "local:"):
-            return str(LocalFileSystem.root_marker)
-        stripped: str = LocalFileSystem._strip_protocol(path)
-        return stripped
+        """The absolute path, without empty parts, ``.`` and ``..``."""
+        return canonical(path)
 
     def unstrip(self, path: str) -> str:
         return f"file://{path}"
@@ -287,8 +295,11 @@ class LocalBackend(Backend):
     @contextlib.contextmanager
     def _locked(self, header: str) -> Iterator[None]:
         lock = names.lock_path(header)
-        if not os.path.lexists(header):
-            raise ConflictError(f"{header!r} is gone")  # before a lock and a folder are made for it
+        try:
+            if stat.S_ISLNK(os.lstat(header).st_mode):
+                raise refusals.linked(header)
+        except FileNotFoundError:
+            raise ConflictError(f"{header!r} is gone") from None  # before a lock and a folder are made for it
         with contextlib.ExitStack() as stack:
             while True:
                 try:
@@ -346,7 +357,8 @@ def _take_away(path: str, token: str, sync: bool) -> None:
         return
     away = names.temporary_path(path)
     with disk.temporary_folder(os.path.dirname(away), sync):
-        os.rename(path, away)
+        with nofollow.place_of(away) as (name, folder):
+            os.rename(path, name, dst_dir_fd=folder)
         try:
             disk.expect(away, token)
         except ConflictError:

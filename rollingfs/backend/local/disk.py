@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer
+from rollingfs.backend.local.nofollow import NO_FOLLOW, open_file, refusing_links
 
 try:
     import fcntl
@@ -27,7 +28,7 @@ NEW_FILE_MODE = 0o666
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files the flag means nothing
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-_OVER_FLAGS = _READ_FLAGS | os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+_OVER_FLAGS = _READ_FLAGS | os.O_WRONLY | os.O_CREAT
 # folders whose own entries, and those of all folders above them, this process has flushed
 _flushed: set[str] = set()
 # the errors of a system, or of a pair of disks, that cannot copy within the kernel
@@ -35,8 +36,8 @@ _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, er
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
-    """Open a regular file for reading, with its status.
+def opened(path: str, flags: int = 0) -> Iterator[tuple[int, os.stat_result]]:
+    """Open a regular file for reading, with its status; `flags` are added to those of a file for reading.
 
     Raises
     ------
@@ -44,7 +45,7 @@ def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
         There is no such file; a folder, a pipe or a device is no file.
     """
     try:
-        descriptor = os.open(path, _READ_FLAGS)
+        descriptor = os.open(path, _READ_FLAGS | flags)
     except (NotADirectoryError, IsADirectoryError) as error:
         raise refusals.no_file(path) from error
     except PermissionError:
@@ -140,10 +141,10 @@ def _size_of(token: str) -> int:
     return int(token.split("-")[2], 16)
 
 
-def expect(path: str, token: str) -> os.stat_result:
+def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
     """The status of a file that must have `token`."""
     try:
-        with opened(path) as (descriptor, status):
+        with opened(path, flags) as (descriptor, status):
             found = token_of(descriptor, status)
     except FileNotFoundError:
         raise refusals.changed(path, token, None) from None
@@ -157,6 +158,12 @@ def fill(descriptor: int, data: Buffer, date_ns_min: int) -> str:
     date_ns = max(os.fstat(descriptor).st_mtime_ns, date_ns_min)
     os.utime(descriptor, ns=(date_ns, date_ns))
     return make_token(os.fstat(descriptor), data)
+
+
+def expect_header(path: str, token: str) -> os.stat_result:
+    """`expect`, for a header that is to be replaced or deleted; a symbolic link is refused."""
+    with refusing_links(path):
+        return expect(path, token, NO_FOLLOW)
 
 
 @contextlib.contextmanager
@@ -242,7 +249,7 @@ def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE, flags: int = _NEW
     """Open a new file for writing, its parents made; the umask applies to `mode`."""
     while True:
         try:
-            return os.open(path, flags, mode)
+            return open_file(path, flags, mode)
         except FileNotFoundError:  # the folder is missing; perhaps another process has just removed it
             make_folders(os.path.dirname(path), sync)
 

@@ -7,9 +7,30 @@ import errno
 import os
 import stat
 
-from rollingfs.backend.contract import Blob, FileInfo
+from fsspec.implementations.local import LocalFileSystem
+
+from rollingfs.backend.contract import Blob, FileInfo, Link
 from rollingfs.backend.local import disk
 from rollingfs.format import names
+
+
+def canonical(path: str) -> str:
+    """The one spelling of a path or URL of a disk: absolute, without empty parts, ``.`` and ``..``.
+
+    References in headers are relative, so a path may not hold ``..``. What stands before the last ``..`` is resolved,
+    because ``link/..`` is the folder that holds the link's target. ``""`` is the root, not the current folder as in
+    fsspec.
+    """
+    if path in ("", "file://", "local://", "file:", "local:"):
+        return str(LocalFileSystem.root_marker)
+    stripped: str = LocalFileSystem._strip_protocol(path)
+    parts = stripped.split("/")
+    if not names.has_odd_part(stripped):
+        return stripped
+    if ".." in parts:
+        last = len(parts) - parts[::-1].index("..")
+        parts = [*os.path.realpath("/".join(parts[:last])).replace(os.sep, "/").split("/"), *parts[last:]]
+    return "/".join([parts[0], *(part for part in parts[1:] if part not in ("", "."))]) or "/"
 
 
 def date_of(path: str, status: os.stat_result) -> float:
@@ -28,22 +49,20 @@ def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
 
 
 def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
-    """A folder's entry; None for a broken symbolic link, a pipe, a device, and an entry that is gone by now."""
-    token = None
+    """A folder's entry, by what a link leads to; None for a pipe, a device, and an entry that is gone by now."""
+    token, link = None, Link.FILE if entry.is_symlink() else None
     try:
         status = entry.stat()
         if path.endswith(names.HEADER_SUFFIX) and stat.S_ISREG(status.st_mode):
             # for headers only: the token spares a later read of the header, and costs an open here
             with contextlib.suppress(PermissionError), disk.opened(path) as (descriptor, newer):
                 token, status = disk.token_of(descriptor, newer), newer
-    except FileNotFoundError:
-        return None
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            return None
-        raise
+        if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
+            raise
+        return FileInfo(path, 0, 0.0, link=Link.NOTHING) if link else None
     if stat.S_ISDIR(status.st_mode):
-        return FileInfo(path, 0, status.st_mtime, is_folder=True)
+        return FileInfo(path, 0, status.st_mtime, is_folder=True, link=link and Link.FOLDER)
     if not stat.S_ISREG(status.st_mode):
         return None
-    return FileInfo(path, status.st_size, date_of(path, status), token)
+    return FileInfo(path, status.st_size, date_of(path, status), token, link=link)

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
 
+from rollingfs.backend.local.nofollow import open_file
 from rollingfs.errors import LockedError
 
 try:
@@ -170,7 +171,7 @@ class _Lock:
 
     def acquire(self, path: str, wait: _Wait) -> None:
         while True:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
+            self._descriptor = open_file(path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
             _held.add(self._descriptor)
             while not _locks(self._descriptor):
                 wait.pause()
@@ -220,7 +221,7 @@ def _is_still(descriptor: int, path: str) -> bool:
     """Whether the locked file is still the one at `path`: another process may have removed it during the wait."""
     mine = os.fstat(descriptor)
     try:
-        other = os.stat(path)
+        other = os.lstat(path)
     except FileNotFoundError:
         return False
     return (mine.st_dev, mine.st_ino) == (other.st_dev, other.st_ino)

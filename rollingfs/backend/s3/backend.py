@@ -152,29 +152,29 @@ class S3Backend(Backend):
 
     async def is_folder(self, path: str) -> bool:
         """One ListObjectsV2 of one key; HeadBucket for a bucket."""
-        bucket, key = self._split(path)
-        return not bucket or await self._folders.is_there(bucket, key)
+        bucket, prefix = self._folder(path)
+        return not bucket or await self._folders.is_there(bucket, prefix)
 
     async def list(self, folder: str) -> Listing:
         """One ListObjectsV2 for each page; ListBuckets at the top."""
-        bucket, key = self._split(folder)
+        bucket, prefix = self._folder(folder)
         if not bucket:
             return await self._folders.buckets()
-        return await self._folders.list(bucket, key) or await self._no_folder(folder)
+        return await self._folders.list(bucket, prefix) or await self._no_folder(folder)
 
     async def list_page(self, folder: str, place: str | None = None) -> Page:
         """One ListObjectsV2, the first with few keys; ListBuckets at the top."""
-        bucket, key = self._split(folder)
+        bucket, prefix = self._folder(folder)
         if not bucket:
             return Page((await self._folders.buckets()).entries, None)
-        page = await self._folders.list_page(bucket, key, place)
+        page = await self._folders.list_page(bucket, prefix, place)
         if page is not None:
             return page
         raise refusals.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
         """One ListObjectsV2."""
-        return await self._folders.list_prefix(*self._split(folder), prefix)
+        return await self._folders.list_prefix(*self._folder(folder), prefix)
 
     async def _no_folder(self, path: str) -> NoReturn:
         await self.stat(path)  # raises FileNotFoundError if there is no file either
@@ -319,9 +319,9 @@ class S3Backend(Backend):
 
         MinIO lists only the uploads of one exact key, so none without `name`. It forgets uploads after 24 hours.
         """
-        bucket, key = self._split(folder)
+        bucket, prefix = self._folder(folder)
         with errors_of("listing unfinished uploads in", folder):
-            return await pending(self._client, bucket, key + "/" if key else "", name or "")
+            return await pending(self._client, bucket, prefix, name or "")
 
     async def abort_upload(self, upload: PendingUpload) -> None:
         """One AbortMultipartUpload."""
@@ -335,7 +335,7 @@ class S3Backend(Backend):
 
     async def remove_folder(self, path: str) -> None:
         """DeleteBucket for a bucket; for a prefix, delete the marker object that some tools leave there."""
-        await self._folders.remove(*self._split(path))
+        await self._folders.remove(*self._folder(path))
 
     # -- names ---------------------------------------------------------------------------------------------
 
@@ -370,6 +370,11 @@ class S3Backend(Backend):
             return bucket, key
         bucket, key = self.fs._find_bucket_key(path)
         return bucket, key
+
+    def _folder(self, path: str) -> tuple[str, str]:
+        """The bucket and the prefix of a folder; one of another tool may end in "/", because its name is empty."""
+        bucket, key = self._split(path)
+        return bucket, f"{key}/" if key or path == f"{bucket}/" else ""
 
     def _place(self, path: str) -> tuple[str, str]:
         """The bucket and the key of a file."""

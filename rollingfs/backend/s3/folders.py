@@ -17,7 +17,7 @@ REGIONS_UNNAMED = (None, "us-east-1", "aws-global")
 
 
 class S3Folders:
-    """Looks at folders and changes them. A bucket and a key name a folder; the key "" names the bucket itself.
+    """Looks at folders and changes them. A bucket and a prefix of keys name a folder; the prefix "" names the bucket.
 
     Parameters
     ----------
@@ -28,54 +28,54 @@ class S3Folders:
     def __init__(self, client: S3Client) -> None:
         self._client = client
 
-    async def is_there(self, bucket: str, key: str) -> bool:
+    async def is_there(self, bucket: str, prefix: str) -> bool:
         """Whether the bucket exists, or anything under the prefix."""
-        with errors_of("looking up", _path(bucket, key)):
+        with errors_of("looking up", _path(bucket, prefix)):
             try:
-                if not key:
+                if not prefix:
                     await self._client.repeatable("head_bucket", Bucket=bucket)
                     return True
-                answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=key + "/", MaxKeys=1)
+                answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
             except CLIENT_ERRORS as error:
                 if status_of(error) == 404:
                     return False
                 raise
         return bool(answer.get("Contents"))
 
-    async def list(self, bucket: str, key: str) -> Listing | None:
+    async def list(self, bucket: str, prefix: str) -> Listing | None:
         """All pages of a folder; None if nothing is under the prefix."""
         entries: list[FileInfo] = []
-        found = not key  # a bucket without objects is a folder; a prefix without objects is nothing
+        found = not prefix  # a bucket without objects is a folder; a prefix without objects is nothing
         place: str | None = None
         while True:
-            answer = await self._answer(bucket, key, place)
+            answer = await self._answer(bucket, prefix, place)
             found = found or _has_any(answer)
-            entries += _entries(bucket, key, answer)
+            entries += _entries(bucket, prefix, answer)
             place = _next_place(answer)
             if place is None:
                 break
         return Listing(tuple(sorted(entries, key=lambda entry: entry.path)), date_of(answer)) if found else None
 
-    async def list_page(self, bucket: str, key: str, place: str | None) -> Page | None:
+    async def list_page(self, bucket: str, prefix: str, place: str | None) -> Page | None:
         """One page of a folder; None if nothing is under the prefix."""
-        answer = await self._answer(bucket, key, place, **({} if place else {"MaxKeys": FIRST_PAGE_KEYS_MAX}))
-        if key and place is None and not _has_any(answer):
+        answer = await self._answer(bucket, prefix, place, **({} if place else {"MaxKeys": FIRST_PAGE_KEYS_MAX}))
+        if prefix and place is None and not _has_any(answer):
             return None
-        entries = sorted(_entries(bucket, key, answer), key=lambda entry: entry.path)
+        entries = sorted(_entries(bucket, prefix, answer), key=lambda entry: entry.path)
         return Page(tuple(entries), _next_place(answer))
 
-    async def list_prefix(self, bucket: str, key: str, prefix: str) -> Listing:
+    async def list_prefix(self, bucket: str, prefix: str, begin: str) -> Listing:
         """One page of the files in a folder whose names begin so and go on."""
-        with errors_of("listing", _path(bucket, key)):
-            found = await self._client.list_prefix(bucket, _prefix(key), prefix)
+        with errors_of("listing", _path(bucket, prefix)):
+            found = await self._client.list_prefix(bucket, prefix, begin)
         entries = [FileInfo(f"{bucket}/{file.key}", file.size, file.modified, file.token) for file in found]
         return Listing(tuple(sorted(entries, key=lambda entry: entry.path)))
 
-    async def _answer(self, bucket: str, key: str, place: str | None, **more: int) -> dict[str, Any]:
+    async def _answer(self, bucket: str, prefix: str, place: str | None, **more: int) -> dict[str, Any]:
         token = {} if place is None else {"ContinuationToken": place}
-        with errors_of("listing", _path(bucket, key)):
+        with errors_of("listing", _path(bucket, prefix)):
             return await self._client.repeatable(
-                "list_objects_v2", Bucket=bucket, Prefix=_prefix(key), Delimiter="/", **token, **more
+                "list_objects_v2", Bucket=bucket, Prefix=prefix, Delimiter="/", **token, **more
             )
 
     async def now(self, bucket: str) -> float:
@@ -130,7 +130,7 @@ class S3Folders:
                 if code_of(error) != "BucketAlreadyOwnedByYou":  # another process has just made it
                     raise
 
-    async def remove(self, bucket: str, key: str) -> None:
+    async def remove(self, bucket: str, prefix: str) -> None:
         """Remove an empty bucket, or the marker object that some tools leave in an empty folder.
 
         Raises
@@ -140,9 +140,9 @@ class S3Folders:
         OSError
             The folder is not empty (``errno.ENOTEMPTY``).
         """
-        path = _path(bucket, key)
+        path = _path(bucket, prefix)
         with errors_of("removing", path):
-            if not key:
+            if not prefix:
                 try:
                     await self._client.repeatable("delete_bucket", Bucket=bucket)
                 except CLIENT_ERRORS as error:
@@ -150,22 +150,17 @@ class S3Folders:
                         raise refusals.not_empty(path) from error
                     raise
                 return
-            marker = _prefix(key)
-            answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=marker, MaxKeys=2)
+            answer = await self._client.repeatable("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=2)
             keys = [entry["Key"] for entry in answer.get("Contents", [])]
             if not keys:
                 raise refusals.no_folder(path)
-            if keys != [marker]:
+            if keys != [prefix]:
                 raise refusals.not_empty(path)
-            await self._client.repeatable("delete_object", Bucket=bucket, Key=marker)
+            await self._client.repeatable("delete_object", Bucket=bucket, Key=prefix)
 
 
-def _path(bucket: str, key: str) -> str:
-    return f"{bucket}/{key}" if key else bucket
-
-
-def _prefix(key: str) -> str:
-    return key + "/" if key else ""
+def _path(bucket: str, prefix: str) -> str:
+    return f"{bucket}/{prefix}".removesuffix("/")
 
 
 def _has_any(answer: dict[str, Any]) -> bool:
@@ -176,13 +171,11 @@ def _next_place(answer: dict[str, Any]) -> str | None:
     return str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else None
 
 
-def _entries(bucket: str, key: str, answer: dict[str, Any]) -> Iterator[FileInfo]:
-    prefix = _prefix(key)
+def _entries(bucket: str, prefix: str, answer: dict[str, Any]) -> Iterator[FileInfo]:
     for entry in answer.get("Contents", []):
         if entry["Key"] != prefix:  # the marker object of the folder itself
             modified = entry["LastModified"].timestamp()
             yield FileInfo(f"{bucket}/{entry['Key']}", entry["Size"], modified, entry["ETag"])
     for common in answer.get("CommonPrefixes", []):
-        name = common["Prefix"].removesuffix("/")
-        if len(name) > len(prefix):  # otherwise the key has "//", which no path here can name
-            yield FileInfo(f"{bucket}/{name}", 0, 0.0, is_folder=True)
+        # of a key with "//", this is a folder whose path ends in a slash: what lies in it can be read and deleted
+        yield FileInfo(f"{bucket}/{common['Prefix'][:-1]}", 0, 0.0, is_folder=True)
