@@ -60,6 +60,8 @@ class Backend(abc.ABC):
     """The same for requests of a few kilobytes, such as headers and pins; None: `requests_max`."""
     conflicts_are_final: bool = False
     """Whether a `ConflictError` of `replace` proves that nothing was written, because no request arrives twice."""
+    removes_whole: bool = False
+    """Whether it has `remove_whole` and `move_whole`: no request arrives late that a tombstone would have to refuse."""
     date_step_s: float = 0.0
     """Two files with one token differ in date if this time lies between them; 0 where tokens never repeat."""
     shows_unflushed: bool = False
@@ -251,6 +253,23 @@ class Backend(abc.ABC):
     async def join(self, parts: Sequence[Part], target: str) -> None:
         """Join ranges of files on the server into a new file, under a name that nobody uses; durable on return."""
         raise NotImplementedError(f"{type(self).__name__} cannot join on the server")
+
+    # -- whole segments ------------------------------------------------------------------------------------
+
+    async def remove_whole(self, header: str, token: str) -> bool:
+        """Delete a header and its chunk folder, if the header has `token` and no file is in the folder.
+
+        It is durable after `flush` of the header. False: nothing was deleted.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot delete a segment whole")
+
+    async def move_whole(self, header: str, token: str, target: str) -> bool:
+        """Give a header another name, where `remove_whole` would delete it, and remove its chunk folder.
+
+        The header gets another token, so that none ever comes back. It is durable after `flush` of both headers. False:
+        nothing was moved, or something has the target's name.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot move a segment whole")
 
     # -- removing and folders ------------------------------------------------------------------------------
 

@@ -35,8 +35,8 @@ def name_taken(path: str) -> FileExistsError:
 def linked(path: str) -> PermissionError:
     """The error for a symbolic link in the place of a header, a chunk folder or a lock."""
     why = (
-        f"{path.rpartition('/')[2]!r} is a symbolic link, and rollingfs changes, deletes and locks nothing through a link "
-        "in this place; nothing was written: put what it leads to in its place, or remove it"
+        f"{path.rpartition('/')[2]!r} is a symbolic link, and rollingfs changes, deletes and locks nothing through a "
+        "link in this place; nothing was written: put what it leads to in its place, or remove it"
     )
     return PermissionError(errno.EPERM, why, path)
 

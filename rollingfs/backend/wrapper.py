@@ -153,6 +153,12 @@ class BackendWrapper(Backend):
     async def remove_folder(self, path: str) -> None:
         await self.call("remove_folder", path)
 
+    async def remove_whole(self, header: str, token: str) -> bool:
+        return bool(await self.call("remove_whole", header, token))
+
+    async def move_whole(self, header: str, token: str, target: str) -> bool:
+        return bool(await self.call("move_whole", header, token, target))
+
     async def take_link(self, path: str, target: str | None = None) -> bool:
         return bool(await self.call("take_link", path, *_given(target)))
 

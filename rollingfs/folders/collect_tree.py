@@ -14,6 +14,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
 from rollingfs.format import names
 from rollingfs.maintenance.collected import Collected
+from rollingfs.read.contents import removed_path
 
 logger = logging.getLogger("rollingfs")
 
@@ -50,6 +51,19 @@ class TreeCollector:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.listings = Listings(client)
+        self.removed: list[str] = []
+        """The folders marked as removed that `segments` has met."""
+
+    async def clear_marks(self) -> None:
+        """Remove the folders of users' removals in which no tombstone is left, with their marks."""
+        for folder in sorted(self.removed, reverse=True):
+            try:
+                if [entry.path for entry in (await self.client.backend.list(folder)).entries] != [removed_path(folder)]:
+                    continue
+                await self.client.backend.delete([removed_path(folder)])
+                await self.client.backend.remove_folder(folder)
+            except OSError as error:
+                logger.info("%s: the removed folder stays for now: %s", folder, error)
 
     async def collect(
         self,
@@ -97,6 +111,7 @@ class TreeCollector:
         results = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
         if not dry_run:
             await self._refresh_rows(found)
+            await self.clear_marks()
         return _sum(found, [*failures, *results])
 
     async def _refresh_rows(self, segments: Sequence[str]) -> None:
@@ -181,6 +196,8 @@ class TreeCollector:
                 found.add(names.segment_of_header(entry.path))
             elif entry.is_folder and name.endswith(names.CHUNKS_SUFFIX) and name != names.CHUNKS_SUFFIX:
                 found.add(names.segment_of_folder(entry.path))
+            elif name == names.REMOVED_NAME:
+                self.removed.append(folder)
             elif entry.is_folder:
                 folders.append(entry.path)
         return folders

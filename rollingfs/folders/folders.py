@@ -318,12 +318,14 @@ class Folders:
         for file in [file for file in files if file in scans]:
             # a segment that has a folder's name goes first: it would be refused once that folder holds something
             await self.client.concats.rename(file, target + file[len(source) :])
+        seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
+        rename = partial(self.client.concats.rename, flush=False)
         renames = [
-            partial(self.client.concats.rename, file, target + file[len(source) :])
-            for file in files
-            if file not in scans
+            partial(rename, file, target + file[len(source) :], seen[file]) for file in files if file not in scans
         ]
         await self.client.store.each(renames)
+        for folder in scans:
+            await self.client.concats.flush_folders(f"{folder}/x", f"{target}{folder[len(source) :]}/x")
         for folder in scans:
             if names.listing_path(folder) in scans[folder].views:
                 await self.listings.rows.remove(folder)  # the moved headers have other tokens

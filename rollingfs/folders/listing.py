@@ -267,7 +267,9 @@ class Listings:
         stays = not found.is_removed if self.backend.has_folders else not listing.entries
         if rows is not None and len(read) > rowless_max:
             await self.rows.keep(folder, told.values(), read, rowless_max)
-        return Scan(folder, views, found.folders, stays or self.is_top(folder), unreadable, rows=live, links=found.links)
+        return Scan(
+            folder, views, found.folders, stays or self.is_top(folder), unreadable, rows=live, links=found.links
+        )
 
     async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:
         """The infos of a folder's content, sorted by name; for a file, its own info.

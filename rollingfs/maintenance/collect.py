@@ -328,7 +328,7 @@ class Collector:
         if not can or not await self._is_empty(folder, tiers, would_go or set()):
             return Collected()
         info = await self.backend.stat(file)
-        if not is_old(await self.backend.now(path), info.modified, grace_s):
+        if not self.backend.removes_whole and not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
         if would_go is not None:
             return report([info], TOMBSTONE)

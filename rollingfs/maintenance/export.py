@@ -313,7 +313,7 @@ async def _segment_at(target: Backend, name: str) -> Header | None:
         header = parse_header((await target.read(names.header_path(name))).data, name)
     except FileNotFoundError:
         return None
-    return None if header.deleted else header
+    return None if header is None or header.deleted else header
 
 
 async def _exists(target: Backend, name: str) -> bool:

@@ -119,7 +119,11 @@ class Upkeep:
         """
         found: dict[str, list[str]] = defaultdict(list)
         streams = set()
-        for path in await TreeCollector(self.client).segments(root, unlisted):
+        tree = TreeCollector(self.client)
+        segments = await tree.segments(root, unlisted)
+        if COLLECT in self.steps:
+            await tree.clear_marks()  # of the round before, which has taken the last tombstones
+        for path in segments:
             folder = names.parent(path)
             self._named.add(path)
             if names.is_ledger(path):

@@ -26,6 +26,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.write.grow import grow
 from rollingfs.write.moves import MarkLostError, Moves, Source
 from rollingfs.write.segment_operations import Segments
+from rollingfs.write.whole import move_whole
 
 logger = logging.getLogger("rollingfs")
 
@@ -176,13 +177,20 @@ class Concats:
             joined = merging.with_waiting(joined, target, left, self.store.now_ms())
             return transitions.with_attrs(joined, attrs, target)
 
-        await self.moves.commit_target(target, sources, step, deadline_s)
+        await self.moves.commit_target(target, marked, step, deadline_s)
         return offset
 
     # -- rename --------------------------------------------------------------------------------------------
 
-    async def rename(self, path: str, target: str) -> None:
+    async def rename(self, path: str, target: str, seen: Loaded | None = None, *, flush: bool = True) -> None:
         """Give a segment another name, replacing what has that name; start, length, state, policy and attributes stay.
+
+        Parameters
+        ----------
+        seen
+            The header as the caller has just seen it; it spares a look.
+        flush
+            Whether the new name is durable on return. Otherwise the caller flushes both folders (`flush_folders`).
 
         Raises
         ------
@@ -197,12 +205,29 @@ class Concats:
         if path == target:
             await self.segments.lookup.view(path, fresh=True)
             return
+        if await self._moved_whole(path, target, seen):
+            if flush:
+                await self.flush_folders(path, target)
+            return
 
         async def move(deadline_s: float) -> None:
             source = Source(path, str(uuid.uuid4()), target)
             await self.store.runtime.shield(self._rename(source, deadline_s))  # marks must not be left to others
 
         await self.moves.until_marks_hold(path, move, "it is not renamed")
+
+    async def _moved_whole(self, path: str, target: str, seen: Loaded | None) -> bool:
+        """Rename in one step, where the store and the segment allow it."""
+        if not self.store.backend.removes_whole:
+            return False
+        loaded = seen or await self.store.headers.load(path)
+        with if_interrupted(target, "unknown"):
+            return loaded.live and await move_whole(self.store, path, loaded, target)
+
+    async def flush_folders(self, path: str, target: str) -> None:
+        """Make the renames from the folder of one segment to that of another durable."""
+        for one in (target, path):
+            await self.store.backend.flush(names.header_path(one))
 
     async def _rename(self, source: Source, deadline_s: float) -> None:
         incarnation = str(uuid.uuid4())
@@ -226,7 +251,7 @@ class Concats:
             hints = await self.store.pages.hints(target, base.header.entries) if base.header else []
             return merging.with_waiting(with_hints(renamed, hints, now_ms), target, [(source.path, frozen)], now_ms)
 
-        header = await self.moves.commit_target(target, [source], step, deadline_s)
+        header = await self.moves.commit_target(target, marked, step, deadline_s)
         try:
             with if_interrupted(target, "committed"):
                 await finish_drops(self.committer.loop, target, header)

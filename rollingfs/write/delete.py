@@ -21,6 +21,7 @@ from rollingfs.format.header import Drop, Header
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Lookup
 from rollingfs.write.adopt import Adoption
+from rollingfs.write.whole import remove_grave, remove_whole
 
 logger = logging.getLogger("rollingfs")
 
@@ -41,6 +42,8 @@ class Buried:
     """They go last, because they name chunks."""
     drops: tuple[Drop, ...]
     """The lines whose work is done then."""
+    is_gone: bool = False
+    """Whether nothing is left of it, without a tombstone; this is durable once its folder was flushed."""
 
 
 Call = Callable[[], Awaitable[Buried | None]]
@@ -85,6 +88,8 @@ class Deletes:
         seen = self.store.headers.recent(path, BELIEVED_S_MAX) or seen
         if seen is not None and seen.live:
             try:
+                if (gone := await self._removed(path, guard, seen)) is not None:
+                    return gone
                 return await self._bury(path, guard, seen)
             except FileNotFoundError:
                 pass  # it is gone since: what is there now decides
@@ -93,6 +98,8 @@ class Deletes:
                     raise
                 # the very file is gone, so no tombstone on it can come any more
         loaded = await self.store.headers.load(path)
+        if (gone := await self._removed(path, guard, loaded)) is not None:
+            return gone
         if not loaded.live and (guard.segment is None or guard.is_plain):
             with if_interrupted(path, "unknown"):  # the file may be gone, or a segment may have taken its place
                 is_removed = await self.adoption.remove(path, guard.segment)
@@ -101,6 +108,18 @@ class Deletes:
             if guard.segment is None and loaded.header is not None and await self._finish(path, loaded.header):
                 return None
         return await self._bury(path, guard, None)
+
+    async def _removed(self, path: str, guard: Guard, seen: Loaded) -> Buried | None:
+        """Delete a segment of which there is only a header, where the store can; None if it cannot."""
+        if not seen.live or not self.store.backend.removes_whole:
+            return None
+        try:
+            header = transitions.check(seen.header, guard, path)
+        except OSError:
+            return None  # a commit looks at the header again, and says what is wrong
+        with if_interrupted(path, "unknown"):
+            is_gone = await remove_whole(self.store, path, seen)
+        return Buried(path, header, (), (), (), is_gone=True) if is_gone else None
 
     async def _bury(self, path: str, guard: Guard, seen: Loaded | None) -> Buried:
         own: list[str] = []
@@ -160,9 +179,24 @@ class Deletes:
                 why = error.strerror or error
                 text = f"{what}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
                 raise OSError(error.errno or errno.EIO, text) from error
+            for one in {names.parent(one.path): one for one in buried if one.is_gone}.values():
+                await self.store.backend.flush(names.header_path(one.path))  # one of each folder
             for one in buried:
+                if one.is_gone:
+                    continue
                 self.committer.slots.remember(one.path, drops=one.drops, header=one.header)
                 await delete_shadowed(self.store, one.path, one.header.adopted)
+                await self._leave_nothing(one.path, one.header)
+
+    async def _leave_nothing(self, path: str, header: Header) -> None:
+        """Delete a tombstone whose work is done, where the store can."""
+        if not self.store.backend.removes_whole or any(drop.is_hint for drop in header.drops) or header.tiers:
+            return
+        if header.adopted is not None and await self.lookup.plain(path, Loaded(None, None)) is not None:
+            return
+        seen = self.store.headers.seen(path)
+        if seen is not None and seen.header == header:
+            await remove_grave(self.store, path, seen)
 
     async def all(self, calls: Iterable[Call]) -> None:
         """Bury many, several at once, and delete the files of each batch together.

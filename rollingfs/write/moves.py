@@ -30,6 +30,7 @@ from rollingfs.format.merging import is_merging
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.write.segment_operations import Segments
+from rollingfs.write.whole import remove_grave
 
 logger = logging.getLogger("rollingfs")
 
@@ -118,9 +119,7 @@ class Moves:
             raise
         return Marked(sources, headers, token_before)
 
-    async def _mark(
-        self, source: Source, incarnation: str, txns: Set[str], deadline_s: float, sealed: bool
-    ) -> Header:
+    async def _mark(self, source: Source, incarnation: str, txns: Set[str], deadline_s: float, sealed: bool) -> Header:
         """Freeze a source, then pin the folders that its entries name."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
@@ -193,11 +192,12 @@ class Moves:
             frozen.append(loaded.header)
         return frozen
 
-    async def commit_target(self, target: str, sources: Sequence[Source], step: Step, deadline_s: float) -> Header:
+    async def commit_target(self, target: str, marked: Marked, step: Step, deadline_s: float) -> Header:
         """Commit the target, then bury the sources; what certainly did not take place is undone.
 
         Neither the burial nor the undoing is bound by the deadline: a mark that stays makes others wait.
         """
+        sources = marked.sources
         try:
             committed = await self.committer.commit(target, step, slow=True, deadline_s=deadline_s)
         except AppendOutcomeUnknown:
@@ -207,20 +207,33 @@ class Moves:
                 await self._undo(sources)
             raise
         with if_interrupted(target, "committed"):
-            buried = await self.store.each([partial(self._bury, source) for source in sources])
+            buried = await self.store.each(
+                [partial(self._bury, *one) for one in zip(sources, marked.headers, strict=True)]
+            )
         done = [source.mark for source, is_buried in zip(sources, buried, strict=True) if is_buried]
         self.committer.slots.remember(target, marks=done)
         assert committed.header is not None
         return committed.header
 
-    async def _bury(self, source: Source) -> bool:
+    async def _bury(self, source: Source, frozen: Header) -> bool:
         """Turn a source into a tombstone; if that fails, the next client that meets its mark does it."""
         try:
             await self.merges.finish(source.path, source.txn)
+            if self.store.backend.removes_whole and not frozen.entries:
+                await self._leave_nothing(source)
         except OSError as error:
             logger.info("%s: it became part of %s, and cannot be buried yet: %s", source.path, source.target, error)
             return False
         return True
+
+    async def _leave_nothing(self, source: Source) -> None:
+        """Delete the tombstone of a source that had no files, where the store can."""
+        grave = self.store.headers.seen(source.path)
+        if grave is None or grave.header is None or grave.header.merged != source.txn:
+            return
+        is_needed = grave.header.drops or grave.header.adopted or grave.header.tiers
+        if not is_needed:
+            await remove_grave(self.store, source.path, grave)
 
     async def _undo(self, sources: Sequence[Source]) -> None:
         """Take back the marks of transactions that certainly did not and will not take place."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Link
 from rollingfs.backend.local import backend as local
 from rollingfs.backend.local import record_lock
 from rollingfs.backend.local.backend import LocalBackend
@@ -329,11 +329,13 @@ def test_a_listing_skips_what_is_neither_file_nor_folder(backend: LocalBackend, 
     (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe")
     entries = run(backend, backend.list(str(tmp_path))).entries
-    assert [(os.path.basename(entry.path), entry.size, entry.is_folder) for entry in entries] == [
-        ("file", 2, False),
-        ("folder", 0, True),
-        ("to-file", 2, False),
-        ("to-folder", 0, True),
+    assert [(os.path.basename(entry.path), entry.size, entry.is_folder, entry.link) for entry in entries] == [
+        ("broken", 0, False, Link.NOTHING),
+        ("file", 2, False, None),
+        ("folder", 0, True, None),
+        ("loop", 0, False, Link.NOTHING),
+        ("to-file", 2, False, Link.FILE),
+        ("to-folder", 0, True, Link.FOLDER),
     ]
 
 

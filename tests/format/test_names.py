@@ -14,7 +14,7 @@ ROOTS = st.sampled_from(["", "/"])
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "/a", "b/c/d", "a&b=c%20 d", "naïve-鍵", "a$b", "$chunk", "a$header.csv", "x$headers", ".", "a\tb"]
+    "name", ["a", "/a", "b/c/d", "a&b=c%20 d", "naïve-鍵", "a$b", "$chunk", "a$header.csv", "x$headers", "...", "a\tb"]
 )
 def test_any_object_name_is_a_segment_name(name):
     assert names.check_segment_name(name) == name
@@ -25,6 +25,10 @@ def test_any_object_name_is_a_segment_name(name):
     [
         ("", "is empty"),
         ("a/", "ends in '/'"),
+        (".", "empty, '.' or '..'"),
+        ("a//b", "empty, '.' or '..'"),
+        ("a/./b", "empty, '.' or '..'"),
+        ("/a/../b", "empty, '.' or '..'"),
         ("a$header", "reserved"),
         ("a$chunks", "reserved"),
         ("a$chunks/b", "reserved"),

@@ -15,6 +15,7 @@ from rollingfs.backend.local import disk, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, info_of
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, gives_locks_back, record_lock
+from rollingfs.backend.local.removing import holds_only_lock, take_away
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -52,6 +53,7 @@ class LocalBackend(Backend):
     can_delete_if = True
     conflicts_are_final = True
     must_race = False  # `link` and the record lock decide, which are the kernel's
+    removes_whole = True
     has_folders = True
     finishes_aside = True
     has_quick_ranges = True
@@ -191,7 +193,7 @@ class LocalBackend(Backend):
                     os.unlink(path)
             else:
                 disk.expect(path, token)  # then a file with another token is not moved at all
-                _take_away(path, token, self.sync)
+                take_away(path, token, self.sync)
         except (FileNotFoundError, ConflictError):
             if os.path.lexists(path):
                 return False
@@ -199,6 +201,43 @@ class LocalBackend(Backend):
             return True
         self._flush_folder_of(path)
         return True
+
+    # -- whole segments ------------------------------------------------------------------------------------
+
+    @gives_locks_back
+    async def remove_whole(self, header: str, token: str) -> bool:
+        with self._alone(header, token) as is_alone:
+            if is_alone:
+                os.unlink(header)
+            return is_alone
+
+    @gives_locks_back
+    async def move_whole(self, header: str, token: str, target: str) -> bool:
+        with self._alone(header, token) as is_alone:
+            if not is_alone or os.path.lexists(target) or os.path.lexists(names.segment_of_header(target)):
+                return False
+            disk.make_folders(os.path.dirname(target), self.sync)
+            disk.date_anew(header)
+            os.rename(header, target)
+            return True
+
+    @contextlib.contextmanager
+    def _alone(self, header: str, token: str) -> Iterator[bool]:
+        """Hold the lock of a segment; whether the header has `token`, and the chunk folder no file of the segment.
+
+        Where the header is gone at the end, the lock goes, and the folder. A process that waits for the lock finds
+        another file in its place, or none, and looks for the header before it makes one.
+        """
+        folder = names.chunks_folder(names.segment_of_header(header))
+        try:
+            with self._locked(header):
+                disk.expect_header(header, token)
+                yield holds_only_lock(folder)
+                if not os.path.lexists(header):
+                    nofollow.unlink(names.lock_path(header))
+                    disk.remove_folder_if_empty(folder)
+        except ConflictError:
+            yield False
 
     # -- new files -----------------------------------------------------------------------------------------
 
@@ -250,13 +289,13 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_folder(self, path: str) -> None:
-        if not path.endswith(names.CHUNKS_SUFFIX) or not _holds_only_lock(path):
+        if not path.endswith(names.CHUNKS_SUFFIX) or not holds_only_lock(path):
             os.rmdir(path)
             return
         lock = f"{path}/{names.LOCK_NAME}"
         with record_lock(lock, until_s()):
             # a process that waits for the lock finds it gone and makes another; a faster one has files in the folder
-            if _holds_only_lock(path):
+            if holds_only_lock(path):
                 os.unlink(lock)
             os.rmdir(path)
 
@@ -306,7 +345,13 @@ class LocalBackend(Backend):
                     stack.enter_context(record_lock(lock, until_s()))
                     break
                 except FileNotFoundError:  # the folder was never made, or another process is removing it
+                    if not os.path.lexists(header):
+                        raise ConflictError(f"{header!r} is gone") from None
                     disk.make_folders(os.path.dirname(lock), self.sync)
+            if not os.path.lexists(header):  # it went while this process waited: the lock is this process's own
+                nofollow.unlink(lock)
+                disk.remove_folder_if_empty(os.path.dirname(lock))
+                raise ConflictError(f"{header!r} is gone")
             yield
 
     def _copy_bytes(self, source: str, target: str, token: str | None) -> None:
@@ -333,43 +378,3 @@ def _check_conditional(verb: str, path: str) -> None:
             f"{names.shown(path)}: this system has no record locks, so two writers could lose each other's data; "
             "nothing was written; this system can read segments"
         )
-
-
-def _take_away(path: str, token: str, sync: bool) -> None:
-    """Remove a plain file if it has `token`, although its writers take no lock.
-
-    1. Rename the file away.
-    2. Compare its token.
-    3. Delete the file; if the token is another, link the file back first.
-
-    A crash before step 3 leaves the file in the `$chunks` folder, dated now, until collection deletes it after the
-    grace.
-
-    Raises
-    ------
-    ConflictError
-        The file has another token.
-    FileNotFoundError
-        The file is gone.
-    """
-    if os.path.islink(path):
-        os.unlink(path)  # nobody changes a symbolic link in place, and a relative link breaks when it is moved
-        return
-    away = names.temporary_path(path)
-    with disk.temporary_folder(os.path.dirname(away), sync):
-        with nofollow.place_of(away) as (name, folder):
-            os.rename(path, name, dst_dir_fd=folder)
-        try:
-            disk.expect(away, token)
-        except ConflictError:
-            with contextlib.suppress(FileExistsError):  # a still newer file has the name: it stays
-                os.link(away, path)
-            if sync:
-                disk.flush_folder(os.path.dirname(path))  # the name that goes next may be the file's only durable one
-            os.unlink(away)
-            raise
-        os.unlink(away)
-
-
-def _holds_only_lock(folder: str) -> bool:
-    return HAS_RECORD_LOCKS and os.listdir(folder) == [names.LOCK_NAME]

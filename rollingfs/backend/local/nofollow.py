@@ -1,4 +1,4 @@
-"""Names in `$chunks` folders that lead through no symbolic link, so that nothing elsewhere is made, deleted or locked."""
+"""Names in `$chunks` folders that lead through no symbolic link: nothing elsewhere is made, deleted or locked."""
 
 from __future__ import annotations
 

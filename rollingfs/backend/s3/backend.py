@@ -152,22 +152,19 @@ class S3Backend(Backend):
 
     async def is_folder(self, path: str) -> bool:
         """One ListObjectsV2 of one key; HeadBucket for a bucket."""
-        bucket, prefix = self._folder(path)
-        return not bucket or await self._folders.is_there(bucket, prefix)
+        return not path or await self._folders.is_there(*self._folder(path))
 
     async def list(self, folder: str) -> Listing:
         """One ListObjectsV2 for each page; ListBuckets at the top."""
-        bucket, prefix = self._folder(folder)
-        if not bucket:
+        if not folder:
             return await self._folders.buckets()
-        return await self._folders.list(bucket, prefix) or await self._no_folder(folder)
+        return await self._folders.list(*self._folder(folder)) or await self._no_folder(folder)
 
     async def list_page(self, folder: str, place: str | None = None) -> Page:
         """One ListObjectsV2, the first with few keys; ListBuckets at the top."""
-        bucket, prefix = self._folder(folder)
-        if not bucket:
+        if not folder:
             return Page((await self._folders.buckets()).entries, None)
-        page = await self._folders.list_page(bucket, prefix, place)
+        page = await self._folders.list_page(*self._folder(folder), place)
         if page is not None:
             return page
         raise refusals.no_folder(folder)  # or a file has the name: no caller of this verb needs to know

@@ -1,0 +1,119 @@
+"""Symbolic links on a disk: recursive verbs take them as what they are, and nothing is changed through one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rollingfs import RollingFileSystem
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
+
+Act = Callable[[RollingFileSystem, str], object]
+
+
+def bytes_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    return RollingFileSystem("file", max_bytes=100, inline_bytes=10, skip_instance_cache=True)
+
+
+@pytest.fixture
+def victim(fs: RollingFileSystem, tmp_path: Path) -> Path:
+    for name in ("victim/v", "victim/sub/w", "a/s", "a/in/t"):
+        fs.pipe_file(f"{tmp_path}/{name}", b"x" * 250)
+    (tmp_path / "victim/plain").write_bytes(b"plain")
+    (tmp_path / "a/link").symlink_to(tmp_path / "victim")
+    (tmp_path / "a/in/nowhere").symlink_to("missing")
+    return tmp_path / "victim"
+
+
+def test_a_recursive_delete_removes_links_and_what_they_lead_to_stays(fs, victim, tmp_path):
+    before = bytes_below(victim)
+    fs.rm(f"{tmp_path}/a", recursive=True)
+    assert bytes_below(victim) == before
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_recursive_delete_of_a_link_removes_the_link(fs, victim, tmp_path):
+    before = bytes_below(victim)
+    fs.rm(f"{tmp_path}/a/link", recursive=True)
+    assert bytes_below(victim) == before
+    assert not os.path.lexists(tmp_path / "a/link")
+
+
+def test_a_move_of_a_folder_moves_its_links(fs, victim, tmp_path):
+    before = bytes_below(victim)
+    fs.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)
+    assert bytes_below(victim) == before
+    assert os.readlink(tmp_path / "b/link") == str(victim)
+    assert os.readlink(tmp_path / "b/in/nowhere") == "missing"
+    assert fs.cat_file(f"{tmp_path}/b/s") == b"x" * 250
+
+
+def test_reading_goes_through_a_link_to_a_folder(fs, victim, tmp_path):
+    assert fs.cat_file(f"{tmp_path}/a/link/v") == b"x" * 250
+    assert f"{tmp_path}/a/link/v" in fs.find(f"{tmp_path}/a/link")
+
+
+CHANGES: dict[str, Act] = {
+    "collect": lambda fs, path: fs.collect(path, grace=0),
+    "truncate": lambda fs, path: fs.truncate(path, 200),
+    "erase": lambda fs, path: fs.truncate(path, 205, erase=True),
+    "append": lambda fs, path: fs.append(path, b"y" * 300),
+    "delete": lambda fs, path: fs.rm(path),
+    "rename": lambda fs, path: fs.mv(path, f"{path}2"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_linked_chunk_folder_is_refused_and_left_alone(fs, victim, tmp_path, change):
+    shutil.copy(tmp_path / "a/s$header", tmp_path / "a/z$header")
+    (tmp_path / "a/z$chunks").symlink_to(victim / "v$chunks")
+    before = bytes_below(victim)
+    with pytest.raises(PermissionError, match="symbolic link"):
+        CHANGES[change](fs, f"{tmp_path}/a/z")
+    assert bytes_below(victim) == before
+
+
+@pytest.mark.parametrize("change", sorted(set(CHANGES) - {"collect", "erase"}))
+def test_a_linked_header_is_refused_and_left_alone(fs, victim, tmp_path, change):
+    (tmp_path / "a/z$header").symlink_to(victim / "v$header")
+    before = bytes_below(victim)
+    with pytest.raises(PermissionError, match="symbolic link"):
+        CHANGES[change](fs, f"{tmp_path}/a/z")
+    assert bytes_below(victim) == before
+    assert os.path.islink(tmp_path / "a/z$header")
+
+
+def test_a_linked_lock_makes_no_file_elsewhere(fs, victim, tmp_path):
+    lock = tmp_path / "a/s$chunks/lock"
+    lock.unlink(missing_ok=True)
+    lock.symlink_to(victim / "made")
+    with pytest.raises(PermissionError, match="symbolic link"):
+        fs.append(f"{tmp_path}/a/s", b"more")
+    assert not (victim / "made").exists()
+
+
+def test_a_collection_of_a_tree_reports_linked_chunks_and_does_not_look_behind_links(fs, victim, tmp_path):
+    (victim / "v$header").unlink()  # so that its chunks are garbage
+    (tmp_path / "a/z$chunks").symlink_to(victim / "v$chunks")
+    before = bytes_below(victim)
+    found = fs.collect(f"{tmp_path}/a", recursive=True, grace=0)
+    assert bytes_below(victim) == before
+    assert [failure.path for failure in found.failures] == [f"{tmp_path}/a/z$chunks"]
+
+
+def test_a_move_with_a_linked_header_is_refused_before_anything_moves(fs, victim, tmp_path):
+    (tmp_path / "a/z$header").symlink_to(victim / "v$header")
+    with pytest.raises(PermissionError, match="symbolic link"):
+        fs.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)
+    assert fs.cat_file(f"{tmp_path}/a/s") == b"x" * 250
+    assert not (tmp_path / "b").exists()

@@ -1,0 +1,118 @@
+"""Moves of a segment onto itself by another path, odd spellings of paths, and names that became segments meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fsspec.core import url_to_fs
+
+from rollingfs import RollingFileSystem
+from rollingfs.commit.shadowing import check_passes
+from rollingfs.errors import CommitTimeoutError
+from rollingfs.format.plain_file import Adopted
+from rollingfs.runtime.concurrency import drive
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
+
+
+@pytest.fixture
+def fs(tmp_path: Path) -> RollingFileSystem:
+    fs = RollingFileSystem("file", max_bytes=100, inline_bytes=10, skip_instance_cache=True)
+    for name in ("y", "t"):
+        fs.pipe_file(f"{tmp_path}/{name}", b"x" * 250)
+    fs.seal(f"{tmp_path}/y")
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/link").symlink_to(tmp_path)
+    return fs
+
+
+def test_a_move_onto_itself_through_a_link_is_refused_and_leaves_the_segment_as_it_was(fs, tmp_path):
+    with pytest.raises(ValueError, match="same segment"):
+        fs.mv(f"{tmp_path}/y", f"{tmp_path}/x/link/y")
+    assert fs.cat_file(f"{tmp_path}/y") == b"x" * 250
+    assert fs.info(f"{tmp_path}/y")["sealed"]
+
+
+def test_one_source_by_two_paths_is_refused_and_stays(fs, tmp_path):
+    with pytest.raises(ValueError, match="twice"):
+        fs.concat(f"{tmp_path}/t", [f"{tmp_path}/y", f"{tmp_path}/x/../y"])
+    with pytest.raises(ValueError, match="same segment"):
+        fs.concat(f"{tmp_path}/t", [f"{tmp_path}/y", f"{tmp_path}/x/link/y"])
+    assert fs.cat_file(f"{tmp_path}/y") == b"x" * 250
+    assert fs.cat_file(f"{tmp_path}/t") == b"x" * 250
+
+
+def test_a_path_with_dots_means_what_the_system_makes_of_it(fs, tmp_path):
+    fs.mv(f"{tmp_path}/y", f"{tmp_path}/x/../y")
+    fs.mv(f"{tmp_path}/y", f"{tmp_path}/x//./link/../z")  # the link's target lies in the folder above tmp_path
+    above = tmp_path.parent
+    try:
+        assert fs.cat_file(f"{above}/z") == b"x" * 250
+    finally:
+        fs.rm(f"{above}/z")
+    assert fs.find(f"{tmp_path}/x/../x/../t") == [f"{tmp_path}/x/../x/../t"]
+
+
+@pytest.mark.parametrize("url", ["rel/x", "./rel//x/", "up/../rel/x"])
+def test_the_class_finds_the_path_that_an_instance_finds(tmp_path, monkeypatch, url):
+    monkeypatch.chdir(tmp_path)
+    fs, path = url_to_fs(f"rolling+file://{url}")
+    assert path == str(tmp_path / "rel/x") == fs._strip(f"rolling+file://{url}")
+    fs, path = url_to_fs("rolling+memory://rel/x")
+    assert path == "/rel/x" == fs._strip("rolling+memory://rel/x")
+
+
+def test_pandas_reads_partitions_by_a_relative_url(tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    frame = pandas.DataFrame({"a": [1, 2, 3], "p": ["x", "y", "x"]})
+    for url in ("rolling+file://one", "rolling::file://../" + tmp_path.name + "/two"):
+        frame.to_parquet(url, partition_cols=["p"])
+        assert len(pandas.read_parquet(url)) == 3
+
+
+@pytest.mark.parametrize("name", ["a//b", "a/./b", "a/../b"])
+def test_an_odd_name_is_refused_on_a_store_that_would_keep_it(name):
+    fs = RollingFileSystem("memory", skip_instance_cache=True)
+    for make in (fs.create, fs.touch, lambda path: fs.pipe_file(path, b"x")):
+        with pytest.raises(ValueError, match="no segment name"):
+            make(f"/odd/{name}")
+    assert not fs.exists("/odd")
+
+
+class Dated:
+    """A backend whose clock shows the second 1000."""
+
+    date_step_s = 1.0
+
+    async def now(self, path: str) -> float:
+        return 1000.0
+
+
+def test_a_plain_file_that_is_dated_ahead_is_refused_before_anybody_waits():
+    store: Any = SimpleNamespace(backend=Dated(), now_ms=lambda: 1_000_000)
+    with pytest.raises(CommitTimeoutError, match="ahead of the store's clock"):
+        drive(check_passes(store, "p", Adopted("token", 4_600_000), -1e9))
+    assert drive(check_passes(store, "p", Adopted("token", 998_000), 1e18)) == 0.0
+
+
+def test_an_export_fails_under_a_name_that_became_a_segment(fs, tmp_path, monkeypatch):
+    target = f"{tmp_path}/out"
+    backend = type(fs._client.exporter.backend)
+    inner = backend.open_write
+
+    async def open_write(self: Any, *args: Any, **kwargs: Any) -> Any:
+        upload = await inner(self, *args, **kwargs)
+        fs.create(target)
+        return upload
+
+    monkeypatch.setattr(backend, "open_write", open_write)
+    with pytest.raises(FileExistsError, match="became a segment"):
+        fs.export(f"{tmp_path}/t", target)
+    assert fs.cat_file(target) == b""
+    assert not os.path.exists(target)

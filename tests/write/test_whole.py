@@ -1,0 +1,129 @@
+"""What a delete or a rename leaves on a disk: nothing, unless something still needs it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.backend.local import record_lock as record_locks
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.local.record_lock import record_lock
+from rollingfs.errors import ConflictError
+from rollingfs.runtime.concurrency import drive
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows only reads")
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    return RollingFileSystem("file", max_bytes=100, inline_bytes=10, skip_instance_cache=True)
+
+
+def made(fs: RollingFileSystem, path: str, data: bytes) -> None:
+    fs.pipe_file(path, data)
+    fs.append(path, b"more")  # takes the lock, which makes its file
+
+
+@pytest.mark.parametrize("data", [b"", b"few", b"x" * 950])
+def test_a_delete_leaves_nothing(fs, tmp_path, data):
+    made(fs, f"{tmp_path}/s", data)
+    fs.rm(f"{tmp_path}/s")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_delete_of_an_adopted_file_leaves_nothing(fs, tmp_path):
+    (tmp_path / "s").write_bytes(b"plain")
+    fs.append(f"{tmp_path}/s", b"more")
+    fs.rm(f"{tmp_path}/s")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_recursive_delete_leaves_no_folder(fs, tmp_path):
+    for name in ("s", "in/t", "in/deep/u"):
+        made(fs, f"{tmp_path}/a/{name}", b"x" * 250)
+    fs.rm(f"{tmp_path}/a", recursive=True)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_move_of_a_folder_leaves_nothing_of_segments_without_chunks(fs, tmp_path):
+    for name in ("s", "in/t"):
+        made(fs, f"{tmp_path}/a/{name}", b"few")
+    fs.seal(f"{tmp_path}/a/s")
+    fs.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)
+    assert os.listdir(tmp_path) == ["b"]
+    assert fs.cat_file(f"{tmp_path}/b/s") == b"fewmore"
+    assert fs.info(f"{tmp_path}/b/s")["sealed"]
+    assert fs.append(f"{tmp_path}/b/in/t", b"!") == 7
+
+
+def test_chunks_that_another_segment_has_taken_stay_with_their_tombstone(fs, tmp_path):
+    made(fs, f"{tmp_path}/s", b"x" * 250)
+    fs.mv(f"{tmp_path}/s", f"{tmp_path}/t")
+    assert (tmp_path / "s$header").exists()
+    assert RollingFileSystem("file", skip_instance_cache=True).cat_file(f"{tmp_path}/t") == b"x" * 250 + b"more"
+
+
+def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_nothing(tmp_path, monkeypatch):
+    waits, pause = threading.Event(), record_locks._Wait.pause
+    monkeypatch.setattr(record_locks._Wait, "pause", lambda self: (waits.set(), pause(self)))
+    backend, header = LocalBackend(), f"{tmp_path}/s$header"
+    token = drive(backend.create(header, b"one"))
+    errors: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            drive(backend.replace(header, b"two", token))
+        except ConflictError as error:
+            errors.append(error)
+
+    with record_lock(f"{tmp_path}/s$chunks/lock"):
+        writer = threading.Thread(target=write)
+        writer.start()
+        waits.wait()
+        os.unlink(header)
+    writer.join()
+    assert len(errors) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_token_does_not_come_back_with_a_header_that_is_moved_there_and_back(tmp_path):
+    backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
+    token = drive(backend.create(one, b"content"))
+    assert drive(backend.move_whole(one, token, two))
+    assert drive(backend.move_whole(two, drive(backend.read(two)).token, one))
+    with pytest.raises(ConflictError):
+        drive(backend.replace(one, b"other", token))
+    assert Path(one).read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("taken", ["t", "t$header"])
+def test_a_whole_move_replaces_nothing(tmp_path, taken):
+    backend = LocalBackend()
+    token = drive(backend.create(f"{tmp_path}/s$header", b"one"))
+    (tmp_path / taken).write_bytes(b"taken")
+    assert not drive(backend.move_whole(f"{tmp_path}/s$header", token, f"{tmp_path}/t$header"))
+    assert (tmp_path / taken).read_bytes() == b"taken"
+    assert (tmp_path / "s$header").read_bytes() == b"one"
+
+
+def test_a_file_in_the_chunk_folder_keeps_a_header_from_being_removed_whole(tmp_path):
+    backend, header = LocalBackend(), f"{tmp_path}/s$header"
+    token = drive(backend.create(header, b"one"))
+    (tmp_path / "s$chunks/tmp-ask-1").write_bytes(b"ask")
+    assert not drive(backend.remove_whole(header, token))
+    assert os.path.exists(header)
+
+
+def test_a_folder_that_was_removed_goes_once_nothing_needs_it(fs, tmp_path):
+    made(fs, f"{tmp_path}/a/s", b"x" * 250)
+    fs.mv(f"{tmp_path}/a/s", f"{tmp_path}/t")
+    fs.rm(f"{tmp_path}/a", recursive=True)
+    assert (tmp_path / "a/$removed").exists()
+    fs.rm(f"{tmp_path}/t")
+    fs.collect(str(tmp_path), recursive=True, grace=0)
+    fs.collect(str(tmp_path), recursive=True, grace=0)
+    assert not (tmp_path / "a").exists()
