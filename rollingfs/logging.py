@@ -22,16 +22,21 @@ from typing import Any
 
 from fsspec.core import url_to_fs
 
-from rollingfs.errors import AppendOutcomeUnknown
+from rollingfs.errors import AppendOutcomeUnknown, SegmentSealedError, UnsafeBackendError
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.runtime import ending
 
 INTERVAL_S_DEFAULT = 1.0
 QUEUE_BYTES_DEFAULT = 8 * 2**20
-CLOSE_S_DEFAULT = 10.0
+CLOSE_S_DEFAULT = 60.0
+"""The first commit to a store probes it, by some 140 requests."""
 RETRY_S_MIN = 0.1
 RETRY_S_MAX = 30.0
 """Pauses between failed commits double, up to this."""
+
+FINAL = (SegmentSealedError, UnsafeBackendError)
+"""Refusals that no wait mends: what they refuse is lost at once."""
 
 _is_committing: ContextVar[bool] = ContextVar("rollingfs_handler_is_committing", default=False)
 
@@ -61,14 +66,15 @@ class RollingHandler(logging.Handler):
     block_s
         For how many seconds `emit` waits for room in a full queue, before the record is lost.
     close_s
-        For how many seconds `close`, and with it the end of the program, waits for the last commit.
+        For how many seconds `close` waits for the last commit, and the end of the program for all that is queued.
     encoding
         Of the text.
 
     Attributes
     ----------
     lost : int
-        The number of records that were not written. The next commit writes a line that says so.
+        The number of records that were not written, for example because the segment is sealed. The next commit writes
+        a line that says so; without a next commit, standard error says so when the handler closes.
     unknown : int
         The number of records whose commit the store never confirmed; the handler does not repeat them.
 
@@ -116,21 +122,26 @@ class RollingHandler(logging.Handler):
     def _begin(self) -> None:
         """Begin with an empty queue: at first, and in a child process, whose parent commits what it has queued."""
         self._process = os.getpid()
+        self.fs._bridge.check_process()  # in a child, whose end may be near: its event loop needs a thread
         self._changed = threading.Condition()  # its lock is reentrant: a signal handler may log while its thread logs
         self._queue: deque[bytes] = deque()
         self._committing: list[bytes] = []
         self._bytes = 0
         self._queued = self._done = 0
         """How many records were queued, and of how many of them the outcome is known."""
+        self._end_left_s = self.close_s
+        """How long the end of the program may wait for commits, in its two steps together."""
         self._end_s: float | None = None
-        """When the end of the program stops waiting for commits, by the monotonic clock."""
+        """When the second step stops waiting, by the monotonic clock."""
         self._thread: threading.Thread | None = None
         self._is_hurried = False
         self._failure: Exception | None = None
+        """Why the last commit failed, if it did."""
         self._has_appended = False
         self.lost = 0
         self.unknown = 0
-        self._lost_told = 0
+        self._lost_told = self._unknown_told = 0
+        self._why_lost = self._why_unknown = ""
         self._close_at_end()
 
     # -- the program's side ----------------------------------------------------------------------------------
@@ -153,7 +164,7 @@ class RollingHandler(logging.Handler):
             self._begin()
         with self._changed:
             if self._is_closed or not self._has_room(len(line)):
-                self.lost += 1
+                self._lose(1, "the handler was closed" if self._is_closed else "the queue was full")
                 return
             self._queue.append(line)
             self._queued += 1
@@ -191,6 +202,9 @@ class RollingHandler(logging.Handler):
 
     def flush(self) -> None:
         """Commit the queued records now, and wait for it, at most `close_s` seconds."""
+        self._flush(self.close_s if self._end_s is None else max(0.0, self._end_s - time.monotonic()))
+
+    def _flush(self, wait_s_max: float) -> None:
         if self._process != os.getpid():
             return
         with self._changed:
@@ -198,9 +212,8 @@ class RollingHandler(logging.Handler):
             if self._done >= wanted:
                 return
             if has_thread := self._has_thread():
-                left_s = self.close_s if self._end_s is None else max(0.0, self._end_s - time.monotonic())
                 self._hurry()
-                self._changed.wait_for(lambda: self._done >= wanted, left_s)
+                self._changed.wait_for(lambda: self._done >= wanted, wait_s_max)
         if not has_thread:
             contextvars.copy_context().run(self._commit_here)
 
@@ -214,31 +227,54 @@ class RollingHandler(logging.Handler):
             self.flush()
             with self._changed:
                 self._is_closed = True
-                waiting = len(self._queue)
-                self.lost += waiting
-                self.unknown += len(self._committing)
+                why = str(self._failure or "the handler was closed before the commit ended")
+                self._lose(len(self._queue), why)
+                self._doubt(len(self._committing), why)
                 self._queue.clear()
                 self._done = self._queued
                 self._changed.notify_all()
             self._tell_lost()
         super().close()
 
+    def main_ends(self) -> None:
+        """Commit what is queued when the main thread ends, while connections can be opened; other threads may go on."""
+        began_s = time.monotonic()
+        self._flush(self._end_left_s)
+        self._end_left_s = max(0.0, self._end_left_s - (time.monotonic() - began_s))
+
     def _at_end(self) -> None:
         if multiprocessing.parent_process() is not None:
             self.close()  # `logging` does not close handlers in a child of multiprocessing
             return
-        if self._end_s is None:
-            self._end_s = time.monotonic() + self.close_s
-        self.flush()
+        if self._process == os.getpid():
+            if self._end_s is None:
+                self._end_s = time.monotonic() + self._end_left_s
+            self.flush()
+            if self._is_closed:
+                self._tell_lost()
+
+    def _lose(self, count: int, why: str) -> None:
+        if count:
+            self.lost += count
+            self._why_lost = why
+            if self._is_closed and ending.main_has_ended():
+                self._tell_lost()  # nobody else will
+
+    def _doubt(self, count: int, why: str) -> None:
+        if count:
+            self.unknown += count
+            self._why_unknown = why
 
     def _tell_lost(self) -> None:
         texts = []
         if self.lost > self._lost_told:
-            texts.append(f"{self.lost - self._lost_told} log records were not written")
-        if self.unknown:
-            texts.append(f"it is unknown whether {self.unknown} log records were written")
+            texts.append(f"{_records(self.lost - self._lost_told)} not written: {self._why_lost}")
+        if self.unknown > self._unknown_told:
+            what = _records(self.unknown - self._unknown_told)
+            texts.append(f"it is unknown whether {what} written: {self._why_unknown}")
+        self._lost_told, self._unknown_told = self.lost, self.unknown
         if texts and logging.raiseExceptions and sys.stderr is not None:
-            print(f"{self.path}: {'; '.join(texts)}: {self._failure or 'the queue was full'}", file=sys.stderr)
+            print(f"{self.path}: {'; '.join(texts)}", file=sys.stderr)
 
     # -- the thread's side -----------------------------------------------------------------------------------
 
@@ -269,10 +305,11 @@ class RollingHandler(logging.Handler):
             return True
         try:
             self._append(b"".join(lines) + self._notice(lost))
-        except AppendOutcomeUnknown as error:  # a repetition could write the records twice
+        except (AppendOutcomeUnknown, *FINAL) as error:  # a repetition could write the records twice, or is in vain
             self._failed(error)
+            note = self._doubt if isinstance(error, AppendOutcomeUnknown) else self._lose
             with self._changed:
-                self.unknown += 0 if self._is_closed else len(lines)  # `close` has counted them
+                note(0 if self._is_closed else len(lines), str(error))  # `close` has counted them
         except Exception as error:  # noqa: BLE001 - nothing is written; the thread must not die of it
             self._failed(error)
             with self._changed:
@@ -305,7 +342,7 @@ class RollingHandler(logging.Handler):
     def _notice(self, lost: int) -> bytes:
         if not lost:
             return b""
-        text = f"{lost} log records before this line were lost: the queue of {self.queue_bytes} bytes was full"
+        text = f"{lost} log records before this line were lost: {self._why_lost}"
         record = logging.LogRecord("rollingfs", logging.WARNING, __file__, 0, text, None, None)
         try:
             return self._encoded(record)
@@ -320,10 +357,12 @@ class RollingHandler(logging.Handler):
     def _close_at_end(self) -> None:
         """Make the end of the process commit before it takes down what the filesystem needs.
 
-        What is registered last runs first: so the handler registers again once the filesystem is in use. `logging`
+        The first step comes when the main thread ends (`main_ends`). The second comes when all threads have ended. What
+        is registered last runs first: so the handler registers again once the filesystem is in use. `logging`
         registers its own end, which closes the handler, when it is imported, which is too early. The program's own
         functions that run between the two may log.
         """
+        ending.at_end(self)
         at_end = weakref.WeakMethod(self._at_end)
 
         def end() -> None:
@@ -333,3 +372,7 @@ class RollingHandler(logging.Handler):
 
         atexit.register(end)
         multiprocessing.util.Finalize(None, end, exitpriority=0)  # a child of multiprocessing runs no `atexit`
+
+
+def _records(count: int) -> str:
+    return f"{count} log record was" if count == 1 else f"{count} log records were"

@@ -156,7 +156,7 @@ def test_a_commit_of_unknown_outcome_is_not_repeated_and_counted(fs, make, backe
     logger.info("two")
     handler.close()
     assert lines(fs) == ["two"]
-    assert "unknown whether 1 log records" in capsys.readouterr().err
+    assert "unknown whether 1 log record was written: " in capsys.readouterr().err
 
 
 def test_what_cannot_be_written_before_the_end_is_told_on_stderr(fs, make, capsys):
@@ -436,3 +436,86 @@ logger.info("begun")
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
     assert lines(RollingFileSystem("file"), f"{tmp_path}/app") == ["begun", "shutting down"]
+
+
+ENDS = """
+import atexit, logging, json, os, sys, threading
+from rollingfs.logging import RollingHandler
+
+logger = logging.getLogger("app")
+how, url, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+
+
+def late():
+    threading.main_thread().join()
+    logger.warning("hi")
+
+
+if how == "atexit before":
+    atexit.register(logger.warning, "hi")
+logger.addHandler(RollingHandler(url, storage_options=options))
+if how == "atexit after":
+    atexit.register(logger.warning, "hi")
+if how == "thread":
+    threading.Thread(target=late).start()
+if how == "main":
+    logger.warning("hi")
+if how == "fork":
+    if child := os.fork():
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    logger.warning("hi")
+"""
+
+
+@pytest.mark.parametrize("how", ["main", "fork", "thread", "atexit before", "atexit after"])
+def test_a_program_that_ends_with_its_first_request_writes_its_log_to_s3(moto, how, tmp_path):
+    require_module("s3fs")
+    bucket = new_bucket(moto)
+    command = [sys.executable, "-W", "ignore", "-c", ENDS, how, f"rolling::s3://{bucket}/log"]
+    options = json.dumps({"s3": moto})
+    ended = subprocess.run([*command, options], capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert lines(RollingFileSystem("s3", moto), f"{bucket}/log") == ["hi"]
+
+
+def test_records_for_a_sealed_log_are_lost_at_once_and_reported(fs, make, capsys):
+    fs.create(PATH)
+    fs.append(PATH, b"before\n")
+    fs.seal(PATH)
+    handler, logger = make(interval="1h")
+    logger.info("one")
+    logger.info("two")
+    handler.flush()
+    assert (handler.lost, handler.unknown) == (2, 0)
+    handler.close()
+    told = capsys.readouterr().err
+    assert told.startswith(f"/{PATH}: 2 log records were not written: ")
+    assert "is sealed" in told
+    assert lines(fs) == ["before"]
+
+
+def test_a_log_that_is_made_anew_says_what_a_sealed_one_refused(fs, make):
+    fs.create(PATH)
+    fs.seal(PATH)
+    handler, logger = make(interval="1h")
+    logger.info("one")
+    handler.flush()
+    fs.rm(PATH)
+    logger.info("two")
+    handler.flush()
+    first, second = lines(fs)
+    assert (first, second.startswith("1 log records before this line were lost: ")) == ("two", True)
+
+
+def test_what_is_logged_after_the_last_close_is_reported(tmp_path):
+    script = f"""
+import atexit
+atexit.register(lambda: logging.getLogger("app").warning("late"))
+import logging
+from rollingfs.logging import RollingHandler
+logging.getLogger("app").addHandler(RollingHandler("rolling::file://{tmp_path}/app"))
+logging.getLogger("app").warning("early")
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert lines(RollingFileSystem("file"), f"{tmp_path}/app") == ["early"]
+    assert ended.stderr == f"{tmp_path}/app: 1 log record was not written: the handler was closed\n"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError, interrupted
+from rollingfs.runtime import ending
 from rollingfs.runtime.concurrency import drive, lasting
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Bridge:
         self._on_fork = on_fork or backend.after_fork
         self._process = os.getpid()
         self._fork_lock = threading.Lock()  # taken in children only, so none is ever born with it held
+        ending.at_end(self)
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, commits: str | None = None, waits: bool = True) -> T:
         """Run a coroutine to its end, blocking the calling thread.
@@ -131,6 +133,12 @@ class Bridge:
                 self._on_fork()
                 self._process = os.getpid()
 
+    def main_ends(self) -> None:
+        """Keep calls on the backend's loop working though executors are closed."""
+        loop = self._loop() if self.is_async and self._process == os.getpid() else None
+        if loop is not None and not loop.is_closed():
+            ending.without_executors(loop)
+
     def _loop(self) -> asyncio.AbstractEventLoop | None:
         loop: asyncio.AbstractEventLoop | None = getattr(self.backend, "loop", None)
         return loop
@@ -151,6 +159,8 @@ class Bridge:
         if loop is None or loop.is_closed():
             coroutine.close()
             raise RuntimeError("the filesystem is asynchronous: await its methods with an underscore, like _cat_file")
+        if ending.main_has_ended():  # the loop may be newer than that
+            ending.without_executors(loop)
         return loop
 
 

@@ -1,0 +1,71 @@
+"""The end of a program: what is called when its main thread ends, and how requests still get through after that.
+
+When the main thread ends, Python closes all executors (`concurrent.futures`). Then it waits for the other threads, and
+then it runs `atexit`. A request that opens a connection needs an executor, for the names of hosts and for certificates.
+So `at_end` calls while executors are open, and `without_executors` lets an event loop do without them from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.thread import ThreadPoolExecutor  # an import after the main thread's end would fail
+from typing import ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class EndsWithMain(Protocol):
+    """Something that is told when the main thread ends, while other threads go on."""
+
+    def main_ends(self) -> None: ...
+
+
+class _Here(ThreadPoolExecutor):
+    """Runs everything at once, in the calling thread."""
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - the caller gets it from the future, as of every executor
+            future.set_exception(error)
+        return future
+
+
+_here = _Here(1)
+_told: weakref.WeakKeyDictionary[EndsWithMain, None] = weakref.WeakKeyDictionary()
+_main_has_ended = False
+
+
+def at_end(thing: EndsWithMain) -> None:
+    """Tell something when the main thread ends, in the order of these calls. Nothing is kept alive by this."""
+    _told[thing] = None
+
+
+def main_has_ended() -> bool:
+    """Whether the main thread has ended."""
+    return _main_has_ended
+
+
+def without_executors(loop: asyncio.AbstractEventLoop) -> None:
+    """Let an event loop run in its own thread what it would give to an executor."""
+    loop.set_default_executor(_here)
+
+
+def _main_ends() -> None:
+    global _main_has_ended
+    _main_has_ended = True
+    for thing in list(_told):
+        thing.main_ends()
+
+
+# No public function is called so early. Python 3.9 to 3.14 have this one, by which `concurrent.futures` closes
+# executors; what is registered later is called earlier.
+with contextlib.suppress(RuntimeError):  # the main thread has ended before this import
+    threading._register_atexit(_main_ends)  # type: ignore[attr-defined]

@@ -1,0 +1,65 @@
+"""Requests after the main thread's end, and the end of a program that reads Parquet."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.examples import examples, slowly
+from tests.support.servers import require_module
+
+RUNS = examples(50)
+READS = """
+import sys
+import pyarrow.parquet as pq
+from rollingfs import RollingFileSystem
+fs = RollingFileSystem(sys.argv[1])
+if sys.argv[1] == "memory":
+    fs.put_file(sys.argv[2], "/x.parquet")
+path = "/x.parquet" if sys.argv[1] == "memory" else sys.argv[2]
+print(pq.read_table(path, filesystem=fs).num_rows)
+"""
+LATE = """
+import asyncio, threading
+from rollingfs.runtime import ending
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+
+class Caller:
+    def main_ends(self):
+        ending.without_executors(loop)
+
+caller = Caller()
+ending.at_end(caller)
+
+def late():
+    threading.main_thread().join()
+    call = asyncio.run_coroutine_threadsafe(asyncio.to_thread(lambda: "here"), loop)
+    print(call.result(60), ending.main_has_ended(), flush=True)
+
+threading.Thread(target=late).start()
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("store", ["memory", *slowly("file")])
+def test_a_program_that_reads_parquet_ends_with_its_own_exit_code(store: str, tmp_path: Path) -> None:
+    require_module("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "x.parquet"
+    columns = {f"c{number}": [number * row * 0.1 for row in range(50_000)] for number in range(6)}
+    pq.write_table(pa.table(columns), path, row_group_size=10_000)
+    command = [sys.executable, "-c", READS, store, str(path)]
+    ended = Counter(subprocess.run(command, capture_output=True, timeout=300).returncode for _ in range(RUNS))
+    assert ended == {0: RUNS}
+
+
+def test_a_loop_goes_on_without_executors_after_the_main_threads_end() -> None:
+    ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "here True\n", "")
