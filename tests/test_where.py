@@ -83,6 +83,7 @@ ELSEWHERE = {
     "fs/reading": "fs/test_filesystem",
     "fs/map_picture": "cli/test_commands",
     "fs/notebook": "fs/test_faces",
+    "fs/lent": "runtime/test_ending",
     "fs/progress": "fs/test_faces",
     "fs/readable": "cli/test_commands",
     "fs/segment_map": "cli/test_commands",

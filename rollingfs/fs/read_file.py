@@ -15,6 +15,7 @@ from fsspec.caching import BaseCache, caches
 from rollingfs.client import Client
 from rollingfs.folders.listing import info_of
 from rollingfs.fs.file_caches import cached, check_cache_type, prepared
+from rollingfs.fs.lent import lent
 from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.tuning import Tuning
@@ -228,9 +229,9 @@ class ReadFile(io.BufferedIOBase):
                 return self.read(held if size < 0 else min(size, held))
             return self.read(LINE_BYTES if size < 0 else size)
 
-    def read_buffer(self, size: int | None = -1) -> bytes:
+    def read_buffer(self, size: int | None = -1) -> memoryview:
         """`read`, as pyarrow calls it for objects that it need not copy."""
-        return self.read(size)
+        return lent(self.read(size), self)
 
     def readline(self, size: int | None = -1, /) -> bytes:
         """Read the rest of the line, its end included, or up to `size` bytes of it."""
