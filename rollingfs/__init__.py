@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TierFailedError,
         UnknownTierError,
         UnsafeBackendError,
+        WholeFileError,
     )
     from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.follower import Follower
@@ -83,6 +84,7 @@ __all__ = [
     "TierFailedError",
     "UnknownTierError",
     "UnsafeBackendError",
+    "WholeFileError",
 ]
 
 _MODULES = {
@@ -108,6 +110,7 @@ _MODULES = {
     "TierFailedError": "errors",
     "UnknownTierError": "errors",
     "UnsafeBackendError": "errors",
+    "WholeFileError": "errors",
     "RollingFileSystem": "fs.filesystem",
     "Segment": "fs.segment_handle",
     "Collected": "maintenance",
@@ -127,6 +130,9 @@ _MODULES = {
 }
 """The module of each public name. A name is imported at its first use, because `fsspec` may import this package and
 use none of them."""
+
+
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -86,7 +86,7 @@ class Client:
         self.committer = Committer(self.merges)
         budget = Budget(runtime, check_write_memory(max_write_memory))
         self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy(), budget)
-        self.concats = Concats(self.committer, self.segments)
+        self.concats = Concats(self.committer, self.segments, self.fetcher)
         self.collector = Collector(self.committer, self.lookup, self.merges)
         self.eraser = Eraser(self.committer, self.segments, self.fetcher, self.collector)
         self.rebuilder = Rebuilder(self.committer, self.segments)

@@ -27,6 +27,10 @@ class SegmentTruncatedError(RollingError):
     """The requested bytes lie before the segment's start offset: a truncation dropped them."""
 
 
+class WholeFileError(RollingError, ValueError):
+    """A source of `concat` is a file of a format that does not join, like Parquet or zip. Nothing was joined."""
+
+
 class StagedExpiredError(RollingError):
     """A staged chunk is gone (collected), so its receipt cannot be committed. Nothing was written."""
 

@@ -16,7 +16,7 @@ import typer
 
 from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, Paths
 from rollingfs.cli.session import Advance, Place, Session
-from rollingfs.errors import SegmentNotSealedError
+from rollingfs.errors import SegmentNotSealedError, WholeFileError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.readable import count_text
@@ -162,6 +162,9 @@ def concat(
         list[str], typer.Argument(metavar="SOURCE...", show_default=False, help="Sealed segments on the same store.")
     ],
     create: Annotated[bool, typer.Option("--create", help="Make the target if it is not there.")] = False,
+    as_bytes: Annotated[
+        bool, typer.Option("--as-bytes", help="Also join files of formats that do not join, like Parquet and zip.")
+    ] = False,
 ) -> None:
     """Append sealed segments to another, in this order, moving no bytes; they are gone afterwards.
 
@@ -169,11 +172,16 @@ def concat(
     """
     session.interrupted = "interrupted; run it again with the sources that are still there"
     fs, (to, *sources) = session.places([target, *source])
-    if create and not fs.exists(to):
+    if is_new := create and not fs.exists(to):
         _check_sealed(fs, sources)  # so that a refusal leaves no empty target
         fs.create(to)
-    with session.progress(f"joining {count_text(len(sources), 'segment')}"):
-        offset = fs.concat(to, sources)
+    try:
+        with session.progress(f"joining {count_text(len(sources), 'segment')}"):
+            offset = fs.concat(to, sources, as_bytes=as_bytes)
+    except WholeFileError as error:
+        if is_new:
+            fs.rm(to)
+        raise WholeFileError(str(error).replace("as_bytes=True", "--as-bytes")) from error
     session.report(
         {"name": fs._strip(to), "offset": offset, "sources": len(sources)},
         f"{target}: {count_text(len(sources), 'segment')} joined at offset {offset:,}",

@@ -89,7 +89,8 @@ class Operations:
         Parameters
         ----------
         data
-            Bytes, a binary file, receipts of `stage`, or an iterable of these; of any size, in bounded memory.
+            Bytes, a binary file, receipts of `stage`, or an iterable of these; of any size, in bounded memory. A
+            receipt that is given twice is appended twice.
         expected_offset
             The segment offset at which the data must begin.
         attrs
@@ -108,6 +109,8 @@ class Operations:
             There is no such segment or file.
         SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, StagedExpiredError
             Nothing was written.
+        ValueError
+            The segment would be longer than 2**63 - 1 bytes; nothing was written.
         AppendOutcomeUnknown
             It is not known whether the commit took place.
         """
@@ -162,7 +165,8 @@ class Operations:
         Returns
         -------
         Staged
-            A small picklable receipt for this path; any process can give it to `append` or `overwrite`.
+            A small picklable receipt for this path; any process can give it to `append` or `overwrite`. Each call that
+            gets the receipt commits the data, a second one too: `expected_offset` or `expected_attrs` prevents that.
         """
         return await self.client.segments.stage(self.to_write(path), data)
 
@@ -311,9 +315,20 @@ class Operations:
         return await self.client.segments.truncate(path, offset)
 
     async def concat(
-        self, target: str, sources: Sequence[str], attrs: Attrs = None, expected_attrs: Attrs = None
+        self,
+        target: str,
+        sources: Sequence[str],
+        attrs: Attrs = None,
+        expected_attrs: Attrs = None,
+        as_bytes: bool = False,
     ) -> int:
         """Append sealed segments to another without moving bytes; the sources are gone afterwards.
+
+        Parameters
+        ----------
+        as_bytes
+            Also join sources of formats that do not join, like Parquet, ORC and zip: the bytes are there, but a reader
+            of the format finds only one of the files.
 
         Returns
         -------
@@ -328,6 +343,8 @@ class Operations:
             A source is not sealed.
         SegmentSealedError, FencedError, AttributeMismatchError
             The same as in `append`.
+        WholeFileError
+            A source is a file of a format that does not join; nothing was joined.
         ValueError
             The target is among the sources, or a source comes twice.
         """
@@ -336,8 +353,9 @@ class Operations:
             raise TypeError(f"{target}: concat takes a list of sources, not one path; nothing was changed")
         guard = arguments.guard(target, None, expected_attrs)
         arguments.check_attrs(target, attrs)
+        arguments.check_switches(as_bytes=as_bytes)
         paths = [self.to_write(source) for source in sources]
-        return await self.client.concats.concat(target, paths, attrs=attrs, guard=guard)
+        return await self.client.concats.concat(target, paths, attrs=attrs, guard=guard, as_bytes=as_bytes)
 
     async def collect(
         self,

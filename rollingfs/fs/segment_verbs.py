@@ -214,7 +214,10 @@ class SegmentVerbs:
         return intake
 
     async def stage(self, data: Data) -> Staged:
-        """Upload chunks without committing them; returns a receipt for `append`. Needs no epoch."""
+        """Upload chunks without committing them; returns a receipt for `append`. Needs no epoch.
+
+        Each append that is given the receipt commits the data, a second one too.
+        """
         return await self._client.segments.stage(self.path, data)
 
     async def seal(self) -> int:
@@ -252,8 +255,14 @@ class SegmentVerbs:
         sources: Sequence[str | Segment],
         attrs: Mapping[str, str | None] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
+        as_bytes: bool = False,
     ) -> int:
         """Append other segments, which must be sealed, without moving bytes; they are gone afterwards.
+
+        Parameters
+        ----------
+        as_bytes
+            Also join sources of formats that do not join, as `concat` of the filesystem does.
 
         Returns
         -------
@@ -266,12 +275,15 @@ class SegmentVerbs:
             A source is not sealed.
         FileNotFoundError
             A source is not there.
+        WholeFileError
+            A source is a file of a format that does not join; nothing was joined.
         ValueError
             A source comes twice, or is this segment.
         """
         if isinstance(sources, str):
             raise TypeError(f"{self.path}: concat takes a list of sources, not one path; nothing was changed")
         arguments.check_attrs(self.path, attrs)
+        arguments.check_switches(as_bytes=as_bytes)
         paths, meant = [], {}
         for source in sources:
             handle: SegmentVerbs | None = getattr(source, "_verbs", None)
@@ -280,7 +292,9 @@ class SegmentVerbs:
                 meant[handle.path] = handle.guard().segment
         await self._bind()
         guard = self.guard(expected_attrs=expected_attrs)
-        offset = await self._client.concats.concat(self.path, paths, attrs=attrs, guard=guard, meant=meant)
+        offset = await self._client.concats.concat(
+            self.path, paths, attrs=attrs, guard=guard, meant=meant, as_bytes=as_bytes
+        )
         self._current.advance()
         return offset
 

@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
@@ -17,12 +18,13 @@ from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import shadow
-from rollingfs.errors import AppendInterrupted, RollingError, if_interrupted, interrupted
-from rollingfs.format import merging, names, placement, tokens, transitions
+from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, if_interrupted, interrupted
+from rollingfs.format import merging, names, placement, tokens, transitions, whole_files
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import MARKS_MAX, Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Guard
+from rollingfs.read.ranges import Fetcher
 from rollingfs.write.grow import grow
 from rollingfs.write.moves import MarkLostError, Moves, Source
 from rollingfs.write.segment_operations import Segments
@@ -37,8 +39,9 @@ BATCH_PATH_BYTES_MAX = 24 * 1024
 class Concats:
     """Moves entries between segments."""
 
-    def __init__(self, committer: Committer, segments: Segments) -> None:
+    def __init__(self, committer: Committer, segments: Segments, fetcher: Fetcher) -> None:
         self.committer = committer
+        self.fetcher = fetcher
         self.store = committer.store
         self.segments = segments
         self.moves = Moves(committer, segments)
@@ -53,6 +56,7 @@ class Concats:
         attrs: Mapping[str, str | None] | None = None,
         guard: Guard | None = None,
         meant: Mapping[str, str | None] | None = None,
+        as_bytes: bool = True,
     ) -> int:
         """Append sealed segments to another without moving bytes; they are gone afterwards.
 
@@ -63,6 +67,8 @@ class Concats:
         ----------
         meant
             The incarnations of sources, by path; of a source without one, any is taken.
+        as_bytes
+            Join bytes, whatever they are; otherwise a source of a format that does not join is refused.
 
         Returns
         -------
@@ -73,6 +79,8 @@ class Concats:
         ------
         ValueError
             The target is among the sources, or one source comes twice.
+        WholeFileError
+            A source is a Parquet file, a zip, or of another such format.
         FileNotFoundError
             The target or a source is missing.
         SegmentNotSealedError
@@ -86,6 +94,8 @@ class Concats:
         if len(set(sources)) != len(sources):
             raise ValueError(f"{target}: a source comes twice; each can be given away only once; nothing was changed")
         transitions.check_attrs(attrs or {}, target)
+        if not as_bytes:
+            await self._check_joinable(sources)
         guard = guard or Guard()
         batches = _batches(target, sources)
         offset = -1
@@ -100,6 +110,33 @@ class Concats:
             offset = begins if index == 0 else offset
             guard = replace(guard, expected_offset=None)
         return offset
+
+    async def _check_joinable(self, paths: Sequence[str]) -> None:
+        """Refuse formats of which a reader would find one file only; looks at the first and last bytes of each source.
+
+        It looks before the marks: a sealed source does not grow, and who replaces one meanwhile has other worries.
+        """
+        ends = await self.store.each([partial(self._ends, path) for path in paths])
+        for path, (head, tail) in zip(paths, ends, strict=True):
+            name = whole_files.format_of(head, tail)
+            if name is not None:
+                raise WholeFileError(
+                    f"{path} is a {name} file, and such files do not join: a reader would find only one of them. "
+                    "Nothing was joined; as_bytes=True joins the bytes all the same"
+                )
+
+    async def _ends(self, path: str) -> tuple[bytes, bytes]:
+        """The first and the last bytes of a source."""
+        view = await self.segments.lookup.view(path)
+        head, tail = view.start + whole_files.HEAD_BYTES, view.length - whole_files.TAIL_BYTES
+        if tail <= head:
+            data = await self.fetcher.read(view, view.start, view.length)
+            return data[: whole_files.HEAD_BYTES], data[-whole_files.TAIL_BYTES :]
+        answers = await self.fetcher.read_many([(view, view.start, head), (view, tail, view.length)])
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers[0], answers[1]  # type: ignore[return-value]
 
     async def _concat(
         self,
