@@ -66,7 +66,7 @@ def parse_commit_on(given: Given) -> CommitOn:
         It is none of these, two say different things of the same kind, or a number is out of range.
     """
     found: dict[str, bool | int | float] = {}
-    for one in [given] if isinstance(given, str | int) else given:
+    for one in given if isinstance(given, Iterable) and not isinstance(given, str | bytes) else [given]:
         name, value = _parse_one(one)
         if found.setdefault(name, value) != value:
             raise ValueError(f"commit_on is {given!r}: it names two limits of one kind; {_FORMS}")
@@ -75,9 +75,9 @@ def parse_commit_on(given: Given) -> CommitOn:
     return CommitOn(**found)  # type: ignore[arg-type]  # each name has a value of its type
 
 
-def _parse_one(given: str | int) -> tuple[str, bool | int | float]:
+def _parse_one(given: object) -> tuple[str, bool | int | float]:
     if isinstance(given, bool) or not isinstance(given, str | int):
-        raise TypeError(f"commit_on is {given!r}: {_FORMS}")
+        raise TypeError(f"commit_on is {given!r}, which could be bytes or seconds: {_FORMS}")
     if isinstance(given, int):
         return "bytes_min", given
     text = given.strip()

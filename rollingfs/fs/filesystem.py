@@ -15,6 +15,7 @@ import fsspec.asyn
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.compression import compr
 from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 
@@ -22,6 +23,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import arguments
+from rollingfs.fs.async_file import AsyncFile, open_async
 from rollingfs.fs.export_verb import ExportVerb
 from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.opening import Opener
@@ -33,7 +35,7 @@ from rollingfs.fs.reading import Reads
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
 from rollingfs.fs.target import make_policy, open_target, take_store_options
-from rollingfs.fs.text_file import CompressedFile, TextFile
+from rollingfs.fs.text_file import CompressedFile, TextFile, joins
 from rollingfs.fs.tier_verbs import TierVerbs
 from rollingfs.fs.tiers import check_default, with_tiers
 from rollingfs.fs.transfers import Transfers
@@ -383,7 +385,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
             With ``"xb"``: something is there.
         ValueError
             There is no such mode. A tuning is out of range. An option of reading is given for writing, or one of
-            writing for reading.
+            writing for reading. Streams of the codec do not join, and the mode is ``"ab"``.
         TypeError
             `open` has no such option.
         """
@@ -394,9 +396,46 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         codec = get_compression(path, compression)
         if codec is not None and kwargs.get("commit_on") is not None:
             raise ValueError(f"{path}: only close() commits a compressed file: leave out commit_on")
+        if codec is not None and "a" in mode and not joins(compr[codec]):
+            raise ValueError(
+                f"{path}: a reader finds only one of several {codec} archives in a file, so nothing can be appended "
+                "by this codec; nothing was written: open by 'wb', or append by gzip, bz2 or xz"
+            )
         file = super().open(path, binary, block_size, cache_options, None, **kwargs)
         file = file if codec is None else CompressedFile(file, codec)
         return file if "b" in mode else TextFile(file, write_through="commit_on" in kwargs, **text)
+
+    async def open_async(self, path: str, mode: str = "rb", **kwargs: Any) -> AsyncFile:
+        """Open a binary file whose `read`, `write` and `close` are awaited, on any event loop.
+
+        Parameters
+        ----------
+        mode
+            ``"rb"``, ``"wb"``, ``"xb"`` or ``"ab"``, as for `open`.
+
+        Raises
+        ------
+        FileNotFoundError, FileExistsError
+            The same as in `open`.
+        ValueError
+            There is no such mode.
+        """
+        if kwargs.get("compression"):
+            raise ValueError(f"{path}: open_async knows no compression: use open")
+        return await open_async(self._opener, path, mode)
+
+    def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
+        """Refuse: a URL that is signed is of one file, and a segment is several.
+
+        Raises
+        ------
+        NotImplementedError
+            Always.
+        """
+        raise NotImplementedError(
+            f"{path}: a signed URL is of one file, and a segment is several: export() it, and sign the URL of the copy "
+            "by the filesystem of its store"
+        )
 
     def _open(self, path: str, mode: str = "rb", block_size: int | str | None = None, **options: Any) -> Any:
         return self._opener.open(path, mode, block_size=block_size, **options)

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from io import BufferedReader
 from typing import TYPE_CHECKING, Any
 
-from fsspec import AbstractFileSystem
-
 from rollingfs.folders.listing import check_on_error
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
@@ -24,6 +22,7 @@ from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
+    from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.stream_handle import Stream
 
 APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
@@ -42,7 +41,7 @@ class Opener:
         How files are read, unless the call that opens them says otherwise.
     """
 
-    def __init__(self, fs: AbstractFileSystem, bridge: Bridge, operations: Operations, tuning: Tuning) -> None:
+    def __init__(self, fs: RollingFileSystem, bridge: Bridge, operations: Operations, tuning: Tuning) -> None:
         self.fs = fs
         self.bridge = bridge
         self.operations = operations
@@ -128,13 +127,13 @@ class Opener:
         path = self.strip(path)
         if names.is_reserved(path) or names.is_listing(path):  # a handle could append to it
             raise missing(path)
-        return await Segment.open(self.client, self.bridge, path, self.strip)
+        return await Segment.open(self.client, self.bridge, path, self.strip, self.fs)
 
     def stream(self, path: str, on_error: str) -> Stream:
         """The segments directly in a folder; see `RollingFileSystem.stream`."""
         from rollingfs.fs.stream_handle import Stream  # a tenth of the modules: most users open no stream
 
-        return Stream(self.client, self.listings, self.bridge, self.strip(path), check_on_error(on_error))
+        return Stream(self.client, self.listings, self.bridge, self.strip(path), check_on_error(on_error), self.fs)
 
 
 OPTIONS = frozenset(inspect.signature(Opener.open).parameters) - {"self", "path", "mode", "unknown"} | {"compression"}

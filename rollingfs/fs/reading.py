@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import IO, Any
 
-from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback, NoOpCallback
 
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError
@@ -20,6 +20,8 @@ from rollingfs.read.snapshot import Snapshot
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Bytes in memory while a file is copied or downloaded; they are read in several ranges at once."""
+PROGRESS_BYTES = 2 * 1024 * 1024
+"""The same for a caller who listens to the progress of a download: the bytes of a step."""
 
 
 class Reads:
@@ -126,7 +128,8 @@ class Reads:
                 return
             raise
         callback.set_size(view.size)
-        pieces = self.pieces(view, verify=verify)
+        step = PIECE_BYTES if isinstance(callback, NoOpCallback) else PROGRESS_BYTES
+        pieces = self.pieces(view, verify=verify, piece_bytes=step)
         if outfile is not None or not isinstance(lpath, str | os.PathLike):
             async for data in pieces:
                 (outfile or lpath).write(data)  # type: ignore[union-attr]  # a file, not a name
@@ -143,7 +146,7 @@ class Reads:
                 os.unlink(lpath)
             raise
 
-    async def pieces(self, view: Snapshot, *, verify: bool) -> AsyncIterator[bytes]:
+    async def pieces(self, view: Snapshot, *, verify: bool, piece_bytes: int = PIECE_BYTES) -> AsyncIterator[bytes]:
         """All bytes of a snapshot, in pieces; a plain file is held, if it can be.
 
         Parameters
@@ -154,8 +157,8 @@ class Reads:
         fetcher, checks, held = self.client.fetcher, PieceChecks(), None
         with contextlib.suppress(FileNotFoundError, ConflictError):  # the first read will say why
             held = fetcher.hold(view)
-        for start in range(view.start, view.length, PIECE_BYTES):
-            end = min(start + PIECE_BYTES, view.length)
+        for start in range(view.start, view.length, piece_bytes):
+            end = min(start + piece_bytes, view.length)
             data = await fetcher.read(view, start, end, checks=checks)
             if verify and end == view.length:
                 await fetcher.complete(view, checks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from rollingfs.client import Client
 from rollingfs.fs.chunk_list import ChunkList
@@ -16,13 +17,17 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.bridge import Bridge
 
+if TYPE_CHECKING:
+    from rollingfs.fs.filesystem import RollingFileSystem
+
 
 class Segment:
     """A handle on one segment.
 
     Its attributes are those of a snapshot. The handle's own verbs take a new one, and so do `refresh` and a `read`
     beyond the known end. A handle is bound to the incarnation that it was opened on: once that is deleted or replaced,
-    every verb raises `FileNotFoundError`. Every verb has an async twin of its name with an underscore before it.
+    every verb raises `FileNotFoundError`. Every verb has an async twin of its name with an underscore before it. A
+    handle may be pickled: the copy has the same snapshot, and the same epoch if the handle holds one.
 
     Made by ``fs.segment(path)``.
     """
@@ -34,12 +39,14 @@ class Segment:
         snapshot: Snapshot,
         strip: Callable[[str], str],
         held: int | None = None,
+        fs: RollingFileSystem | None = None,
     ) -> None:
+        self._fs = fs
         self._client = client
         self._bridge = bridge
 
         def handle(snapshot: Snapshot, held: int) -> Segment:
-            return Segment(client, bridge, snapshot, strip, held)
+            return Segment(client, bridge, snapshot, strip, held, fs)
 
         self._verbs = SegmentVerbs(client, snapshot, strip, handle, held)
         self._tiers = HandleTierVerbs(client, self._verbs)
@@ -47,7 +54,12 @@ class Segment:
 
     @classmethod
     async def open(
-        cls, client: Client, bridge: Bridge, path: str, strip: Callable[[str], str] | None = None
+        cls,
+        client: Client,
+        bridge: Bridge,
+        path: str,
+        strip: Callable[[str], str] | None = None,
+        fs: RollingFileSystem | None = None,
     ) -> Segment:
         """A handle on the segment or plain file that is at a path now.
 
@@ -55,6 +67,8 @@ class Segment:
         ----------
         strip
             Turns the paths that `concat` is given into the backend's own.
+        fs
+            The filesystem with which a pickle of the handle takes its way.
 
         Raises
         ------
@@ -62,7 +76,10 @@ class Segment:
             Neither a segment nor a plain file is there.
         """
         snapshot = await client.lookup.view(path, fresh=True)
-        return cls(client, bridge, snapshot, strip or client.backend.strip)
+        return cls(client, bridge, snapshot, strip or client.backend.strip, fs=fs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._fs, self._snapshot, self._verbs.held)
 
     def __repr__(self) -> str:
         return (
@@ -202,6 +219,11 @@ class Segment:
             poll_s_min=poll_s_min,
             poll_s_max=poll_s_max,
         )
+
+
+def _unpickled(fs: RollingFileSystem, snapshot: Snapshot, held: int | None) -> Segment:
+    """The same handle in another process: the same snapshot and, if it holds the segment, the same epoch."""
+    return Segment(fs._client, fs._bridge, snapshot, fs._strip, held, fs)
 
 
 name_for_users(Segment, "Segment")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.fs.sync_async import both
@@ -10,12 +12,15 @@ from rollingfs.runtime.bridge import Bridge
 from rollingfs.stream.operations import StreamVerbs
 from rollingfs.stream.retention import RetentionPolicy
 
+if TYPE_CHECKING:
+    from rollingfs.fs.filesystem import RollingFileSystem
+
 
 class Stream:
     """A stream: the segments and plain files directly in a folder.
 
-    Every method has an async twin of its name with an underscore before it. Made by ``fs.stream(path)``, which asks
-    the store nothing.
+    Every method has an async twin of its name with an underscore before it. It may be pickled. Made by
+    ``fs.stream(path)``, which asks the store nothing.
 
     Parameters
     ----------
@@ -28,10 +33,20 @@ class Stream:
     """
 
     def __init__(
-        self, client: Client, listings: Listings, bridge: Bridge, path: str, on_error: OnError = REPORT
+        self,
+        client: Client,
+        listings: Listings,
+        bridge: Bridge,
+        path: str,
+        on_error: OnError = REPORT,
+        fs: RollingFileSystem | None = None,
     ) -> None:
+        self._fs, self._on_error = fs, on_error
         self._bridge = bridge
         self._verbs = StreamVerbs(client, listings, path, on_error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr(self._fs, "stream"), (self.path, self._on_error)  # noqa: B009 - None cannot be pickled so
 
     def __repr__(self) -> str:
         last = self._verbs.members.last

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
+from collections.abc import Callable
 from typing import Any
 
 from fsspec.compression import compr
 
 from rollingfs.fs.unclosed import CommitsByClose, watch
 from rollingfs.fs.write_file import WriteFile
+
+
+class _Kept(io.BytesIO):
+    """Keeps its bytes when a codec closes it."""
+
+    def close(self) -> None: ...
+
+
+@functools.cache
+def joins(codec: Callable[..., Any]) -> bool:
+    """Whether a codec of fsspec reads two of its streams, one behind the other, as one. An archive does not."""
+    joined = b""
+    for part in (b"a", b"b"):
+        packed = _Kept()
+        file = codec(packed, mode="wb")
+        file.write(part)
+        file.close()
+        joined += packed.getvalue()
+    with contextlib.suppress(Exception):
+        found: bytes = codec(io.BytesIO(joined), mode="rb").read()
+        return found == b"ab"
+    return False
 
 
 class CompressedFile(CommitsByClose, io.BufferedIOBase):

@@ -9,6 +9,8 @@ import fsspec
 from upath import UPath
 from upath.types import JoinablePathLike
 
+from rollingfs.write.ingest import Data
+
 _TARGETS = ("file", "local", "memory", "s3", "s3a", "az", "abfs", "abfss", "gs", "gcs")
 ALIAS_OF = {target: f"rolling+{target}" for target in _TARGETS}
 """The scheme that means the same as ``rolling::`` before a store's URL."""
@@ -29,6 +31,20 @@ class RollingPath(UPath):
     """
 
     __slots__ = ()
+
+    def append(self, data: Data, **conditions: Any) -> int:
+        """Append to the segment; see `RollingFileSystem.append`."""
+        offset: int = self.fs.append(self.path, data, **conditions)
+        return offset
+
+    def seal(self) -> int:
+        """Let the segment take no more bytes; see `RollingFileSystem.seal`."""
+        length: int = self.fs.seal(self.path)
+        return length
+
+    def truncate(self, offset: int, erase: bool = False) -> Any:
+        """Drop the bytes before an offset; see `RollingFileSystem.truncate`."""
+        return self.fs.truncate(self.path, offset, erase)
 
     @classmethod
     def _transform_init_args(

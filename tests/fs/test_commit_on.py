@@ -302,3 +302,9 @@ def test_a_timer_that_cannot_start_breaks_the_file_so_that_no_byte_is_written_tw
         file.write(b"once")  # the first is in the buffer already
     file.discard()
     assert not seen(fs)
+
+
+@pytest.mark.parametrize("given", [5.0, b"flush", True, [5.0]])
+def test_what_is_neither_bytes_nor_a_time_is_refused(fs, given):
+    with pytest.raises(TypeError, match="give 'flush', a number of bytes"):
+        fs.open(PATH, "ab", commit_on=given)

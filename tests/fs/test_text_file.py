@@ -5,6 +5,7 @@ import gzip
 
 import fsspec
 import pytest
+from fsspec.compression import compr
 
 # gzip of Python 3.14 speaks up as well when a file is let go
 WARNING_OF_GZIP = pytest.mark.filterwarnings("ignore:unclosed GzipFile:ResourceWarning")
@@ -58,3 +59,24 @@ def test_text_is_appended(fs, tmp_path):
             file.write(word + "\n")
     with fs.open(f"{tmp_path}/x", "r") as file:
         assert file.readlines() == ["one\n", "two\n"]
+
+
+@pytest.mark.parametrize("mode", ["ab", "at"])
+def test_an_archive_cannot_be_appended_to(fs, tmp_path, mode):
+    path = f"{tmp_path}/x.zip"
+    with fs.open(path, "wb", compression="zip") as file:
+        file.write(b"first")
+    for codec in ("zip", "infer"):
+        with pytest.raises(ValueError, match="only one of several zip archives"):
+            fs.open(path, mode, compression=codec)
+    with fs.open(path, compression="zip") as file:
+        assert file.read() == b"first"
+
+
+@pytest.mark.parametrize("codec", sorted(name for name in compr if name and name != "zip"))
+def test_what_can_be_appended_by_a_codec_is_read_whole(fs, tmp_path, codec):
+    for part in (b"first", b"second"):
+        with fs.open(f"{tmp_path}/x", "ab", compression=codec) as file:
+            file.write(part)
+    with fs.open(f"{tmp_path}/x", compression=codec) as file:
+        assert file.read() == b"firstsecond"

@@ -76,3 +76,12 @@ def test_a_chained_url_becomes_the_alias_which_has_a_place_for_a_childs_name() -
     assert str(chained / "child") == "rolling+file:///folder/child"
     assert chained.storage_options == {"max_bytes": 100}
     assert str(UPath("rolling::s3://bucket/folder") / "child") == "rolling+s3://bucket/folder/child"
+
+
+def test_a_path_appends_seals_and_truncates(root: Any) -> None:
+    path = root / "log"
+    path.fs.create(path.path)
+    assert [path.append(b"hello"), path.append(b" world", expected_offset=5)] == [0, 5]
+    assert path.seal() == 11
+    path.truncate(6)
+    assert path.read_bytes() == b"world"

@@ -1,0 +1,141 @@
+"""Files for ``async with``: what `open_async` gives. Each reads one snapshot, or writes one commit."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rollingfs.format.transitions import exists
+from rollingfs.fs.unclosed import tell_lost
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.write.ingest import Data, Intake
+
+if TYPE_CHECKING:
+    from rollingfs.fs.opening import Opener
+
+MODES = ("rb", "wb", "xb", "ab")
+
+
+class AsyncFile:
+    """A segment or plain file, open on any event loop; made by ``await fs.open_async(path, mode)``.
+
+    What is written is committed by `close`, all of it in one commit; an exception in ``async with`` commits nothing.
+    """
+
+    def __init__(self, opener: Opener, path: str, mode: str) -> None:
+        self.path, self.mode, self.closed = path, mode, False
+        self.loc = 0
+        self._opener, self._client, self._bridge = opener, opener.client, opener.bridge
+        self._snapshot: Snapshot | None = None
+        self._intake: Intake | None = None
+
+    async def begin(self) -> AsyncFile:
+        """Look at what is there; make what `ab` needs."""
+        await self._bridge.arun(self._begin())
+        return self
+
+    async def _begin(self) -> None:
+        operations, segments = self._opener.operations, self._client.segments
+        if self.mode == "rb":
+            self._snapshot = await self._client.lookup.view(self.path, fresh=True)
+        elif self.mode == "ab":
+            await operations.touch(self.path, truncate=False)
+            self._intake = segments.addition(self.path)
+        else:
+            if self.mode == "xb" and await operations.queries.exists(self.path):
+                raise exists(self.path)
+            self._intake = segments.replacement(self.path, create_only=self.mode == "xb")
+
+    @property
+    def size(self) -> int | None:
+        """The number of bytes retained in the snapshot; None for a file that is written."""
+        return None if self._snapshot is None else self._snapshot.size
+
+    def tell(self) -> int:
+        """The position: what was read or written so far."""
+        return self.loc
+
+    async def read(self, length: int | None = -1) -> bytes:
+        """Read `length` bytes, by default all that is left; fewer only at the end.
+
+        Raises
+        ------
+        ValueError
+            The file is closed, or open for writing.
+        SegmentTruncatedError, FileNotFoundError, CorruptChunkError
+            The same as in `read` of a file for reading.
+        """
+        self._check_open()
+        if self._snapshot is None:
+            raise ValueError(f"{self.path}: it is open for writing, by mode {self.mode!r}")
+        left = max(0, self._snapshot.size - self.loc)
+        count = left if length is None or length < 0 else min(length, left)
+        start = self._snapshot.start + self.loc
+        data = await self._bridge.arun(self._client.fetcher.read(self._snapshot, start, start + count))
+        self.loc += len(data)
+        return data
+
+    async def write(self, data: Data) -> int:
+        """Take bytes, in bounded memory; nothing is committed before `close`.
+
+        Raises
+        ------
+        ValueError
+            The file is closed, or open for reading.
+        """
+        self._check_open()
+        if self._intake is None:
+            raise ValueError(f"{self.path}: it is open for reading")
+        before = self._intake.size
+        await self._bridge.arun(self._intake.take(data))
+        self.loc += self._intake.size - before
+        return self._intake.size - before
+
+    async def flush(self, force: bool = False) -> None:
+        """Do nothing: only `close` commits."""
+
+    async def close(self) -> None:
+        """Commit what was written; closing again does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._intake is not None:
+            await self._bridge.arun(self._commit(self._intake))
+
+    async def _commit(self, intake: Intake) -> None:
+        segments = self._client.segments
+        if self.mode != "ab":
+            await segments.overwrite(self.path, intake, create_only=self.mode == "xb")
+        elif intake.size:
+            await segments.append(self.path, intake)
+
+    async def discard(self) -> None:
+        """Close without committing."""
+        if not self.closed:
+            self.closed = True
+            if self._intake is not None:
+                await self._bridge.arun(self._intake.abort())
+
+    async def __aenter__(self) -> AsyncFile:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await (self.close() if kind is None else self.discard())
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True) and self._intake is not None and self.loc:
+            tell_lost(self.path, self.loc, at_exit=False)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError(f"{self.path}: the file is closed")
+
+
+async def open_async(opener: Opener, path: str, mode: str) -> AsyncFile:
+    """See `RollingFileSystem.open_async`."""
+    if mode not in MODES:
+        raise ValueError(f"{path}: there is no mode {mode!r} for open_async: give 'rb', 'wb', 'xb' or 'ab'")
+    path = opener.strip(path) if mode == "rb" else opener.operations.to_write(path)
+    return await AsyncFile(opener, path, mode).begin()
