@@ -8,7 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 from collections.abc import Iterator
+
+
+def visible(text: str) -> str:
+    """The text with control characters escaped, so that what others have named or written cannot steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+class _Visible(logging.Filter):
+    """Shows what stores and users have named without control characters, and so on one line, in every log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if not text.isprintable():
+            record.msg, record.args = visible(text), ()
+        return True
+
+
+logging.getLogger("rollingfs").addFilter(_Visible())
 
 
 class RollingError(OSError):
@@ -53,6 +74,10 @@ class BadOffsetError(RollingError, ValueError):
 
 class CorruptHeaderError(RollingError):
     """A header or an index page is malformed. The message names the file, the line and the reason."""
+
+
+class CorruptLedgerError(CorruptHeaderError):
+    """The memory of a stream (`$stream`) is malformed, or a newer release wrote it. Nothing was trimmed."""
 
 
 class CorruptChunkError(RollingError):

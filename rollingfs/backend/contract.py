@@ -81,7 +81,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def read(self, path: str) -> Blob:
-        """Read a whole small file with its token, in one request.
+        """Read a whole small file with its token, in one request; of a longer one than `sizes` allows, the beginning.
 
         Raises
         ------

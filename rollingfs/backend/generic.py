@@ -15,6 +15,7 @@ from fsspec import AbstractFileSystem
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.format import names
+from rollingfs.format.sizes import read_bytes_max
 
 # filesystems' names for what changes with every content
 _STRONG_KEYS = ("ETag", "etag", "e_tag", "generation", "version_id", "versionId")
@@ -240,7 +241,9 @@ class GenericBackend(Backend):
 
     def _blob(self, path: str, info: dict[str, Any]) -> Blob:
         # the token is older than the bytes, never newer: at worst a caller looks again without need
-        data: bytes = self.fs.cat_file(path)
+        limit = read_bytes_max(path)
+        is_long = limit is not None and _size(info) > limit
+        data: bytes = self.fs.cat_file(path, start=0, end=limit) if is_long else self.fs.cat_file(path)
         token = _date_token(info)
         if _needs_content(path, info):
             token += hashlib.blake2b(data, digest_size=_TOKEN_BYTES).hexdigest()

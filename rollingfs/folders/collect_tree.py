@@ -216,14 +216,14 @@ class TreeCollector:
             collected = await collect(path, grace_s=grace_s, dry_run=dry_run, seen=seen, named=named)
         except FileNotFoundError:
             collected = Collected()  # somebody else deleted its leftovers meanwhile
-        except OSError as error:
+        except (OSError, ValueError) as error:
             return _failure(path, error)
         if progress is not None:
             progress(path, collected)
         return collected
 
 
-def _failure(path: str, error: OSError) -> Failure:
+def _failure(path: str, error: Exception) -> Failure:
     logger.warning("%s is not collected: %s", path, error)
     return Failure(path, str(error))
 

@@ -14,7 +14,7 @@ from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import Header
-from rollingfs.format.listing_codec import MARK, Row, format_rows, parse_rows, row_of
+from rollingfs.format.listing_codec import MARK, TEXT_BYTES_MAX, Row, format_rows, parse_rows, row_of
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
 from rollingfs.read.snapshot import Snapshot
@@ -65,6 +65,8 @@ class ListingRows:
         header = loaded.header
         if header is None or not is_ours(header):
             return {}
+        if header.size > TEXT_BYTES_MAX:
+            raise ValueError(f"they have {header.size} bytes, but at most {TEXT_BYTES_MAX} are allowed")
         snapshot = Snapshot(path, header, loaded.token)
         data = await self.client.fetcher.read(snapshot, header.start, header.length)
         return parse_rows(bytes(data)) if data else {}

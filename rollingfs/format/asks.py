@@ -18,6 +18,8 @@ from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, OFFSET_MAX, 
 ASK_FORMAT = "rollingfs-ask 2"
 ASK_BYTES_MAX = 256 * 1024
 """The most bytes that one ask may hold, without its text."""
+ASK_TEXT_BYTES_MAX = 4 * 1024
+"""The most bytes that its text has."""
 CARRIED_BYTES_MAX = 1024 * 1024
 """The most bytes of asks that one commit carries."""
 CARRIED_TEXT_BYTES_MAX = 32 * 1024
@@ -99,6 +101,7 @@ def parse_ask(data: bytes, name: str) -> Ask:
     position, line = 0, ""
     found: dict[str, Any] = {}
     try:
+        tokens.check_size(data, ASK_BYTES_MAX + ASK_TEXT_BYTES_MAX)
         text_lines, end = tokens.split_text(data, ASK_FORMAT)
         for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
             kind, *parts = line.split(" ")

@@ -11,7 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.format import line_codec, tokens
-from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Commit, Drop, Entry, Floor, Header, Mark, Tier
+from rollingfs.format.header import (
+    TAIL_BYTES_MAX,
+    TEXT_BYTES_MAX,
+    Chunk,
+    Commit,
+    Drop,
+    Entry,
+    Floor,
+    Header,
+    Mark,
+    Tier,
+)
 from rollingfs.format.plain_file import Adopted, Origin
 
 FORMAT = "rollingfs 1"
@@ -94,7 +105,7 @@ def _lines(header: Header) -> Iterable[str]:
         yield f"turn {tokens.quote(header.turn)} {header.version}"
     for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):
         for mark in marks:
-            yield f"{kind} {mark.txn} {tokens.quote(mark.source)}"
+            yield f"{kind} {mark.txn} {tokens.quote_path(mark.source)}"
     yield from map(line_codec.format_drop, header.drops)
     # last: a client that does not know these lines keeps them there
     if header.origin is not None:
@@ -141,7 +152,8 @@ class _Parser:
     """Collects the fields of a header, line by line; one method for each kind of line."""
 
     def __init__(self) -> None:
-        self.fields: dict[str, Any] = {"unknown": ()}
+        self.fields: dict[str, Any] = {}
+        self.unknown: list[str] = []
         self.entries: list[Entry] = []
         self.attrs: dict[str, str] = {}
         self.commits: list[Commit] = []
@@ -163,7 +175,7 @@ class _Parser:
         elif kind[:1].isupper():
             raise tokens.Malformed(f"line kind {kind!r} is too new for this release: upgrade rollingfs to read it")
         elif kind[:1].islower():
-            self.fields["unknown"] += (line,)
+            self.unknown.append(line)
         else:
             raise tokens.Malformed("does not begin with a word")
 
@@ -261,11 +273,11 @@ class _Parser:
 
     def _on_Merged(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         txn, source = tokens.exactly(parts, 2)
-        self.marks["Merged"].append(Mark(tokens.uuid(txn), tokens.unquote(source)))
+        self.marks["Merged"].append(Mark(tokens.uuid(txn), tokens.segment_path(source)))
 
     def _on_Aborted(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         txn, source = tokens.exactly(parts, 2)
-        self.marks["Aborted"].append(Mark(tokens.uuid(txn), tokens.unquote(source)))
+        self.marks["Aborted"].append(Mark(tokens.uuid(txn), tokens.segment_path(source)))
 
     def _on_Drop(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         self.drops.append(line_codec.parse_drop(parts))
@@ -292,6 +304,7 @@ class _Parser:
             tiers=tuple(self.tiers),
             merges=tuple(self.marks["Merged"]),
             aborts=tuple(self.marks["Aborted"]),
+            unknown=tuple(self.unknown),
         )
         if (self.inline is not None) != bool(tail):
             raise tokens.Malformed("the inline tail and its line do not go together")
@@ -338,6 +351,7 @@ def parse_header(data: bytes, name: str) -> Header | None:
         return None
     parser, position, line = _Parser(), 0, ""
     try:
+        tokens.check_size(data, TEXT_BYTES_MAX + TAIL_BYTES_MAX)
         text_lines, end = tokens.split_text(data, FORMAT)
         if end > TEXT_BYTES_MAX:
             raise tokens.Malformed(f"its text has {end} bytes, but at most {TEXT_BYTES_MAX} are allowed")

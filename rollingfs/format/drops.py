@@ -6,7 +6,6 @@ or one that was staged, is left to the collection of its folder: a hint leads th
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -125,8 +124,9 @@ def hinted(segment: str, header: Header) -> dict[str, Drop]:
     found = {}
     for drop in header.drops:
         if drop.is_hint and drop.file != OWN_HINT:
-            with contextlib.suppress(ValueError):
-                found[names.climb(names.parent(segment), drop.file[:-1])] = drop
+            folder = names.find(names.parent(segment), drop.file[:-1])
+            if folder is not None:
+                found[folder] = drop
     return found
 
 

@@ -355,6 +355,9 @@ class Header:
             if before.end != after.start:
                 how = "overlap" if before.end > after.start else "leave a gap"
                 yield f"entries {how} at offset {min(before.end, after.start)}"
+        pages = [entry.file for entry in self.entries if isinstance(entry, Page)]
+        if len(set(pages)) != len(pages):
+            yield "an index page is named twice"
         if self.length > OFFSET_MAX:
             yield f"it is longer than {OFFSET_MAX} bytes"
         if any(line.version > self.version for line in self.commits) or self.evicted > self.version:

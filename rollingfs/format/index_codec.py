@@ -11,6 +11,8 @@ from rollingfs.format import line_codec, tokens
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Page
 
 PAGE_FORMAT = "rollingfs-index 1"
+PAGE_BYTES_MAX = 16 * 1024 * 1024
+"""Room for the most chunks with references of 1,024 characters, of which each is escaped."""
 
 _RANGE = re.compile(r"^Chunk (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ", re.MULTILINE | re.ASCII)
 
@@ -59,7 +61,10 @@ def format_page(chunks: Sequence[Chunk]) -> bytes:
     assert chunks[0].start == 0
     assert len(chunks) <= LARGE_PAGE_CHUNKS
     text = "\n".join([PAGE_FORMAT, *map(line_codec.format_chunk, chunks)]).encode() + b"\n"
-    return tokens.seal_text(text)
+    data = tokens.seal_text(text)
+    if len(data) > PAGE_BYTES_MAX:
+        raise ValueError(f"an index page would have {len(data)} bytes, but at most {PAGE_BYTES_MAX} are allowed")
+    return data
 
 
 def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
@@ -72,6 +77,7 @@ def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
     """
     position, line = 0, ""
     try:
+        tokens.check_size(data, PAGE_BYTES_MAX)
         if page and (len(data) != page.size or tokens.crc32c(data) != page.crc32c):
             raise tokens.Malformed("it does not have the size and the checksum that the header says")
         text_lines, end = tokens.split_text(data, PAGE_FORMAT)
@@ -91,8 +97,8 @@ def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
 
 
 def _check_ranges(ranges: Sequence[tuple[str, str]], page: Page | None) -> None:
-    if not ranges or (page and len(ranges) != page.count):
-        raise tokens.Malformed("it does not have as many chunks as the header says")
+    if not 1 <= len(ranges) <= LARGE_PAGE_CHUNKS or (page and len(ranges) != page.count):
+        raise tokens.Malformed("it does not have as many chunks as the header says, or more than a page may have")
     starts = [int(start) for start, _ in ranges]
     ends = list(accumulate(int(length) for _, length in ranges))
     if starts[0] != 0 or (page and ends[-1] < page.offset + page.length):

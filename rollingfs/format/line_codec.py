@@ -163,7 +163,7 @@ def format_state(header: Header) -> str:
     merge = header.merge
     if merge is not None:
         return (
-            f"state merging {merge.txn} {tokens.quote(merge.target)} {merge.target_segment} {merge.prior} "
+            f"state merging {merge.txn} {tokens.quote_path(merge.target)} {merge.target_segment} {merge.prior} "
             f"{tokens.format_time(merge.at_ms)}"
         )
     return f"state {header.phase}" + (f" merged {header.merged}" if header.merged else "")
@@ -175,7 +175,7 @@ def parse_state(parts: Sequence[str]) -> dict[str, Any]:
         _, txn, target, target_segment, prior, at = tokens.exactly(parts, 6)
         merge = Merge(
             tokens.uuid(txn),
-            tokens.unquote(target),
+            tokens.segment_path(target),
             tokens.uuid(target_segment),
             tokens.phase(prior),
             tokens.parse_time(at),

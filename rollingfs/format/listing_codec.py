@@ -9,6 +9,7 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
+from itertools import accumulate
 
 from rollingfs.format.header import OFFSET_MAX, Header
 
@@ -18,7 +19,11 @@ MARK = ("rollingfs.listing", "1")
 OPEN, SEALED, DELETED = "open", "sealed", "deleted"
 VERSION_KEY = "rollingfs-listing"
 ROWS_MAX = 200_000
-TEXT_BYTES_MAX = 256 * 1024 * 1024
+TEXT_BYTES_MAX = 64 * 1024 * 1024
+PACKED_MAX = 64
+"""The most bytes of text for each compressed byte. A row has 20 bytes that cannot be compressed."""
+VALUES_MAX = 16 * ROWS_MAX
+"""The most values in a text: a parser takes far more memory for a small value than the text has bytes."""
 _LEVEL = 1  # of zlib: tokens and uuids are random, so more effort gains little
 
 
@@ -74,9 +79,14 @@ def row_of(name: str, header: Header, token: str) -> Row | None:
 
 def format_rows(rows: Iterable[Row]) -> bytes:
     """The content of `$listing`: at most `ROWS_MAX` rows, the first by name."""
-    listed = [astuple(row) for row in sorted(rows, key=lambda row: row.name)[:ROWS_MAX]]
-    text = json.dumps({VERSION_KEY: VERSION, "rows": listed}, separators=(",", ":"))
+    listed = [_dump(astuple(row)) for row in sorted(rows, key=lambda row: row.name)[:ROWS_MAX]]
+    sizes = accumulate(len(row) + 1 for row in listed)
+    listed = [row for row, size in zip(listed, sizes, strict=True) if size <= TEXT_BYTES_MAX // 2]
+    text = f'{{"{VERSION_KEY}":{VERSION},"rows":[{",".join(listed)}]}}'
     return zlib.compress(text.encode(), _LEVEL)
+
+
+_dump = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def parse_rows(data: bytes) -> dict[str, Row]:
@@ -89,11 +99,13 @@ def parse_rows(data: bytes) -> dict[str, Row]:
     """
     unpacked = zlib.decompressobj()
     try:
-        text = unpacked.decompress(data, TEXT_BYTES_MAX)
+        text = unpacked.decompress(data, min(TEXT_BYTES_MAX, PACKED_MAX * (len(data) + 1)))
     except zlib.error as error:
         raise ValueError(f"it is no list of rows: {error}") from error
     if not unpacked.eof or unpacked.unused_data:
         raise ValueError("it is cut off, too long, or followed by other bytes")
+    if text.count(b",") > VALUES_MAX:
+        raise ValueError("it has more values than rows may have")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 import uuid
 
+from rollingfs.errors import CorruptHeaderError
+
 HEADER_SUFFIX = "$header"
 CHUNKS_SUFFIX = "$chunks"
 LOCK_NAME = "lock"
@@ -194,12 +196,47 @@ def check_segment_name(path: str) -> str:
             f"{path!r} is no segment name: a part between slashes is empty, '.' or '..', which other tools skip or "
             "resolve; nothing was written, leave that part out"
         )
-    if any(character in path for character in "\n\r\0"):
+    if has_control(path):
         raise ValueError(f"{path!r} is no segment name: it has a line break or a NUL character")
     try:
         path.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{path!r} is no segment name: it is not valid Unicode") from error
+    return path
+
+
+def has_control(path: str) -> bool:
+    """Whether a path has a character that stands in no name: a line break or NUL."""
+    return any(character in path for character in "\n\r\0")
+
+
+def check_member_name(name: str) -> str:
+    """Return the name of a segment within the folder of a stream, unless it leads out of the folder or is reserved.
+
+    Raises
+    ------
+    ValueError
+        The message says why.
+    """
+    if "/" in name or name in (".", "..") or is_hidden_segment(name):
+        raise ValueError(f"{name!r} is no name of a segment within a folder")
+    return check_segment_name(name)
+
+
+def check_relative_name(path: str) -> str:
+    """Return the path of a segment as a mark or a pin gives it: relative to a folder, climbing at its front only.
+
+    Raises
+    ------
+    ValueError
+        The message says why.
+    """
+    rest = path
+    while rest.startswith("../"):
+        rest = rest[3:]
+    if ".." in rest.split("/"):
+        raise ValueError(f"{path!r} is no plain relative path")
+    check_segment_name(rest)
     return path
 
 
@@ -264,6 +301,8 @@ def check_reference(reference: str) -> None:
     folder, _, name = reference.rpartition("/")
     if not name or name in (".", "..") or name == LOCK_NAME or name.endswith((HEADER_SUFFIX, CHUNKS_SUFFIX)):
         raise ValueError("names no chunk file")
+    if "\0" in reference:
+        raise ValueError("has a NUL character")
     if not folder:
         return
     if folder.startswith("/") or not folder.endswith(CHUNKS_SUFFIX):
@@ -311,12 +350,20 @@ def climb(folder: str, relative: str) -> str:
 
     Raises
     ------
-    ValueError
+    CorruptHeaderError
         The path climbs above the root.
     """
+    found = find(folder, relative)
+    if found is None:
+        raise CorruptHeaderError(f"{folder}: the reference {relative!r} from here climbs above the root of the store")
+    return found
+
+
+def find(folder: str, relative: str) -> str | None:
+    """`climb`, but None for a path that climbs above the root, as after another tool has moved a tree towards it."""
     while relative.startswith("../"):
         if folder in ("", "/"):
-            raise ValueError(f"reference {relative!r} climbs above the root of the store")
+            return None
         folder, relative = parent(folder), relative[3:]
     return folder + relative if folder in ("", "/") else f"{folder}/{relative}"
 

@@ -12,6 +12,7 @@ from typing import Any
 from rollingfs.format import names, tokens
 
 PIN_FORMAT = "rollingfs-pin 1"
+PIN_BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,9 @@ class Pin:
 
     txn: str
     source: str
-    """Path of the segment that gives its entries away."""
+    """Path of the segment that gives its entries away; "" if it lies above the root, after a move of the tree."""
     target: str
-    """Path of the segment that takes them."""
+    """Path of the segment that takes them; "" likewise."""
 
 
 def pin_path(folder: str, txn: str) -> str:
@@ -48,14 +49,13 @@ def parse_pin(data: bytes, folder: str, name: str) -> Pin:
     position, line = 0, ""
     found: dict[str, Any] = {}
     try:
+        tokens.check_size(data, PIN_BYTES_MAX)
         text_lines, end = tokens.split_text(data, PIN_FORMAT)
         for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
             kind, word = line.split(" ")
             if kind not in ("txn", "source", "target") or kind in found:
                 raise tokens.Malformed(f"line kind {kind!r} is unknown or comes twice: upgrade rollingfs to read it")
-            found[kind] = (
-                tokens.uuid(word) if kind == "txn" else names.climb(names.parent(folder), tokens.unquote(word))
-            )
+            found[kind] = tokens.uuid(word) if kind == "txn" else _path(folder, tokens.segment_path(word))
         position, line = 0, ""
         tokens.need(found, "txn", "source", "target")
         if end != len(data):
@@ -63,3 +63,8 @@ def parse_pin(data: bytes, folder: str, name: str) -> Pin:
     except (ValueError, IndexError) as error:
         tokens.corrupt(name, position, line, error)
     return Pin(**found)
+
+
+def _path(folder: str, relative: str) -> str:
+    """A path of a pin; "" for one above the root of the store, where nothing is."""
+    return names.find(names.parent(folder), relative) or ""

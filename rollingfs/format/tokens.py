@@ -12,7 +12,7 @@ import google_crc32c
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.header import OFFSET_MAX, Phase
-from rollingfs.format.names import CHUNKS_SUFFIX, check_reference
+from rollingfs.format.names import CHUNKS_SUFFIX, check_reference, check_relative_name
 from rollingfs.policy import check_alias
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,6 +27,8 @@ _END_BYTES = len(_END) + 8 + 2
 _ESCAPED = re.compile(r"%([01][0-9a-f]|20|25|7f)")  # no other escape, so that a text has one form
 
 
+SHOWN_CHARACTERS_MAX = 200
+"""An error shows no more of a line."""
 TIMES_KEPT_MAX = 256
 """The texts of times are kept: a segment's headers have many in common."""
 
@@ -128,6 +130,16 @@ def reference(word: str) -> str:
     return found
 
 
+def segment_path(word: str) -> str:
+    """The path of another segment, relative to a folder."""
+    return check_relative_name(unquote(word))
+
+
+def quote_path(path: str) -> str:
+    """The inverse of `segment_path`; refuses a path that no reader would take."""
+    return quote(check_relative_name(path))
+
+
 def quote_reference(reference: str) -> str:
     """Escape a reference; refuse one that no reader would take, which must not get into a header."""
     try:
@@ -178,6 +190,12 @@ def seal_text(text: bytes) -> bytes:
     return text + b"end crc32c=%08x\n\n" % crc32c(text)
 
 
+def check_size(data: bytes, bytes_max: int) -> None:
+    """Refuse a file that is longer than its kind may be, before anything of it is parsed."""
+    if len(data) > bytes_max:
+        raise Malformed(f"it has more than {bytes_max} bytes, which are the most that a file of this kind has")
+
+
 def split_text(data: bytes, first: str) -> tuple[list[str], int]:
     """The lines between the first and the end line, and the position after the text; the end line checks them."""
     if not data.startswith(first.encode() + b"\n"):
@@ -199,5 +217,6 @@ def split_text(data: bytes, first: str) -> tuple[list[str], int]:
 
 def corrupt(name: str, position: int, line: str, error: Exception) -> NoReturn:
     why = "parts are missing" if isinstance(error, IndexError) else str(error)
-    where = f", line {position} ({line!r})" if position else ""
+    shown = repr(line) if len(line) <= SHOWN_CHARACTERS_MAX else f"{line[:SHOWN_CHARACTERS_MAX]!r}..."
+    where = f", line {position} ({shown})" if position else ""
     raise CorruptHeaderError(f"{name}{where}: {why}") from error

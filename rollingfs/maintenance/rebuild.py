@@ -218,7 +218,7 @@ class Rebuilder:
             if not info.path.rpartition("/")[2].startswith(names.PIN_PREFIX):
                 continue
             pin = parse_pin((await self.backend.read(info.path)).data, folder, info.path)
-            for other in {pin.source, pin.target} - {path}:
+            for other in {pin.source, pin.target} - {path, ""}:
                 header = (await self.store.headers.load(other)).header
                 if header is not None:
                     found |= dict.fromkeys(await self.references.of(other, header, folder), other)

@@ -11,7 +11,7 @@ from rollingfs.backend.contract import Backend, FileInfo, Listing
 from rollingfs.backend.tiers import list_folder
 from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.drop_files import dropped_files
-from rollingfs.commit.header_cache import Headers, Loaded
+from rollingfs.commit.header_cache import NOTHING, Headers, Loaded
 from rollingfs.commit.index_pages import Pages
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
@@ -175,7 +175,8 @@ class Surveyor:
         for path in paths:
             if path != segment:
                 # durable, because files that it does not refer to may be deleted. The own header is committed before
-                referrers.append(await self.referrer(folder, path, await self.headers.load_durable(path)))
+                loaded = await self.headers.load_durable(path) if path else NOTHING
+                referrers.append(await self.referrer(folder, path, loaded))
         files = tuple(info for info in listing.entries if _is_ours(info))
         tiers = own.header.tiers if own.header is not None else ()
         if not tiers:

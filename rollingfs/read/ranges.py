@@ -204,6 +204,10 @@ class Fetcher:
         pages = await self._load_pages(jobs)
         for job in jobs:
             job.plan(pages, range_bytes or self._range_bytes(job.end - job.start))
+            if job.large and not job.failed:
+                await job.see(self.backend)
+                if not job.failed:
+                    job.plan(pages, range_bytes or self._range_bytes(job.end - job.start))
             if job.snapshot.header is not None and job.snapshot.header.tiers:
                 self._check_tiers(job)
         wanted = None if checks is not None or verify else _read_whole(jobs)
@@ -264,7 +268,7 @@ class Fetcher:
 
     async def _load_pages(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[Chunk] | Exception]:
         """The index pages that some jobs need, by path."""
-        wanted = {path: page for job in jobs for path, page in job.pages()}
+        wanted = {path: page for job in jobs if not job.failed for path, page in job.pages()}
         loaded: dict[str, Sequence[Chunk] | Exception] = {}
 
         async def load(path: str, page: Page) -> None:

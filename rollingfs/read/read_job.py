@@ -8,7 +8,7 @@ import io
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rollingfs.backend.contract import Buffer
+from rollingfs.backend.contract import Backend, Buffer
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
@@ -16,6 +16,9 @@ from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.tokens import format_time
 from rollingfs.read.snapshot import Snapshot
+
+UNSEEN_BYTES_MAX = 4 * 1024**3
+"""A longer part of one chunk file is read only once its size was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,20 @@ class Piece:
 class Job:
     """One read under way: its map, which may change while chunks go, and its answer."""
 
-    __slots__ = ("_answer", "_buffer", "_missing", "end", "error", "gone", "origin", "pieces", "snapshot", "start")
+    __slots__ = (
+        "_answer",
+        "_buffer",
+        "_missing",
+        "_sizes",
+        "end",
+        "error",
+        "gone",
+        "large",
+        "origin",
+        "pieces",
+        "snapshot",
+        "start",
+    )
 
     def __init__(self, snapshot: Snapshot, start: int, end: int) -> None:
         self.origin = snapshot
@@ -47,6 +63,9 @@ class Job:
         self.start = start
         self.end = end
         self.pieces: list[Piece] = []
+        self.large: dict[str, Chunk] = {}
+        """Chunk files whose sizes must be seen before so much is read of them: no header is believed about that."""
+        self._sizes: dict[str, int] = {}
         self.gone: str | None = None
         """A file that this round did not find."""
         self._missing: set[str] = set()
@@ -84,11 +103,15 @@ class Job:
         if self.snapshot.header is None:
             return []
         entries = self._entries(self.snapshot.header)
-        return [(names.resolve(self.snapshot.path, entry.file), entry) for entry in entries if isinstance(entry, Page)]
+        try:
+            return [(names.resolve(self.snapshot.path, one.file), one) for one in entries if isinstance(one, Page)]
+        except CorruptHeaderError as error:
+            self.error = error
+            return []
 
     def plan(self, pages: Mapping[str, Sequence[Chunk] | Exception], range_bytes: int) -> None:
         """Set `pieces`, and make a buffer for the answer if there are several."""
-        self.pieces, self._buffer, self._answer = [], None, b""
+        self.pieces, self.large, self._buffer, self._answer = [], {}, None, b""
         header = self.snapshot.header
         if header is None:
             for first, last in even(self.start, self.end, range_bytes):
@@ -96,12 +119,15 @@ class Job:
                     Piece(self.snapshot.path, first, last, first - self.start, None, self.snapshot.token)
                 )
         else:
-            for entry in self._entries(header):
-                self._plan_entry(entry, pages, range_bytes)
+            try:
+                for entry in self._entries(header):
+                    self._plan_entry(entry, pages, range_bytes)
+            except CorruptHeaderError as error:
+                self.error = error
             if self.origin.header is None and self.end > max(header.tail_start, self.start):
                 # an adopted plain file lies in a chunk: bytes that are inline, or missing, were written over it
                 self.error = gone(self.origin, said_now(self.snapshot))
-        if self.failed:
+        if self.failed or self.large:
             self.pieces = []
             return
         tail = self._tail(header) if header else b""
@@ -126,11 +152,7 @@ class Job:
             if isinstance(found, Exception):
                 self.error = found
                 return
-            try:
-                chunks = placement.unfold(part, found, self.snapshot.path)
-            except CorruptHeaderError as error:
-                self.error = error
-                return
+            chunks = placement.unfold(part, found, self.snapshot.path)
         else:
             chunks = [part]
         for chunk in chunks:
@@ -140,8 +162,22 @@ class Job:
                 return
             self._cut(path, chunk.start - chunk.offset, chunk.start, chunk.end, chunk, range_bytes)
 
+    async def see(self, backend: Backend) -> None:
+        """Look at the files that `large` names."""
+        for path in self.large:
+            try:
+                self._sizes[path] = (await backend.stat(path)).size
+            except OSError as error:
+                self.fail(path, error)
+
     def _cut(self, path: str, shift: int, start: int, end: int, chunk: Chunk, range_bytes: int) -> None:
         """Add the segment's bytes ``[start, end)``, which lie in a file at their offset minus `shift`."""
+        if end - start > UNSEEN_BYTES_MAX and path not in self._sizes:
+            self.large[path] = chunk
+            return
+        if self._sizes.get(path, chunk.size) < chunk.size:
+            self.error = too_short(path, chunk, self._sizes[path])
+            return
         for first, last in even(start, end, range_bytes):
             self.pieces.append(Piece(path, first - shift, last - shift, first - self.start, chunk))
 

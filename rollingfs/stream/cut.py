@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from typing import Any
 from rollingfs.format.header import OFFSET_MAX
 
 CUT_FORMAT = "rollingfs-cut"
+TIME_S_MAX = 2.0**53
 _FIELDS = {CUT_FORMAT, "at", "size", "segments"}
 _FIELDS_OF = {1: _FIELDS, 2: _FIELDS | {"incarnations"}}
 """Fields by version. Cuts of version 1 name no incarnations."""
@@ -86,7 +86,7 @@ class StreamCut(Mapping[str, int]):
         """
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{_shortened(text)} is no stream cut: it is not JSON ({error})") from error
         version = found.get(CUT_FORMAT, 1) if isinstance(found, dict) else 1
         if not isinstance(version, int) or version not in _FIELDS_OF:
@@ -154,7 +154,7 @@ def _check_incarnation(path: str, incarnation: object) -> None:
 
 
 def _check_time(at: object) -> None:
-    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+    if isinstance(at, bool) or not isinstance(at, int | float) or not abs(at) <= TIME_S_MAX:
         raise ValueError(f"the time of a stream cut is {at!r}: it must be seconds since 1970")
 
 

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 
 from rollingfs.client import Client
-from rollingfs.errors import CommitTimeoutError, ConflictError
+from rollingfs.errors import CommitTimeoutError, ConflictError, CorruptLedgerError
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
-from rollingfs.stream.ledger_codec import Ledger, format_ledger, parse_ledger
+from rollingfs.stream.ledger_codec import LEDGER_BYTES_MAX, Ledger, format_ledger, parse_ledger
 
 LOOKS_MAX = 16
 """Maximum number of reads of a ledger that others keep replacing."""
@@ -45,6 +45,8 @@ class Ledgers:
             if not loaded.live or loaded.header is None:
                 return Ledger(), None
             header = loaded.header
+            if header.size > LEDGER_BYTES_MAX:
+                raise CorruptLedgerError(f"{path}: it has {header.size} bytes, a ledger at most {LEDGER_BYTES_MAX}")
             try:
                 data = await self.client.fetcher.read(Snapshot(path, header, loaded.token), header.start, header.length)
             except FileNotFoundError:

@@ -6,19 +6,25 @@ The text is JSON; ``docs/protocol.md`` specifies the format.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rollingfs.errors import BadOffsetError, CorruptHeaderError
+from rollingfs.errors import BadOffsetError, CorruptLedgerError
+from rollingfs.format import names
+from rollingfs.format.header import OFFSET_MAX
 from rollingfs.policy import OffloadPolicy
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.retention import RetentionPolicy
+from rollingfs.stream.retention import CUTS_KEPT_MAX, CUTS_KEPT_MIN, OFFSETS_KEPT_MAX, RetentionPolicy
 
 LEDGER_FORMAT = "rollingfs-stream"
 LEDGER_VERSION = 2
 OFFLOAD_VERSION = 3
 """The version of a ledger with an offload policy, which older releases would drop."""
+LEDGER_BYTES_MAX = 64 * 1024 * 1024
+"""The longest text of a ledger."""
+REASON_CHARACTERS_MAX = 200
 GONE = -1
 """Stands for an offset: the cut does not name this segment."""
 
@@ -149,7 +155,8 @@ def _cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> It
         for position, offset in _pairs(changed):
             name, incarnation = columns[position]
             now[name, incarnation] = offset
-        now = {column: offset for column, offset in now.items() if offset != GONE}
+            if offset == GONE:
+                del now[name, incarnation]
         yield _cut(now, at, size)
 
 
@@ -177,20 +184,73 @@ def parse_ledger(data: bytes, name: str) -> Ledger:
 
     Raises
     ------
-    CorruptHeaderError
+    CorruptLedgerError
         The ledger is malformed, or a newer release wrote it.
     """
     try:
+        if len(data) > LEDGER_BYTES_MAX:
+            raise ValueError(f"it has more than {LEDGER_BYTES_MAX} bytes")
         found: dict[str, Any] = json.loads(data)
         version = found[LEDGER_FORMAT]
         if version not in _CUTS_OF:
             raise ValueError(f"format {version!r} is too new: upgrade rollingfs")
-        return Ledger(
-            retention=None if found["retention"] is None else RetentionPolicy.from_fields(found["retention"]),
-            cuts=tuple(_CUTS_OF[version](found["cuts"], found["segments"])),
-            subscribers={who: Published(StreamCut.parse(text), at) for who, (at, text) in found["subscribers"].items()},
-            trim=Trim({path: Goal(*goal) for path, goal in found["trim"]["goals"].items()}, found["trim"]["done"]),
-            offload=OffloadPolicy(**found["offload"]) if version == OFFLOAD_VERSION else None,
-        )
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise CorruptHeaderError(f"{name}: the ledger of the stream cannot be read: {error!r}") from error
+        return _ledger(found, version)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise CorruptLedgerError(f"{name}: the ledger of the stream cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return repr(error)[:REASON_CHARACTERS_MAX]
+
+
+def _ledger(found: Mapping[str, Any], version: int) -> Ledger:
+    for column, incarnation in found["segments"] if version > 1 else ((column, None) for column in found["segments"]):
+        names.check_member_name(column)
+        _check_incarnation(incarnation)
+    _check_offsets(found["cuts"], len(found["segments"]), is_dense=version == 1)
+    offload = OffloadPolicy.of(found["offload"]) if version == OFFLOAD_VERSION else None
+    return Ledger(
+        retention=None if found["retention"] is None else RetentionPolicy.from_fields(found["retention"]),
+        cuts=tuple(_CUTS_OF[version](found["cuts"], found["segments"])),
+        subscribers={who: _published(who, *published) for who, published in found["subscribers"].items()},
+        trim=Trim({name: _goal(name, *goal) for name, goal in found["trim"]["goals"].items()}, found["trim"]["done"]),
+        offload=offload,
+    )
+
+
+def _check_offsets(rows: Sequence[Sequence[Any]], width: int, *, is_dense: bool) -> None:
+    """Refuse cuts that have more offsets, once each row has all of its own, than retention keeps (`prune`)."""
+    named: set[int] = set()
+    count = 0
+    for _, _, *changed in rows:
+        for position, offset in () if is_dense else _pairs(changed):
+            (named.discard if offset == GONE else named.add)(position)
+        count += width if is_dense else len(named)
+    if len(rows) > CUTS_KEPT_MAX + 1 or count > OFFSETS_KEPT_MAX + CUTS_KEPT_MIN * width:
+        raise ValueError(f"it has {len(rows)} cuts with {count} offsets, more than a stream keeps")
+
+
+def _goal(name: str, offset: object, segment: Any) -> Goal:
+    names.check_member_name(name)
+    _check_incarnation(segment)
+    if not isinstance(offset, int) or not 0 <= offset <= OFFSET_MAX:
+        raise ValueError(f"the goal of {name!r} is no offset")
+    return Goal(offset, segment)
+
+
+def _published(who: str, at: object, text: str) -> Published:
+    who.encode()  # so that the ledger can be written again
+    cut = StreamCut.parse(text)
+    for incarnation in cut.incarnations.values():
+        _check_incarnation(incarnation)
+    for name in cut:
+        names.check_member_name(name)
+    if not isinstance(at, int | float) or not math.isfinite(at):
+        raise ValueError(f"the publication of {who!r} has no time")
+    return Published(cut, at)
+
+
+def _check_incarnation(incarnation: Any) -> None:
+    if incarnation is not None and not isinstance(incarnation, str):
+        raise ValueError("an incarnation is no text")
+    (incarnation or "").encode()

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from rollingfs.client import Client
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, OnError
+from rollingfs.format import names
 from rollingfs.read.contents import is_of_entry
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.ledger import Ledgers
@@ -94,7 +96,14 @@ class Members:
             await Ledgers(self.client).check(self.path)
             raise
         views = {self.name_of(path): view for path, view in scan.listed.items()}
-        found = Found(views, {self.name_of(path): error for path, error in scan.errors.items()})
+        errors = {self.name_of(path): error for path, error in scan.errors.items()}
+        for name in list(views):
+            try:
+                names.check_member_name(name)
+            except ValueError as error:  # a file of another tool: no ledger could name it
+                del views[name]
+                errors[name] = CorruptHeaderError(f"{self.path}: {error}")
+        found = Found(views, errors)
         self.last = [_member(name, views.get(name)) for name in found.names]
         return found
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rollingfs.errors import BadOffsetError
+from rollingfs.format import names
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
@@ -116,7 +117,8 @@ class Trimmer:
         if ledger.trim.done:
             return Trimmed()
         calls = [
-            partial(self._trim_or_report, self.members.path_of(name), goal) for name, goal in ledger.trim.goals.items()
+            partial(self._trim_or_report, self.members.path_of(names.check_member_name(name)), goal)
+            for name, goal in ledger.trim.goals.items()
         ]
         result = Trimmed.of(await self.members.listings.gather(calls))
         if result.failed:

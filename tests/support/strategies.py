@@ -36,11 +36,16 @@ UNKNOWN_LINES = st.sampled_from(["colour blue", "hint  two blanks", "x", "mirror
 
 
 def _is_part(text: str) -> bool:
-    return text not in ("", ".", "..") and "$" not in text and "/" not in text
+    return text not in ("", ".", "..") and "$" not in text and "/" not in text and not names.has_control(text)
 
 
 PARTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/$"), min_size=1, max_size=8).filter(
     _is_part
+)
+
+
+RELATIVE = st.tuples(st.integers(0, 3), st.lists(PARTS, min_size=1, max_size=3)).map(
+    lambda found: "../" * found[0] + "/".join(found[1])
 )
 
 
@@ -164,13 +169,13 @@ def commits(draw: st.DrawFn, version: int) -> tuple[Commit, ...]:
 
 @st.composite
 def marks(draw: st.DrawFn) -> tuple[Mark, ...]:
-    return tuple(Mark(draw(UUIDS), draw(WORDS)) for _ in range(draw(st.integers(0, 2))))
+    return tuple(Mark(draw(UUIDS), draw(RELATIVE)) for _ in range(draw(st.integers(0, 2))))
 
 
 @st.composite
 def merges(draw: st.DrawFn) -> Merge:
     prior = draw(st.sampled_from([Phase.OPEN, Phase.SEALED]))
-    return Merge(draw(UUIDS), draw(WORDS), draw(UUIDS), prior, draw(TIMES_MS))
+    return Merge(draw(UUIDS), draw(RELATIVE), draw(UUIDS), prior, draw(TIMES_MS))
 
 
 @st.composite

@@ -16,6 +16,7 @@ from rollingfs.backend.cloud.errors import retrying
 from rollingfs.backend.cloud.google_service import GoogleService, Reply
 from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.obstores.answers import Refusal
+from rollingfs.format.sizes import read_bytes_max
 
 DELETES_AT_ONCE_MAX = 32
 BYTES = "application/octet-stream"
@@ -46,6 +47,7 @@ class GoogleBucket:
             headers=headers,
             accept=frozenset({304}),
             alt="media",
+            bytes_max=read_bytes_max(key) if span is None else None,
             # what is no generation is compared by the caller, who learns first whether there is a file at all
             ifGenerationMatch=if_token if _is_generation(if_token) else None,
             ifGenerationNotMatch=unless_token if _is_generation(unless_token) else None,

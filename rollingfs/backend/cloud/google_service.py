@@ -129,6 +129,7 @@ class GoogleService:
         kind: str = "",
         headers: Mapping[str, str] | None = None,
         accept: frozenset[int] = frozenset(),
+        bytes_max: int | None = None,
         **parameters: Any,
     ) -> Reply:
         """Send one request, once.
@@ -141,6 +142,8 @@ class GoogleService:
             The body and its content type.
         accept
             Statuses other than success that the caller knows what to do with.
+        bytes_max
+            Read no more than this of the answer's body.
 
         Raises
         ------
@@ -166,7 +169,7 @@ class GoogleService:
             async with session.request(
                 method, url, data=body, headers=sent, timeout=limits, allow_redirects=follows
             ) as answer:
-                reply = Reply(answer.status, answer.headers, await answer.read())
+                reply = Reply(answer.status, answer.headers, await _body(answer, bytes_max))
         except TimeoutError as error:
             raise TimeoutError(f"{url.origin()} did not answer in time") from error
         except aiohttp.ClientError as error:
@@ -207,6 +210,15 @@ def _clone(fs: GCSFileSystem, forked: bool = False) -> GCSFileSystem:
     clone = type(fs)(*fs.storage_args, **{**options, "skip_instance_cache": True})
     keep_from_children(clone)
     return clone
+
+
+async def _body(answer: aiohttp.ClientResponse, bytes_max: int | None) -> bytes:
+    if bytes_max is None:
+        return await answer.read()
+    data = b""
+    while len(data) < bytes_max and (more := await answer.content.read(bytes_max - len(data))):
+        data += more
+    return data
 
 
 def _refusal(reply: Reply) -> Refusal:

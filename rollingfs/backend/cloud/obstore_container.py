@@ -28,6 +28,7 @@ from rollingfs.backend.obstores.requests import (
     new_token,
     put_mode,
 )
+from rollingfs.format.sizes import read_bytes_max
 
 CONNECT_S_MAX = 5.0
 READ_S_MAX = 15.0
@@ -119,6 +120,9 @@ class ObstoreContainer:
         options = get_options(span, if_token, unless_token)
         try:
             found = await self._ask(lambda: obstore.get_async(self._quick, key, options=options))
+            limit = read_bytes_max(key) if span is None else None
+            if limit is not None and found.meta["size"] > limit:  # nothing of it was read
+                return await self.get(key, (0, limit), if_token=_token(found.meta))
             data = await self._ask(found.bytes_async)
         except Refusal as error:
             if error.status == 304:

@@ -12,6 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from rollingfs.backend.contract import Blob, FileInfo, Link
 from rollingfs.backend.local import disk
 from rollingfs.format import names
+from rollingfs.format.sizes import read_bytes_max
 
 
 def canonical(path: str) -> str:
@@ -41,8 +42,9 @@ def date_of(path: str, status: os.stat_result) -> float:
 
 
 def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
-    """The whole content of an open file."""
-    data = disk.read_exactly(descriptor, 0, status.st_size)
+    """The content of an open file, of which no more is read than the format allows for its name."""
+    size = status.st_size if (limit := read_bytes_max(path)) is None else min(status.st_size, limit)
+    data = disk.read_exactly(descriptor, 0, size)
     if os.path.basename(path).startswith(names.ASK_PREFIX):
         disk.check_whole(path, descriptor, data)  # its writer writes it in place
     return Blob(data, disk.make_token(status, data), date_of(path, status))

@@ -29,6 +29,7 @@ from rollingfs.backend.obstores.requests import (
 )
 from rollingfs.backend.s3.errors import CLIENT_ERRORS, errors_of_machine, from_obstore
 from rollingfs.backend.s3.objects import Answer, Listed, Objects, token_of
+from rollingfs.format.sizes import read_bytes_max
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -128,13 +129,18 @@ class ObstoreObjects:
         try:
             async with self._places.taken():
                 found = await watched(obstore.get_async(self._quick, key, options=options))
-                data = await watched(found.bytes_async())
+                limit = read_bytes_max(key) if span is None else None
+                is_long = limit is not None and found.meta["size"] > limit
+                if not is_long:
+                    data = await watched(found.bytes_async())
         except (BaseError, FileNotFoundError) as error:
             is_other = is_unread(error) or (span is not None and is_whole_instead_of_range(error))
             if not is_other:
                 raise self._refused(error, "GetObject") from None
         else:
             meta = found.meta
+            if is_long:  # nothing of it was read
+                return await self.get(key, (0, limit or 0), if_match=token_of(meta["e_tag"]))
             return Answer(memoryview(data), token_of(meta["e_tag"], span is None), meta["last_modified"].timestamp())
         return await self._others.get(key, span, if_match=if_match, unless_match=unless_match)
 

@@ -10,6 +10,7 @@ from aiobotocore.httpsession import AIOHTTPSession
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.s3.objects import Answer, Listed, token_of
+from rollingfs.format.sizes import read_bytes_max
 
 SEND_BYTES = 256 * 1024
 
@@ -39,7 +40,8 @@ class S3fsObjects:
         given = {name: value for name, value in arguments.items() if value}
         answer = await self._call("get_object", Bucket=self._bucket, Key=key, **given)
         async with answer["Body"] as body:
-            data = await body.read()
+            limit = read_bytes_max(key) if span is None else None
+            data = await body.read() if limit is None else await _read_up_to(body, limit)
         if span is not None and "ContentRange" not in answer:  # a store may ignore a range, and say so
             data = data[slice(*span)]
         modified = answer["LastModified"].timestamp() if "LastModified" in answer else 0.0
@@ -67,6 +69,14 @@ class S3fsObjects:
             for entry in answer.get("Contents", [])
             if entry["Key"] != folder + prefix
         ]
+
+
+async def _read_up_to(body: Any, limit: int) -> bytes:
+    """The first bytes of an answer; the rest is not read."""
+    data = b""
+    while len(data) < limit and (more := await body.read(limit - len(data))):
+        data += more
+    return data
 
 
 class StraightSession(AIOHTTPSession):

@@ -173,7 +173,7 @@ public class DiskStore extends Store {
 
     @Override
     public byte[] readWhole(String path, FileStatus known) throws IOException {
-        return ifThere(path, Files::readAllBytes);
+        return ifThere(path, file -> readAll(Files.newInputStream(file), path));
     }
 
     /** The token that identifies the content of a plain file; null if the file is gone. */

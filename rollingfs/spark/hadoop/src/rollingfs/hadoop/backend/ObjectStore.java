@@ -148,7 +148,7 @@ public final class ObjectStore extends Store {
         if (found == null) {
             Path file = hadoopPath(path);
             try {
-                return readAll(fsOf(file).open(file)); // a missing file costs one request less than with a status
+                return readAll(fsOf(file).open(file), path); // a missing file costs one request less than with a status
             } catch (FileNotFoundException gone) {
                 return null;
             } catch (IOException changed) {
@@ -172,7 +172,7 @@ public final class ObjectStore extends Store {
         FileStatus found = known;
         for (int failures = 0; found != null && !found.isDirectory();) {
             try {
-                return found.getLen() == 0 ? new byte[0] : readAll(open(found));
+                return found.getLen() == 0 ? new byte[0] : readAll(open(found), path);
             } catch (IOException error) {
                 FileStatus now = status(path);
                 if (now != null && Objects.equals(etag(now), etag(found)) && ++failures == FAILURES_MAX) {

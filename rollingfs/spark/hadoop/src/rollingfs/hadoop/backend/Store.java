@@ -1,6 +1,5 @@
 package rollingfs.hadoop.backend;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.List;
@@ -98,10 +97,10 @@ public abstract class Store {
     /** Open a plain file, as it was at its status or later. */
     public abstract FSDataInputStream openPlain(FileInfo plain, OpenFileParameters how) throws IOException;
 
-    static byte[] readAll(InputStream stream) throws IOException {
-        try (stream; ByteArrayOutputStream data = new ByteArrayOutputStream()) {
-            stream.transferTo(data);
-            return data.toByteArray();
+    /** A header or an index page whole; of a longer file no more than its parser needs to refuse it. */
+    static byte[] readAll(InputStream stream, String path) throws IOException {
+        try (stream) {
+            return stream.readNBytes(Names.readBytesMax(path));
         }
     }
 }

@@ -16,6 +16,7 @@ import rollingfs.hadoop.format.Header.Mark;
 /** Reads header files, and refuses one that is damaged, too new or over a limit. Pure. */
 public final class Codec {
     private static final String FORMAT = "rollingfs 1";
+    static final int BYTES_MAX = Header.TEXT_BYTES_MAX + Header.TAIL_BYTES_MAX;
 
     private Codec() {}
 
@@ -47,6 +48,7 @@ public final class Codec {
             int position = 0;
             String line = "";
             try {
+                Tokens.checkSize(data, BYTES_MAX);
                 Tokens.Text text = Tokens.splitText(data, FORMAT);
                 if (text.bytes() > Header.TEXT_BYTES_MAX) {
                     throw new Malformed("its text has " + text.bytes() + " bytes, but at most "
@@ -155,7 +157,7 @@ public final class Codec {
 
         private static Mark mark(List<String> parts) {
             Tokens.exactly(parts, 2);
-            return new Mark(Tokens.uuid(parts.get(0)), Tokens.unquote(parts.get(1)));
+            return new Mark(Tokens.uuid(parts.get(0)), Tokens.segmentPath(parts.get(1)));
         }
 
         private void inline(List<String> parts) {

@@ -14,7 +14,7 @@ import java.util.Set;
  */
 public final class Header {
     static final int TEXT_BYTES_MAX = 64 * 1024;
-    private static final int TAIL_BYTES_MAX = 1024 * 1024;
+    static final int TAIL_BYTES_MAX = 1024 * 1024;
     private static final int LOOSE_CHUNKS_MAX = 128;
     private static final int DROPS_MAX = 128;
     private static final int TIERS_MAX = 8;
@@ -190,6 +190,9 @@ public final class Header {
             require(before == after, "entries " + (before > after ? "overlap" : "leave a gap") + " at offset "
                     + Math.min(before, after));
         }
+        Set<String> pages = new HashSet<>();
+        entries.forEach(entry ->
+                require(!(entry instanceof Page page) || pages.add(page.file()), "an index page is named twice"));
         length(); // throws if it is longer than the largest number
         Set<String> writers = new HashSet<>();
         for (Commit line : commits) {

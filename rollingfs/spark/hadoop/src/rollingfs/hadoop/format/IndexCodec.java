@@ -10,6 +10,8 @@ import rollingfs.hadoop.format.Header.Page;
 /** Reads index pages, and refuses one that is damaged. Pure. */
 public final class IndexCodec {
     private static final String FORMAT = "rollingfs-index 1";
+    static final int BYTES_MAX = 16 * 1024 * 1024;
+    private static final int CHUNKS_MAX = 4096;
 
     private IndexCodec() {}
 
@@ -22,7 +24,11 @@ public final class IndexCodec {
             if (page != null && (data.length != page.size() || Tokens.crc32c(data) != page.crc32c())) {
                 throw new Malformed("it has not the size or the checksum that the header says");
             }
+            Tokens.checkSize(data, BYTES_MAX);
             Tokens.Text text = Tokens.splitText(data, FORMAT);
+            if (text.lines().size() > CHUNKS_MAX) {
+                throw new Malformed("it has more chunks than a page may have");
+            }
             position = 1;
             for (String found : text.lines()) {
                 position++;

@@ -58,7 +58,7 @@ final class LineCodec {
         header.phase = Tokens.phase(words.get(0));
         if (header.phase == Phase.MERGING) {
             Tokens.exactly(words, 6);
-            header.merge = new Merge(Tokens.uuid(words.get(1)), Tokens.unquote(words.get(2)), Tokens.uuid(words.get(3)),
+            header.merge = new Merge(Tokens.uuid(words.get(1)), Tokens.segmentPath(words.get(2)), Tokens.uuid(words.get(3)),
                     Tokens.phase(words.get(4)), Tokens.parseTime(words.get(5)));
         } else if (header.phase == Phase.DELETED && words.size() > 1) {
             Tokens.exactly(words, 3);

@@ -1,5 +1,7 @@
 package rollingfs.hadoop.format;
 
+import rollingfs.hadoop.RollingException;
+
 /** The names on the store: which file belongs to which segment, and how one file refers to another. Pure. */
 public final class Names {
     public static final String HEADER_SUFFIX = "$header";
@@ -88,6 +90,9 @@ public final class Names {
                 || name.endsWith(HEADER_SUFFIX) || name.endsWith(CHUNKS_SUFFIX)) {
             throw new Malformed("names no chunk file");
         }
+        if (reference.indexOf('\0') >= 0) {
+            throw new Malformed("has a NUL character");
+        }
         if (slash <= 0) {
             if (slash == 0) {
                 throw new Malformed("refers outside a '$chunks' folder");
@@ -115,8 +120,26 @@ public final class Names {
         }
     }
 
+    /** How much of a header or an index page to read: a byte more than the format allows, which its parser refuses. */
+    public static int readBytesMax(String path) {
+        return 1 + (path.endsWith(HEADER_SUFFIX) ? Codec.BYTES_MAX : IndexCodec.BYTES_MAX);
+    }
+
+    /** Refuse the path of another segment, relative to a folder, if it is no name or climbs not only at its front. */
+    static void checkRelative(String path) {
+        String rest = path;
+        while (rest.startsWith("../")) {
+            rest = rest.substring(3);
+        }
+        boolean isName = !rest.isEmpty() && !rest.endsWith("/") && !isReserved(rest)
+                && rest.chars().noneMatch(found -> found == '\n' || found == '\r' || found == 0);
+        if (!isName || ("/" + rest + "/").contains("/../")) {
+            throw new Malformed("'" + path + "' is no path of a segment");
+        }
+    }
+
     /** The path of a file that the header of a segment refers to. */
-    public static String resolve(String segment, String reference) {
+    public static String resolve(String segment, String reference) throws RollingException.Corrupt {
         if (reference.indexOf('/') < 0) {
             return chunksFolder(segment) + "/" + reference;
         }
@@ -124,10 +147,10 @@ public final class Names {
     }
 
     /** Apply a relative path to a folder. */
-    private static String climb(String folder, String relative) {
+    private static String climb(String folder, String relative) throws RollingException.Corrupt {
         while (relative.startsWith("../")) {
             if (folder.isEmpty() || folder.equals("/")) {
-                throw new Malformed("reference '" + relative + "' climbs above the root of the store");
+                throw new RollingException.Corrupt("reference '" + relative + "' climbs above the root of the store");
             }
             folder = parent(folder);
             relative = relative.substring(3);
@@ -136,7 +159,7 @@ public final class Names {
     }
 
     /** The path of a file that the header of a segment refers to, perhaps in a tier ("" is the hot store). */
-    public static String locate(String segment, String reference, String tier) {
+    public static String locate(String segment, String reference, String tier) throws RollingException.Corrupt {
         String path = resolve(segment, reference);
         return tier.isEmpty() ? path : TIER_SCHEME + tier + "/" + path;
     }

@@ -133,6 +133,13 @@ final class Tokens {
         return found;
     }
 
+    /** The path of another segment, relative to a folder. */
+    static String segmentPath(String word) {
+        String found = unquote(word);
+        Names.checkRelative(found);
+        return found;
+    }
+
     /** The file or chunk folder that a drop line names. */
     static String dropTarget(String word) {
         if (word.equals("./")) {
@@ -197,6 +204,13 @@ final class Tokens {
             throw new Malformed("lacks " + key + "=");
         }
         return found;
+    }
+
+    /** Refuse a file that is longer than its kind may be, before anything of it is parsed. */
+    static void checkSize(byte[] data, int bytesMax) {
+        if (data.length > bytesMax) {
+            throw new Malformed("it has more than " + bytesMax + " bytes, which are the most that it may have");
+        }
     }
 
     /** The lines of a text that begins with {@code first}; the checksum of its end line must be right. */

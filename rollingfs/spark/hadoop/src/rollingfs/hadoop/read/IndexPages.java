@@ -47,7 +47,7 @@ public final class IndexPages {
     }
 
     /** The segment in whose chunk folder a page lies: references in the page are relative to it. */
-    static String home(String segment, Page page) {
+    static String home(String segment, Page page) throws IOException {
         return Names.segmentOfFolder(Names.parent(Names.resolve(segment, page.file())));
     }
 }

@@ -1,0 +1,29 @@
+"""The most bytes that a file of the format has, by its name: no client reads more of what somebody put there. Pure."""
+
+from __future__ import annotations
+
+from rollingfs.format import names
+from rollingfs.format.asks import ASK_BYTES_MAX, ASK_TEXT_BYTES_MAX
+from rollingfs.format.header import TAIL_BYTES_MAX, TEXT_BYTES_MAX
+from rollingfs.format.index_codec import PAGE_BYTES_MAX
+from rollingfs.format.pin_codec import PIN_BYTES_MAX
+
+
+def read_bytes_max(path: str) -> int | None:
+    """How much of a file to read whole: a byte more than the format allows, which its parser refuses; None for all.
+
+    Parameters
+    ----------
+    path
+        The file's path, or its key.
+    """
+    name = path.rpartition("/")[2]
+    if name.endswith(names.HEADER_SUFFIX):
+        return TEXT_BYTES_MAX + TAIL_BYTES_MAX + 1
+    if name.startswith(names.INDEX_PREFIX):
+        return PAGE_BYTES_MAX + 1
+    if name.startswith(names.PIN_PREFIX):
+        return PIN_BYTES_MAX + 1
+    if name.startswith(names.ASK_PREFIX):
+        return ASK_BYTES_MAX + ASK_TEXT_BYTES_MAX + 1
+    return None
