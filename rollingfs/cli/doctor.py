@@ -14,7 +14,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
-from rollingfs.fs.readable import visible
+from rollingfs.errors import visible
 
 commands = Commands("Stores and Spark")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from rollingfs.fs.readable import count_text, size_text, visible
+from rollingfs.errors import visible
+from rollingfs.fs.readable import count_text, size_text
 from rollingfs.fs.segment_map import GONE, ROWS_MAX, TAIL, Class, Outline
 
 STEPS = "▁▂▃▄▅▆▇█"

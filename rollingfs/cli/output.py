@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NoReturn
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli.errors import ReaderGone, as_typed
-from rollingfs.fs.readable import visible
+from rollingfs.errors import visible
 from rollingfs.stream.cut import StreamCut
 
 WIDTH_PIPED = 1_000_000
@@ -29,7 +30,17 @@ KEYS_MAX = 1024
 CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE})
 
 
-class _Screen(Console):
+class Screen(Console):
+    """A console that shows no control character of any text, whoever wrote it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                lines = segment.text.split("\n")
+                yield segment._replace(text="\n".join(map(visible, lines)))
+
     def on_broken_pipe(self) -> NoReturn:
         raise ReaderGone
 
@@ -128,7 +139,10 @@ def _as_json(value: Any) -> Any:
 
 def date_text(seconds: float) -> str:
     """A date in the local time zone."""
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # a header's date in a year that this time zone cannot express
+        return f"{seconds:.0f} s since 1970"
 
 
 # -- tables and pictures ---------------------------------------------------------------------------------------
@@ -136,7 +150,7 @@ def date_text(seconds: float) -> str:
 
 def screen() -> Console:
     """The console for tables and pictures; where it is no terminal, as wide as they are."""
-    return _Screen(width=None if sys.stdout.isatty() else WIDTH_PIPED, highlight=False, markup=False, emoji=False)
+    return Screen(width=None if sys.stdout.isatty() else WIDTH_PIPED, highlight=False, markup=False, emoji=False)
 
 
 def show(*shown: Table | Text) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -15,6 +14,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from rollingfs.cli.output import Screen
+
 BAR_COLUMNS = 24
 
 
@@ -26,6 +27,4 @@ def progress_bar(*, of_bytes: bool, counted: bool) -> Progress:
         columns += [DownloadColumn(binary_units=True), TransferSpeedColumn()] if of_bytes else [MofNCompleteColumn()]
     columns.append(TimeElapsedColumn())
     # nothing is redirected: standard output may be a file
-    return Progress(
-        *columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
-    )
+    return Progress(*columns, console=Screen(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rollingfs.cli import errors, output
 from rollingfs.cli.errors import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
-from rollingfs.errors import AppendInterrupted
+from rollingfs.errors import AppendInterrupted, visible
 from rollingfs.format.transitions import MISSING
-from rollingfs.fs.readable import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress

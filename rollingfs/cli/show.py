@@ -16,8 +16,9 @@ from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, Paths
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.output import date_text
 from rollingfs.cli.session import Session
+from rollingfs.errors import visible
 from rollingfs.folders.listing import Info
-from rollingfs.fs.readable import size_text, visible
+from rollingfs.fs.readable import size_text
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.segment_map import Garbage, outline
 
@@ -105,7 +106,7 @@ def _fields(rows: Iterable[tuple[str, str]]) -> Table:
     """Names and values, one below the other."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for name, value in rows:
-        table.add_row(name, Text(visible(value)))
+        table.add_row(Text(visible(name)), Text(visible(value)))
     return table
 
 

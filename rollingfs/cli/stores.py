@@ -96,10 +96,11 @@ def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[
         if name.startswith(ENVIRONMENT):
             names = name.removeprefix(ENVIRONMENT).lower().split("__")
             found.append(Given(name, tuple(names), _value(environment[name]), is_ambient=True))
-    for text in texts:
+    for position, text in enumerate(texts, start=1):
         name, equals, value = text.partition("=")
         if not equals or not all(name.split(".")):
-            raise WrongUsage(f"--option {text!r} is not of the form name=value")
+            # it is not shown: without a name, all of it may be a secret
+            raise WrongUsage(f"--option number {position} is not of the form name=value")
         found.append(Given(f"--option {name}", tuple(name.split(".")), _value(value)))
     return found
 

@@ -20,7 +20,8 @@ from rollingfs.cli.command import Commands, Folder
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
-from rollingfs.fs.readable import count_text, size_text, visible
+from rollingfs.errors import visible
+from rollingfs.fs.readable import count_text, size_text
 from rollingfs.maintenance import SegmentState
 from rollingfs.policy import parse_bytes, parse_seconds
 

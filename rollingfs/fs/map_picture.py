@@ -8,8 +8,9 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from rollingfs.errors import visible
 from rollingfs.format.names import CHUNKS_SUFFIX
-from rollingfs.fs.readable import count_text, size_text, visible
+from rollingfs.fs.readable import count_text, size_text
 from rollingfs.fs.segment_map import Class, Outline
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from rollingfs.fs.readable import count_text, size_text, visible
+from rollingfs.errors import visible
+from rollingfs.fs.readable import count_text, size_text
 from rollingfs.fs.segment_map import INLINE, Run, runs
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.members import Member

@@ -5,11 +5,6 @@ from __future__ import annotations
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def visible(text: str) -> str:
-    """The text with control characters escaped, so that a file's name cannot steer the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
 def size_text(size: float) -> str:
     """A number of bytes as people read it."""
     if size < 1024:

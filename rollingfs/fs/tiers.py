@@ -34,7 +34,9 @@ def with_tiers(
     if tiers is None:
         return hot
     if not isinstance(tiers, Mapping):
-        raise TypeError(f"tiers is {tiers!r}: it must map aliases to tiers, as {{'cold': 's3://archive/logs'}}")
+        raise TypeError(
+            f"tiers is a {type(tiers).__name__}: it must map aliases to tiers, as {{'cold': 's3://archive/logs'}}"
+        )
     if not tiers:
         return hot
     stores = {}
@@ -70,7 +72,8 @@ def check_default(backend: Backend, policy: OffloadPolicy | Mapping[str, Any] | 
 def _settings(alias: str, given: Any) -> dict[str, Any]:
     settings = {"root": given} if isinstance(given, str) else given
     if not isinstance(settings, Mapping):
-        raise TypeError(f"tier {alias!r} is {given!r}: it must be the URL of its root, or a mapping with 'root'")
+        kind = type(given).__name__  # its value may hold a secret
+        raise TypeError(f"tier {alias!r} is a {kind}: it must be the URL of its root, or a mapping with 'root'")
     for name in sorted(settings.keys() - SETTINGS):
         raise TypeError(f"tier {alias!r} has no setting {name!r}{meant(name, SETTINGS)}; it takes {listed(SETTINGS)}")
     if not isinstance(settings.get("root"), str):

@@ -102,3 +102,10 @@ def test_the_environment_fills_in_what_is_not_given_and_nothing_else() -> None:
 def test_secrets_are_not_shown() -> None:
     found = azure_options({"account_name": "acme", "account_key": KEY}, {})
     assert KEY not in repr(found)
+
+
+@pytest.mark.parametrize("text", ["hunter2", "AccountName=a;AccountKey:hunter2=", "AccountName=a;hunter2=;x=1"])
+def test_a_connection_string_that_is_not_understood_is_not_shown(text: str) -> None:
+    with pytest.raises(ValueError, match=r"part [12] of Azure's connection_string") as refused:
+        azure_options({"connection_string": text}, {})
+    assert "hunter2" not in str(refused.value)

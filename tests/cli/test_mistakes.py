@@ -84,7 +84,12 @@ def test_a_bad_value_of_a_variable_is_wrong_usage_and_named(folder: str, monkeyp
 
 @pytest.mark.parametrize("option", ["s3.=3", ".key=3", "=3", "key"])
 def test_an_option_without_a_name_or_value_is_wrong_usage(folder: str, option: str) -> None:
-    assert "is not of the form name=value" in refused(f"cat --option {option}", f"{folder}/log", code=2)
+    said = refused(f"cat --option {option}", f"{folder}/log", code=2)
+    assert "--option number 1 is not of the form name=value" in said
+
+
+def test_an_option_that_is_not_understood_is_not_shown_because_it_may_be_a_secret(folder: str) -> None:
+    assert "hunter2" not in refused("cat --option max_bytes=1KiB --option hunter2", f"{folder}/log", code=2)
 
 
 def test_a_trim_without_a_cut_is_wrong_usage(folder: str) -> None:

@@ -58,6 +58,9 @@ class AzureOptions:
         return "account_key" in self.config
 
 
+_EMULATOR = "UseDevelopmentStorage"
+
+
 def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> AzureOptions:
     """Options of obstore for those of adlfs; without credentials, anonymous, unless ``anon=False``.
 
@@ -131,11 +134,13 @@ def _from_connection_string(text: str | None) -> dict[str, str]:
     if not text:
         return {}
     found: dict[str, str] = {}
-    for pair in filter(None, text.strip().split(";")):
+    for position, pair in enumerate(filter(None, text.strip().split(";")), start=1):
         name, _, value = pair.partition("=")
         known = _OF_CONNECTION_STRING.get(name.strip().lower())
         if known is not None:
             found[known] = value
         elif not name.strip().lower().endswith(_OF_OTHER_SERVICES):
-            raise ValueError(f"Azure's connection_string has {name.strip()!r}, which cannot be expressed")
+            # neither its name nor its value: where a separator is missing, the one is the other, and may be a secret
+            shown = f" ({_EMULATOR})" if name.strip() == _EMULATOR else ""
+            raise ValueError(f"part {position}{shown} of Azure's connection_string is no setting that can be expressed")
     return found
