@@ -3,6 +3,9 @@
 A source that is *merging* belongs to a transaction of a mover that may be dead. If its target has the
 transaction, the source becomes a tombstone. If not, the target is first told that the transaction is aborted,
 so that the mover cannot win any more; then the source gets its prior state back.
+
+Anybody who may write one folder can write a mark there that names a target elsewhere. So nothing is written in another
+folder than the source's, unless a pin in the target's chunk folder shows that a mover wrote there, too.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from rollingfs.commit.shadowing import delete_shadowed, let_pass
 from rollingfs.errors import CommitTimeoutError, if_interrupted
 from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
-from rollingfs.format.header import Header, Mark, Phase
+from rollingfs.format.header import Header, Mark, Merge, Phase
 from rollingfs.format.merging import is_merging
+from rollingfs.format.pin_codec import Pin, parse_pin, pin_path
 from rollingfs.format.transitions import MarksFullError
 
 logger = logging.getLogger("rollingfs")
@@ -83,12 +87,31 @@ class Merges:
             waited_s += MARK_POLL_S
             if not is_merging((await self.store.headers.load(path)).header, merge.txn):
                 return
-        target = names.check_segment_name(names.climb(names.parent(path), merge.target))
+        target = names.find(names.parent(path), merge.target)
         logger.info("%s: resolving the merge %s into %s", path, merge.txn, target)
-        if await self.abort(path, target, header):
-            await self.reset(path, merge.txn)
-        else:
+        if target is None or target == path:
+            took_place = False  # no mover made this mark, or another tool has moved the tree away from the target
+        elif await self._is_evident(path, target, merge):
+            took_place = not await self.abort(path, target, header)
+        else:  # the mover is done with the target, if there ever was one: its header tells
+            found = (await self.store.headers.load_durable(target)).header
+            took_place = found is not None and merging.has_merged(found, merge)
+        if took_place:
             await self.finish(path, merge.txn)
+        else:
+            await self.reset(path, merge.txn)
+
+    async def _is_evident(self, source: str, target: str, merge: Merge) -> bool:
+        """Whether the target's folder shows that a mover moves the source there: by the mark itself, or by a pin."""
+        if names.parent(source) == names.parent(target):
+            return True
+        folder = names.chunks_folder(target)
+        path = pin_path(folder, merge.txn)
+        try:
+            data = (await self.store.backend.read(path)).data
+        except FileNotFoundError:
+            return False
+        return parse_pin(data, folder, path) == Pin(merge.txn, source, target)
 
     async def abort(self, source: str, target: str, header: Header) -> bool:
         """Make sure that a merge never takes place; False if it has taken place already."""
@@ -107,7 +130,7 @@ class Merges:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             nonlocal took_place
             found = base.header
-            took_place = found is not None and merging.has_merged(found, merge.txn)
+            took_place = found is not None and merging.has_merged(found, merge)
             if took_place or (found is not None and merging.has_aborted(found, merge.txn)):
                 return None
             mark = Mark(merge.txn, names.relative(names.parent(target), source))
@@ -152,16 +175,26 @@ class Merges:
         header = (await self.store.headers.load(target)).header
         if header is None:
             return
-        merges = [partial(self._settle, target, mark, True) for mark in header.merges]
-        aborts = [partial(self._settle, target, mark, False) for mark in header.aborts]
+        merges = [partial(self._settle, target, header.segment, mark, True) for mark in header.merges]
+        aborts = [partial(self._settle, target, header.segment, mark, False) for mark in header.aborts]
         await self.store.runtime.gather([*merges, *aborts], SOURCES_AT_ONCE_MAX)
         self.loop.slots.remember(target, marks=[*header.merges, *header.aborts])
 
-    async def _settle(self, target: str, mark: Mark, took_place: bool) -> None:
-        source = names.check_segment_name(names.climb(names.parent(target), mark.source))
-        if not is_merging((await self.store.headers.load_durable(source)).header, mark.txn):
-            return  # the line that says what became of it may go
-        if took_place:
+    async def _settle(self, target: str, segment: str, mark: Mark, took_place: bool) -> None:
+        """Bring the source of a line to what the line says, if its own mark names this target and incarnation.
+
+        Otherwise the line is nobody's, and may go: the source has been resolved, another tool has moved the tree, or
+        somebody has made the line up.
+        """
+        source = names.find(names.parent(target), mark.source)
+        if source is None or source == target:
+            return
+        header = (await self.store.headers.load_durable(source)).header
+        merge = header.merge if header is not None else None
+        if merge is None or merge.txn != mark.txn or names.find(names.parent(source), merge.target) != target:
+            return
+        if took_place and merge.target_segment == segment:
             await self.finish(source, mark.txn)
-        else:
+        # a rename that was aborted has found another incarnation than the one that it would have made
+        elif not took_place and (merge.target_segment == segment or await self._is_evident(source, target, merge)):
             await self.reset(source, mark.txn)

@@ -158,8 +158,9 @@ def with_aborted(header: Header, mark: Mark) -> Header:
     return replace(header, aborts=(*header.aborts, mark))
 
 
-def has_merged(header: Header, txn: str) -> bool:
-    return any(mark.txn == txn for mark in header.merges)
+def has_merged(header: Header, merge: Merge) -> bool:
+    """Whether the header of a target says that this merge took place: the very incarnation that its mark names."""
+    return header.segment == merge.target_segment and any(mark.txn == merge.txn for mark in header.merges)
 
 
 def has_aborted(header: Header, txn: str) -> bool:

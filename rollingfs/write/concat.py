@@ -191,10 +191,11 @@ class Concats:
         with if_interrupted(target, "not committed"):
             marked = await self.moves.mark_all(sources, incarnation, deadline_s, sealed=True)
         offset = -1
+        marks = [source.mark for source in sources]
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             nonlocal offset
-            done = base.header is not None and all(merging.has_merged(base.header, s.txn) for s in sources)
+            done = base.header is not None and all(mark in base.header.merges for mark in marks)
             if done and sources and base.live:
                 return None
             merging.check_other(base.header, {source.txn for source in sources}, target)
@@ -203,13 +204,13 @@ class Concats:
                 raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
             found = transitions.check(base.header, guard, target)
             transitions.check_open(found, target)
-            merging.check_marks(found, [source.mark for source in sources])
+            merging.check_marks(found, marks)
             frozen = await self.moves.frozen(base, marked)
             offset = found.length
             items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
             found = transitions.with_tiers(found, (tier for header in frozen for tier in header.tiers))
             grown = await grow(found, items, attempt, joint=True)
-            joined = merging.with_merged(grown, [source.mark for source in sources])
+            joined = merging.with_merged(grown, marks)
             left = zip((source.path for source in sources), frozen, strict=True)
             joined = merging.with_waiting(joined, target, left, self.store.now_ms())
             return transitions.with_attrs(joined, attrs, target)
@@ -273,7 +274,7 @@ class Concats:
             marked = await self.moves.mark_all([source], incarnation, deadline_s, sealed=False)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            if base.header is not None and merging.has_merged(base.header, source.txn):
+            if base.header is not None and source.mark in base.header.merges:
                 return None
             merging.check_other(base.header, {source.txn}, target)
             if base.live:

@@ -1,5 +1,6 @@
 """What concat and rename have in common: marks and pins in the sources, one commit of the target, tombstones.
 
+0. Pin the target's chunk folder for sources of other folders: the evidence by which others may write there.
 1. Mark the sources, which freezes their maps, and pin the chunk folders that their entries name.
 2. Commit the target. The caller's step makes its header of what `frozen` knows of the sources.
 3. Turn the sources into tombstones.
@@ -25,9 +26,10 @@ from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.shadowing import check_passes, shadow
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, if_interrupted
 from rollingfs.format import merging, names, placement
-from rollingfs.format.header import Header, Mark, Merge
+from rollingfs.format.header import AGE_S_MAX, Header, Mark, Merge
 from rollingfs.format.merging import is_merging
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
+from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.write.segment_operations import Segments
 from rollingfs.write.whole import remove_grave
@@ -52,6 +54,13 @@ class Source:
     """Its incarnation, if no other is meant."""
 
     @property
+    def evidence(self) -> str | None:
+        """The pin in the target's chunk folder; None within a folder, where the mark itself is the evidence."""
+        if names.parent(self.path) == names.parent(self.target):
+            return None
+        return pin_path(names.chunks_folder(self.target), self.txn)
+
+    @property
     def mark(self) -> Mark:
         """The line that it gets in the target."""
         return Mark(self.txn, names.relative(names.parent(self.target), self.path))
@@ -66,6 +75,8 @@ class Marked:
     """Those that the marks' commits have made."""
     token_before: str | None
     """The token of the target's header before the first mark was sent, if the mover knew a header of it."""
+    since: Moment
+    """When the first file of evidence was about to be written."""
 
 
 class Moves:
@@ -111,13 +122,32 @@ class Moves:
         target = self.store.headers.seen(sources[0].target) if sources else None
         token_before = target.token if target is not None else None
         txns = {source.txn for source in sources}
+        since = Moment.now(self.store.clock)
         marks = [partial(self._mark, source, incarnation, txns, deadline_s, sealed) for source in sources]
         try:
+            await self.store.each([partial(self._witness, source) for source in sources if source.evidence is not None])
             headers = await self.store.each(marks)
         except (OSError, ValueError):
             await self._undo(sources)
             raise
-        return Marked(sources, headers, token_before)
+        return Marked(sources, headers, token_before, since)
+
+    async def _witness(self, source: Source) -> None:
+        """Leave the evidence of a move in the target's folder, before the mark that others may find."""
+        assert source.evidence is not None
+        pin = Pin(source.txn, source.path, source.target)
+        await self.store.backend.write(source.evidence, [format_pin(pin, names.chunks_folder(source.target))])
+
+    async def _forget(self, sources: Sequence[Source]) -> bool:
+        """Delete the evidence of moves that certainly took place, or certainly will not; else collection does."""
+        files = [source.evidence for source in sources if source.evidence is not None]
+        try:
+            if files:
+                await self.store.backend.delete(files)
+        except OSError as error:
+            logger.info("%s: a pin is left to collection: %s", sources[0].target, error)
+            return False
+        return True
 
     async def _mark(self, source: Source, incarnation: str, txns: Set[str], deadline_s: float, sealed: bool) -> Header:
         """Freeze a source, then pin the folders that its entries name."""
@@ -179,6 +209,8 @@ class Moves:
         MarkLostError
             A source is not marked: another client took this mover for dead.
         """
+        if marked.since.age_s(self.store.clock) > AGE_S_MAX and any(source.evidence for source in marked.sources):
+            raise MarkLostError("the move took so long that a collection may have deleted its evidence")
         if target.header is not None and target.token is not None and target.token == marked.token_before:
             return marked.headers
         for source in marked.sources:
@@ -207,10 +239,10 @@ class Moves:
                 await self._undo(sources)
             raise
         with if_interrupted(target, "committed"):
-            buried = await self.store.each(
-                [partial(self._bury, *one) for one in zip(sources, marked.headers, strict=True)]
-            )
-        done = [source.mark for source, is_buried in zip(sources, buried, strict=True) if is_buried]
+            forget = [partial(self._forget, sources)] if any(source.evidence for source in sources) else []
+            bury = [partial(self._bury, *one) for one in zip(sources, marked.headers, strict=True)]
+            buried = await self.store.each([*bury, *forget])
+        done = [source.mark for source, is_buried in zip(sources, buried, strict=False) if is_buried]
         self.committer.slots.remember(target, marks=done)
         assert committed.header is not None
         return committed.header
@@ -238,6 +270,7 @@ class Moves:
     async def _undo(self, sources: Sequence[Source]) -> None:
         """Take back the marks of transactions that certainly did not and will not take place."""
         await self.store.each([partial(self._undo_one, source) for source in sources])
+        await self._forget(sources)
 
     async def _undo_one(self, source: Source) -> None:
         try:

@@ -1,5 +1,8 @@
 """A model of one source's move, walked through all courses: its bytes are in one place, whatever a mover does not read.
 
+Between folders there is also the *evidence*: a pin in the target's folder, from before the mark until the mover knows
+what became of its commit. Nobody else writes at the target without it.
+
 The source is merging or not. The target's header has the line `Merged`, `Aborted`, or neither; every commit gives it
 another token. A mover marks and commits; another client resolves its mark at any time; a third removes lines of the
 target whose source is not merging any more, and appends. A request lands at once, and each party may stop for ever.
@@ -26,21 +29,33 @@ class World:
     line: Line = "none"
     token: int = 1
     """Of the target's header; 0 if there is none."""
-    mover: Literal["begin", "marking", "marked", "looking", "ready", "committed", "over"] = "begin"
+    mover: Literal["begin", "marking", "marked", "looking", "ready", "committed", "undoing", "over", "never"] = "begin"
     before: int = -1
     """The token of the target's header that the mover knew before it sent the mark."""
     base: int = -1
     """The token of the header that its commit replaces."""
-    resolver: Literal["idle", "seen", "aborted", "merged"] = "idle"
+    resolver: Literal["idle", "seen", "noted", "looked", "bare", "aborted", "merged"] = "idle"
     was_merged: bool = False
     """Whether the target has the source's bytes."""
+    evidence: bool = False
+    """Whether the target's folder shows the move."""
+    planted: bool = False
+    """Whether the resolver has written at the target."""
 
 
 @dataclass(frozen=True)
 class Rule:
     """When the mover does not read the source again; the right rule, and wrong ones."""
 
-    trusts: Literal["never", "token before", "any base", "absence"]
+    trusts: Literal["never", "token before", "any base", "absence"] = "token before"
+    evidence: Literal["same folder", "before the mark", "after the mark", "none"] = "same folder"
+    """When the mover leaves evidence; within a folder, the mark is the evidence."""
+    forgets: Literal["known", "early"] = "known"
+    """When the mover deletes it: once it knows what became of its commit, or as soon as it has the mark."""
+    looks: Literal["evidence first", "target first"] = "evidence first"
+    """What the resolver looks at first."""
+    expires: Literal["never under way", "any time"] = "never under way"
+    """When a collection deletes it: not while a commit may land that was sent, by D and G; or at any age."""
 
     def holds(self, world: World) -> bool:
         if self.trusts == "never":
@@ -54,8 +69,10 @@ class Rule:
 
 def steps(world: World, rule: Rule) -> Iterator[World]:
     yield from mover(world, rule)
-    yield from resolver(world)
+    yield from resolver(world, rule)
     yield from others(world)
+    if world.evidence and (rule.expires == "any time" or world.mover in ("over", "never", "committed", "undoing")):
+        yield replace(world, evidence=False)
 
 
 def changed(world: World, line: Line) -> World:
@@ -65,36 +82,54 @@ def changed(world: World, line: Line) -> World:
 
 def mover(world: World, rule: Rule) -> Iterator[World]:
     if world.mover == "begin":
-        yield replace(world, mover="marking", before=world.token)
+        yield replace(world, mover="marking", before=world.token, evidence=rule.evidence == "before the mark")
     elif world.mover == "marking" and world.source == "free":
         yield replace(world, mover="marked", source="merging")
+    elif world.mover == "marked" and rule.evidence == "after the mark" and not world.evidence:
+        yield replace(world, evidence=True)
     elif world.mover == "marked":
+        if rule.forgets == "early" and world.evidence:
+            yield replace(world, evidence=False)
         for base in {world.before, world.token}:  # the header that it knows, or the one that a look finds
             is_aborted = base == world.token and world.line == "aborted"
-            yield replace(world, mover="over" if is_aborted else "looking", base=base)
+            yield replace(world, mover="undoing" if is_aborted else "looking", base=base)
     elif world.mover == "looking":
         if rule.holds(world):
             yield replace(world, mover="ready")
-        yield replace(world, mover="ready" if world.source == "merging" else "over")  # it reads the source
+        yield replace(world, mover="ready" if world.source == "merging" else "undoing")  # it reads the source
     elif world.mover == "ready":
         if world.base == world.token:
             yield replace(changed(world, "merged"), mover="committed", was_merged=True)
         else:
             yield replace(world, mover="marked")  # lost: once more, on the header that is there now
-    elif world.mover == "committed" and world.source == "merging":
-        yield replace(world, source="gone", mover="over")
+    elif world.mover == "committed":
+        if world.source == "merging":
+            yield replace(world, source="gone", mover="over")
+        yield replace(world, evidence=False)
+    elif world.mover == "undoing":  # its commit was not sent, and never will be
+        yield replace(world, evidence=False)
+        yield replace(world, source="free" if world.source == "merging" else world.source, mover="over")
 
 
-def resolver(world: World) -> Iterator[World]:
+def resolver(world: World, rule: Rule) -> Iterator[World]:
     if world.resolver == "idle" and world.source == "merging":
         yield replace(world, resolver="seen")
-    elif world.resolver == "seen":
+    elif world.resolver == "seen" and rule.looks == "target first" and world.line != "merged":
+        yield replace(world, resolver="noted")
+    elif world.resolver in ("seen", "noted"):
+        if rule.evidence == "same folder" or world.evidence:
+            yield replace(world, resolver="looked")
+        else:
+            yield replace(world, resolver="bare" if world.resolver == "seen" else "aborted")
+    elif world.resolver == "looked":
         if world.line == "merged":
             yield replace(world, resolver="merged")
         elif world.line == "aborted":
             yield replace(world, resolver="aborted")
         elif world.token <= TOKEN_MAX:
-            yield replace(changed(world, "aborted"), resolver="aborted")
+            yield replace(changed(world, "aborted"), resolver="aborted", planted=True)
+    elif world.resolver == "bare":
+        yield replace(world, resolver="merged" if world.line == "merged" else "aborted")
     elif world.resolver == "aborted":
         yield replace(world, source="free" if world.source == "merging" else world.source, resolver="idle")
     elif world.resolver == "merged":
@@ -112,21 +147,21 @@ def others(world: World) -> Iterator[World]:
         yield replace(world, line="none", token=0)  # a tombstone that is collected: there is nothing, as before
 
 
-def broken(rule: Rule, token: int) -> World | None:
-    """The first world in which the bytes are in two places, or in none."""
-    first = World(token=token)
+def broken(rule: Rule, token: int, first: World | None = None) -> World | None:
+    """The first world in which the bytes are in two places, or in none; or a target is written that nobody moves to."""
+    first = first or World(token=token)
     known, queue = {first}, deque([first])
     while queue:
         world = queue.popleft()
         is_twice = world.was_merged and world.source == "free"
         is_lost = world.source == "gone" and not world.was_merged
-        if is_twice or is_lost:
+        if is_twice or is_lost or (world.planted and world.mover == "never"):
             return world
         for after in steps(world, rule):
             if after not in known:
                 known.add(after)
                 queue.append(after)
-    assert len(known) > 30, "the model does something"
+    assert len(known) > (30 if first.mover == "begin" else 3), "the model does something"
     return None
 
 
@@ -143,3 +178,38 @@ def test_a_mover_that_trusts_any_header_doubles_the_bytes() -> None:
 def test_a_mover_that_trusts_the_absence_of_a_header_doubles_the_bytes() -> None:
     """A tombstone that said so may have been collected."""
     assert broken(Rule("absence"), 0) is not None
+
+
+BETWEEN = Rule(evidence="before the mark")
+FORGED = World(source="merging", mover="never")
+
+
+@pytest.mark.parametrize("token", [0, 1])
+def test_bytes_are_in_one_place_when_evidence_is_written_before_the_mark_and_stays_until_all_is_known(
+    token: int,
+) -> None:
+    assert broken(BETWEEN, token) is None
+
+
+@pytest.mark.parametrize("token", [0, 1])
+def test_a_mark_that_no_mover_made_writes_nothing_in_another_folder(token: int) -> None:
+    assert broken(BETWEEN, token, replace(FORGED, token=token)) is None
+
+
+def test_without_the_rule_of_evidence_a_forged_mark_writes_at_its_target() -> None:
+    assert broken(Rule(), 1, FORGED) is not None
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        replace(BETWEEN, evidence="after the mark"),
+        replace(BETWEEN, evidence="none"),
+        replace(BETWEEN, forgets="early"),
+        replace(BETWEEN, looks="target first"),
+        replace(BETWEEN, expires="any time"),
+    ],
+    ids=str,
+)
+def test_each_part_of_the_rule_of_evidence_is_needed(mutant: Rule) -> None:
+    assert any(broken(mutant, token) is not None for token in (0, 1))
