@@ -9,6 +9,7 @@ import typer
 
 from rollingfs.cli import output
 from rollingfs.cli.command import Commands, PathOf
+from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Session
 from rollingfs.policy import KEEP, OffloadPolicy, RollingPolicy
@@ -50,6 +51,9 @@ def policy(
     given = {name: value for name, value in fields.items() if value is not None}
     if given and no_offload:
         raise WrongUsage("--no-offload removes the policy: give no --tier, --after-bytes, --after-age or --lag with it")
+    for option, text in (("--after-age", after_age), ("--lag", lag), ("--max-age", max_age)):
+        if text is not None and text != NEVER:
+            value_of(option, text, parse_duration)
     for option, text, name in (
         ("--max-bytes", max_bytes, "max_bytes"),
         ("--max-age", None if max_age == NEVER else max_age, "max_age"),

@@ -10,11 +10,11 @@ import typer
 
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, Folder
+from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stopping import Stop, stopping
 from rollingfs.fs.readable import count_text
-from rollingfs.policy import parse_seconds
 from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total
 
 commands = Commands("Upkeep")
@@ -40,10 +40,10 @@ def run(
     With --json: round, name, stream, dropped_bytes, deleted, chunks, moved_bytes, files, collected_bytes and failed of
     each, on a line of its own; then the sums, as name null with streams, segments and seconds.
     """
-    every_s = value_of("--every", every, parse_seconds)
+    every_s = value_of("--every", every, parse_duration)
     if every_s <= 0:
         raise WrongUsage(f"--every {every}: it must be more than 0")
-    grace_s = None if grace is None else value_of("--grace", grace, parse_seconds)
+    grace_s = None if grace is None else value_of("--grace", grace, parse_duration)
     place = session.place(root)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     with stopping() as stop:

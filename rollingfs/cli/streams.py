@@ -13,10 +13,12 @@ import typer
 
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.durations import parse_duration
+from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Session
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import EVERY_DEFAULT, RetentionPolicy
+from rollingfs.stream.retention_run import Retained
 
 commands = Commands("Streams")
 
@@ -126,31 +128,60 @@ def retain(
     ] = None,
     every: Annotated[str | None, typer.Option(metavar="TIME", help="Take a cut that often (30min).")] = None,
     align: Align = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, say what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Store and change nothing, say what would be done.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever a new policy drops.")] = False,
 ) -> None:
     """Run the retention of a stream once: take a cut if it is time, and trim as its policy says.
 
-    --by-size or --by-time store a policy first. With --json: what the run did.
+    --by-size or --by-time store a policy first; if its first run would drop more than half of the stream, they ask, or
+    need --yes. With --json: what the run did.
     """
     policy = _policy(by_size, by_time, max_, every, align)
-    if policy is not None and dry_run:
-        raise WrongUsage("--dry-run changes nothing, so it stores no policy: give --by-size or --by-time without it")
     place = session.place(stream)
     found = place.fs.stream(place.path)
+    stored = found.retention
+    if policy is None and stored is None:
+        found.segments()  # raises if there is no such folder
+        raise ValueError(f"{stream}: the stream has no retention policy; store one by --by-size or --by-time")
+    is_new = policy is not None and policy != stored
+    if is_new and not dry_run and not yes:
+        _ask(session, stream, found.retain(dry_run=True, policy=policy))
     session.interrupted = f"{stream}: interrupted; the next run finishes this one"
     with session.progress(f"retaining {stream}"):
-        if policy is not None:
+        if is_new and not dry_run:
             found.retention = policy
-        elif found.retention is None:
-            found.segments()  # raises if there is no such folder
-            raise ValueError(f"{stream}: the stream has no retention policy; store one by --by-size or --by-time")
-        did = found.retain(dry_run=dry_run)
+        did = found.retain(dry_run=dry_run, policy=policy if dry_run else None)
+    _report(session, stream, found.path, did)
+
+
+def _ask(session: Session, stream: str, expected: Retained) -> None:
+    """Ask whether a new policy is meant whose first run would drop more than half of a stream.
+
+    Raises
+    ------
+    WrongUsage
+        Nobody is there to be asked.
+    """
+    whole = expected.size + expected.bytes
+    if 2 * expected.bytes <= whole:
+        return
+    would = f"{stream}: this policy would drop {expected.bytes:,} of {whole:,} bytes now"
+    if not (session.is_watched and sys.stdin.isatty()):
+        raise WrongUsage(f"{would}; no policy was stored, and nothing was dropped: give --yes if that is meant")
+    if not typer.confirm(f"{would}. Store it and drop them?", err=True):
+        raise ValueError(f"{stream}: no policy was stored, and nothing was dropped")
+
+
+def _report(session: Session, stream: str, path: str, did: Retained) -> None:
+    dry_run = did.dry_run
     done = "would drop" if dry_run else "dropped"
     gone = "".join(f"; {'would delete' if dry_run else 'deleted'} {path}" for path in did.deleted)
     taken = "a cut taken, " if did.taken is not None and not dry_run else ""
     session.report(
         {
-            "name": found.path,
+            "name": path,
             "taken": did.taken,
             "trimmed": did.trimmed,
             "bytes": did.bytes,
@@ -174,6 +205,10 @@ def _policy(
             raise WrongUsage("--max, --every and --align are parts of a policy: give --by-size or --by-time with them")
         return None
     delimiter = _delimiter(align)
+    times = {"--by-time": by_time, "--max": None if by_time is None else max_, "--every": every}
+    for option, text in times.items():
+        if text is not None:
+            value_of(option, text, parse_duration)
     try:
         if by_size is not None:
             return RetentionPolicy.by_size(by_size, max_, every or EVERY_DEFAULT, align=delimiter)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli.command import Commands, Paths
+from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.follow import follow_all
 from rollingfs.cli.run import offload_by_policies
@@ -16,7 +17,7 @@ from rollingfs.cli.session import Session
 from rollingfs.fs.readable import count_text
 from rollingfs.maintenance import Offloaded
 from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.policy import parse_bytes
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S
 
 commands = Commands("Tiers")
@@ -59,10 +60,10 @@ def offload(
     """
     for name, value, parse in (
         ("--after-bytes", after_bytes, parse_bytes),
-        ("--after-age", after_age, parse_seconds),
-        ("--lag", lag, parse_seconds),
+        ("--after-age", after_age, parse_duration),
+        ("--lag", lag, parse_duration),
         ("--block", block, parse_bytes),
-        ("--max-delay", max_delay, parse_seconds),
+        ("--max-delay", max_delay, parse_duration),
     ):
         if value is not None:
             value_of(name, value, parse)
@@ -97,7 +98,7 @@ def onload(
 
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own.
     """
-    value_of("--lag", lag, parse_seconds)
+    value_of("--lag", lag, parse_duration)
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
     for text, place in session.each(path):
         with session.progress(f"onloading {text}", place.fs.size(place.path), of_bytes=True) as advance:

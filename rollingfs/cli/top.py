@@ -17,13 +17,14 @@ from rich.text import Text
 
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, Folder
+from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
 from rollingfs.errors import visible
 from rollingfs.fs.readable import count_text, size_text
 from rollingfs.maintenance import SegmentState
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.policy import parse_bytes
 
 commands = Commands("Look at segments")
 
@@ -84,10 +85,13 @@ def top(
     It goes on until q or Ctrl-C; where standard output is no terminal, it looks once. Lag is what an offload with the
     same --after-bytes and --after-age would move now. With --json: one array, of objects with the names of fs.states.
     """
-    every_s = value_of("--every", every, parse_seconds)
+    every_s = value_of("--every", every, parse_duration)
     if every_s < EVERY_S_MIN:
         raise WrongUsage(f"--every {every}: give at least {EVERY_S_MIN:g} s")
-    for option, text, parse in (("--after-bytes", after_bytes, parse_bytes), ("--after-age", after_age, parse_seconds)):
+    for option, text, parse in (
+        ("--after-bytes", after_bytes, parse_bytes),
+        ("--after-age", after_age, parse_duration),
+    ):
         if text is not None:
             value_of(option, text, parse)
     look = _Look(session.place(root), sort, after_bytes, after_age)

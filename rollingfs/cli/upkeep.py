@@ -10,6 +10,7 @@ import typer
 
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, PathOf, Paths
+from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import value_of
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
@@ -17,7 +18,6 @@ from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.fs.readable import count_text
 from rollingfs.maintenance import Collected, Rebuilt
 from rollingfs.maintenance.verify import Verified, damaged
-from rollingfs.policy import parse_seconds
 
 if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
@@ -39,7 +39,7 @@ def consolidate(
 
     With --json: name, replaced, written, joined_bytes and copied_bytes of each, on a line of its own.
     """
-    seconds = value_of("--grace", grace, parse_seconds)
+    seconds = value_of("--grace", grace, parse_duration)
     session.interrupted = "interrupted; joined chunks stay joined, the other chunks are unchanged"
     for text, place in session.each(path):
         segment = place.fs.segment(place.path)
@@ -142,7 +142,7 @@ def collect(
 
     With --json: name, files, bytes, young, folders, reasons and failures of each, on a line of its own.
     """
-    seconds = None if grace is None else value_of("--grace", grace, parse_seconds)
+    seconds = None if grace is None else value_of("--grace", grace, parse_duration)
     session.interrupted = "interrupted; only garbage was deleted, run it again for the rest"
     for text, place in session.each(path):
         with session.progress(f"collecting {text}"):

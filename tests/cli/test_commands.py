@@ -251,9 +251,50 @@ def test_retain_stores_a_policy_and_runs_it(stream, store):
         ["--max", "1"],
         ["--by-size", "1", "--by-time", "1"],
         ["--by-size", "x"],
-        ["--by-size", "1", "--dry-run"],
     ):
         failed("retain", stream, *words, code=2)
+
+
+def test_a_new_policy_can_be_tried_and_asks_before_it_drops_more_than_half(stream, store):
+    dry = done("retain", stream, "--by-size", "0", "--dry-run", "--json").json
+    assert (dry["bytes"], dry["size"], dry["dry_run"]) == (4100, 0, True)
+    assert store.stream(stream).retention is None
+    said = failed("retain", stream, "--by-size", "0", code=2)
+    assert "drop 4,100 of 4,100 bytes" in said
+    assert "--yes" in said
+    assert (store.stream(stream).retention, store.stream(stream).size()) == (None, 4100)
+    done("retain", stream, "--by-size", "0", "--yes")
+    assert store.stream(stream).size() == 0
+    done("append", f"{stream}/a", stdin=b"x" * 1500)
+    done("retain", stream, "--by-size", "0")  # it is stored already: a scheduler gives it each time
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("retain", "{}", "--by-time", "30"),
+        ("retain", "{}", "--by-time", "7d", "--max", "30"),
+        ("retain", "{}", "--by-time", "7d", "--every", "30"),
+        ("run", "{}", "--once", "--every", "30"),
+        ("run", "{}", "--once", "--grace", "30"),
+        ("collect", "-r", "{}", "--grace", "30"),
+        ("consolidate", "{}/a", "--grace", "30"),
+        ("offload", "{}/a", "--after-age", "30"),
+        ("offload", "{}/a", "--lag", "30"),
+        ("onload", "{}/a", "--lag", "30"),
+        ("policy", "{}/a", "--max-age", "30"),
+        ("policy", "{}/a", "--after-age", "30"),
+        ("policy", "{}", "--lag", "30"),
+        ("top", "{}", "--once", "--every", "30"),
+        ("top", "{}", "--once", "--after-age", "30"),
+    ],
+)
+def test_a_time_on_the_command_line_needs_a_unit(stream, store, words):
+    said = failed(*(word.format(stream) for word in words), code=2)
+    assert "'30' has no unit" in said
+    assert words[-2] in said
+    assert store.stream(stream).size() == 4100
+    assert store.stream(stream).retention is None
 
 
 def test_what_is_no_stream_is_an_error_and_nothing_is_written(stream, store):
@@ -396,7 +437,7 @@ def test_rm_takes_what_cannot_be_read_only_by_its_option(damaged):
 def test_trim_and_retain_go_on_without_what_cannot_be_read_and_name_it(damaged):
     cut = done("cut", damaged).text
     assert set(StreamCut.parse(cut)) == {f"{damaged}/a", f"{damaged}/b"}
-    ran = Run("retain", "--by-size", "0", damaged)
+    ran = Run("retain", "--by-size", "0", "--yes", damaged)
     assert ran.code == 1
     assert "4,100 bytes" in ran.text
     assert ran.err.startswith(f"rollingfs: {damaged}/c was left as it is: ")

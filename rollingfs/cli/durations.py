@@ -1,0 +1,20 @@
+"""Times on the command line. They need a unit: a bare 30 may be meant as seconds, minutes or days."""
+
+from __future__ import annotations
+
+from rollingfs.policy import parse_seconds
+
+
+def parse_duration(text: str) -> float:
+    """Seconds, from a text like ``"30min"``; 0 needs no unit.
+
+    Raises
+    ------
+    ValueError
+        It is no time, or has no unit.
+    """
+    seconds = parse_seconds(text)
+    if seconds and text.strip()[-1].isdigit():
+        number = text.strip()
+        raise ValueError(f"{text!r} has no unit: write {number}s, {number}min, {number}h or {number}d")
+    return seconds
