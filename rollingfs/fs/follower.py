@@ -185,8 +185,19 @@ class Follower:
             self._tell(one)
             if now.is_over:
                 return
+            await self._pause(one, now.pause_s, looks)
+
+    async def _pause(self, one: Followed, pause_s: float, looks: asyncio.Semaphore) -> None:
+        """Wait; if that is long, because the tier is away, see meanwhile how the segment grows."""
+        assert self._ended is not None
+        while not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), now.pause_s)
+                await asyncio.wait_for(self._ended.wait(), min(pause_s, one.poll_s_max))
+            pause_s -= one.poll_s_max
+            if pause_s <= 0:
+                return
+            async with looks:
+                await self._bridge.arun(one.glance())
 
     async def _moved(self, one: Followed, block: Move, moves: asyncio.Semaphore) -> Wait:
         """Move a block, once there is room for it."""

@@ -89,6 +89,18 @@ class Followed:
             self._succeeded()  # an error of a move is over, too: another follower has moved the block
         return now
 
+    @property
+    def poll_s_max(self) -> float:
+        """The longest pause between two polls."""
+        return self._rule.poll_s_max
+
+    async def glance(self) -> None:
+        """Poll the header for the status alone, while a move waits to be tried again."""
+        try:
+            await self._look()
+        except Exception as error:  # noqa: BLE001 - the status keeps the error of the move; `look` tells this one
+            logger.debug("%s: %s", self.path, error)
+
     async def move(self, block: Move) -> Wait:
         """Move a block. An error goes to the status; what was not committed is tried again after a pause."""
         self._moving_s = time.monotonic()

@@ -99,6 +99,30 @@ def test_one_segment_that_fails_does_not_stop_the_others(name):
         assert follower.status()[good].last_error is None
 
 
+def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_again(name, monkeypatch):
+    fs, path, told = filesystem(name), f"/{name}/s", Told()
+    fs.pipe_file(path, DATA)
+    glanced = threading.Event()
+    glance = follow.Followed.glance
+
+    async def failing(self: Any, block: Any) -> Any:
+        raise ConnectionError("the tier is away")
+
+    async def noted(self: Any) -> None:
+        await glance(self)
+        if self.status.lag_bytes == 304:
+            glanced.set()
+
+    monkeypatch.setattr(follow.Followed, "_move", failing)
+    monkeypatch.setattr(follow.Followed, "glance", noted)
+    monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
+    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=told) as follower:
+        told.wait(lambda _, status: status.last_error is not None)
+        fs.append(path, b"tail")
+        assert glanced.wait(WAIT_S)
+        assert follower.status()[path].last_error == "the tier is away"
+
+
 def test_a_stop_lets_the_block_under_way_come_to_its_end(name, monkeypatch):
     fs, path = filesystem(name), f"/{name}/s"
     fs.pipe_file(path, DATA)

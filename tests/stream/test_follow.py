@@ -287,6 +287,23 @@ def test_a_tier_that_fails_is_said_and_tried_again_after_growing_pauses_until_it
     check_end(store, WHOLE)
 
 
+def test_the_lag_grows_while_the_tier_is_away():
+    store = Failing()
+    world = fill(store)
+    one = followed(world)
+    store.how = "fails"
+    step(one)
+    for _ in range(3):
+        lag_bytes = one.status.lag_bytes
+        world.append(A, b"more")
+        drive(one.glance())
+        assert one.status.lag_bytes == lag_bytes + 4
+        assert "the cold store is away" in str(one.status.last_error)
+    store.fs.store.pop(names.header_path(A))
+    drive(one.glance())
+    assert "the cold store is away" in str(one.status.last_error)
+
+
 def test_a_tier_that_is_slow_is_said_while_it_is():
     store, texts = Failing(), []
     one = followed(fill(store))
