@@ -114,7 +114,6 @@ ELSEWHERE = {
     "stream/cut_finder": "stream/test_cut",
     "stream/ledger": "stream/test_operations",
     "stream/members": "stream/test_operations",
-    "stream/retention_run": "stream/test_operations",
     "stream/trim": "stream/test_incarnations",
     "write/ingest": "write/test_chunk_writer",
     "write/policies": "fs/test_policy_verbs",

@@ -66,6 +66,8 @@ class Backend(abc.ABC):
     """Two files with one token differ in date if this time lies between them; 0 where tokens never repeat."""
     shows_unflushed: bool = False
     """Whether a reader sees headers that a loss of power would take back. Then `flush` makes them durable."""
+    has_clock: bool = False
+    """Whether the store has a clock of its own, which is no client's: `now` tells it."""
     has_metadata: bool = False
     """Whether it keeps metadata with files; they help when a header is lost, and nothing relies on them."""
     commit_interval_s: float = 0.0

@@ -38,6 +38,15 @@ class Store:
         """The wall clock, milliseconds since 1970."""
         return round(self.clock() * 1000)
 
+    async def now_s(self, path: str) -> float:
+        """The time of all clients that work where `path` lies, in seconds since 1970: the store's, if it has a clock.
+
+        Elsewhere (on a disk, in memory) it is the clock that the caller gave, or else the one that dates files.
+        """
+        if not self.backend.has_clock and self.clock is not time.time:
+            return self.clock()
+        return await self.backend.now(path) or self.clock()
+
     async def each(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
         """Make calls of a few small requests, as many at once as the store takes.
 

@@ -107,6 +107,7 @@ def renamed(
         attrs=source.attrs,
         merges=(mark,),
         created_ms=source.created_ms,
+        modified_ms=source.modified_ms,
         unknown=source.unknown,
     )
 
@@ -141,9 +142,9 @@ def _mark_bytes(mark: Mark) -> int:
     return len(f"Aborted {mark.txn} {tokens.quote(mark.source)}\n".encode())
 
 
-def with_merged(header: Header, marks: Sequence[Mark]) -> Header:
-    """In a target: these transactions took place."""
-    return replace(header, merges=header.merges + tuple(marks))
+def with_merged(header: Header, marks: Sequence[Mark], modified_ms: int = 0) -> Header:
+    """In a target: these transactions took place, with sources of which the last was changed at this time."""
+    return replace(header, merges=header.merges + tuple(marks), modified_ms=max(header.modified_ms, modified_ms))
 
 
 def with_aborted(header: Header, mark: Mark) -> Header:

@@ -24,6 +24,7 @@ from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
     TEXT_BYTES_MAX,
+    Chunk,
     Commit,
     Entry,
     Floor,
@@ -92,7 +93,7 @@ def excess_bytes(header: Header, room: int = STAMP_BYTES_MAX) -> int:
 def stamp(
     header: Header, base: Header | None, writer: str, number: int, now_ms: int, carry: Carry | None = None
 ) -> Header:
-    """Make a commit of a transition's result: next version, the writer's line, the time.
+    """Make a commit of a transition's result: next version, the writer's line, the time, which never goes back.
 
     Only a plain append has a `carry`. Every other commit leaves the `asks` line out, and so voids all asks of before.
     """
@@ -106,7 +107,7 @@ def stamp(
             commits=commits,
             evicted=evicted,
             carried_since=since or (version if lines else 0),
-            modified_ms=now_ms,
+            modified_ms=max(now_ms, header.modified_ms, base.modified_ms if base else 0),
             asks=Floor(carry.floor, version) if carry is not None else None,
         )
     )
@@ -295,10 +296,24 @@ def create(
 
 
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
-    """Put entries and a new inline tail behind the entries that are there; the old tail must be part of them."""
+    """Put entries and a new inline tail behind the entries that are there; the old tail must be part of them.
+
+    No chunk gets an earlier time than the one before it, whatever the clock of its writer said.
+    """
     grown = header.tail and not entries and tail.startswith(header.tail)
     at_ms = header.tail_at_ms if grown else now_ms
-    return replace(header, entries=header.entries + tuple(entries), tail=tail, tail_at_ms=at_ms if tail else 0)
+    return replace(header, entries=_in_order(header.entries, entries), tail=tail, tail_at_ms=at_ms if tail else 0)
+
+
+def _in_order(before: Sequence[Entry], more: Iterable[Entry]) -> tuple[Entry, ...]:
+    found = list(before)
+    for entry in more:
+        last = found[-1] if found else None
+        # the time of an adopted plain file, which has no checksum, is the date by which the file is known
+        if isinstance(last, Chunk) and isinstance(entry, Chunk) and entry.crc32c is not None:
+            entry = replace(entry, at_ms=max(entry.at_ms, last.at_ms))
+        found.append(entry)
+    return tuple(found)
 
 
 def with_attrs(header: Header, attrs: Mapping[str, str | None], name: str = "the segment") -> Header:

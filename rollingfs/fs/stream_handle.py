@@ -71,6 +71,7 @@ class Stream:
     trim, _trim = both(StreamVerbs.trim)
     cuts, _cuts = both(StreamVerbs.cuts)
     publish, _publish = both(StreamVerbs.publish)
+    subscribe, _subscribe = both(StreamVerbs.subscribe)
     subscribers, _subscribers = both(StreamVerbs.subscribers)
     unsubscribe, _unsubscribe = both(StreamVerbs.unsubscribe)
     retain, _retain = both(StreamVerbs.retain)

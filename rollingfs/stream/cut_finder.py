@@ -25,7 +25,7 @@ class Cutter:
         self.client = members.client
 
     async def take(
-        self, views: Mapping[str, Snapshot], at: float | None = None, align: bytes | None = None
+        self, views: Mapping[str, Snapshot], at: float | None, align: bytes | None, now: float
     ) -> tuple[StreamCut, dict[str, OSError]]:
         """A cut of segments, by name, and those that it leaves out because they cannot be read.
 
@@ -34,6 +34,8 @@ class Cutter:
         at
             Cut before everything that may have been written after this time (seconds since 1970), as far as the
             chunks' times tell; by default at the end.
+        now
+            A time by which all bytes of the views had been written.
         align
             Cut behind the last of these delimiters that is not behind the offset found so. Where there is none
             within `WINDOW_BYTES_MAX`, cut at the start.
@@ -43,8 +45,7 @@ class Cutter:
         failed = {name: offset for name, offset in found.items() if isinstance(offset, OSError)}
         self.members.warn(failed)
         offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
-        # the clock after the headers: all bytes before the cut had been written by then
-        when = self.client.store.clock() if at is None else at
+        when = now if at is None else at
         incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
@@ -83,7 +84,8 @@ async def offset_at(client: Client, view: Snapshot, at: float) -> int:
     if view.header is not None:
         return await _offset_in(client, view.path, view.header, round(at * 1000))
     assert view.plain is not None
-    return view.plain.size if view.plain.modified <= at else 0
+    # its date may be a whole second, of which its bytes came at the end
+    return view.plain.size if view.plain.modified + client.backend.date_step_s <= at else 0
 
 
 async def _offset_in(client: Client, path: str, header: Header, at_ms: int) -> int:
@@ -98,7 +100,9 @@ async def _offset_in(client: Client, path: str, header: Header, at_ms: int) -> i
     for entry in header.entries:
         chunks = [entry] if isinstance(entry, Chunk) else await client.pages.chunks(path, entry)
         for chunk in chunks:
-            if chunk.at_ms > at_ms:
+            # an adopted plain file, which has no checksum, has the date of a store
+            step_s = client.backend.date_step_s if chunk.crc32c is None else 0
+            if chunk.at_ms + step_s * 1000 > at_ms:
                 return offset
             offset = max(offset, chunk.end)
     return offset

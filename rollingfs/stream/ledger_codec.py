@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,10 @@ GONE = -1
 """Stands for an offset: the cut does not name this segment."""
 
 
+Column = tuple[str, str | None]
+"""A segment's name, and its incarnation if the cut names it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Goal:
     """The offset to which a trim truncates one segment."""
@@ -37,6 +41,10 @@ class Goal:
     segment: str | None
     """The segment's incarnation: a trim leaves any other alone. None, and nothing is trimmed, if an older release
     recorded none."""
+
+    def means(self, incarnations: Collection[str]) -> bool:
+        """Whether it is about the segment that is known by these."""
+        return self.segment is not None and self.segment in incarnations
 
     def is_behind(self, last: Goal) -> bool:
         """Whether it lies before an earlier goal of the same segment."""
@@ -72,15 +80,21 @@ class Ledger:
     offload: OffloadPolicy | None = None
     """The offload policy of the folder."""
 
-    def trimmed(self, goals: Mapping[str, Goal], extant: Iterable[str], name: str) -> Ledger:
+    @property
+    def columns(self) -> set[Column]:
+        """The segments that its cuts and its goals name."""
+        goals = {(name, goal.segment) for name, goal in self.trim.goals.items()}
+        return goals.union(*(columns_of(cut) for cut in self.cuts))
+
+    def trimmed(self, goals: Mapping[str, Goal], gone: Collection[Column], name: str) -> Ledger:
         """The ledger with a new trim begun, which includes what the last one has not finished.
 
         Parameters
         ----------
         goals
             The goals of the new trim.
-        extant
-            The names of all segments of the stream.
+        gone
+            Segments that are no longer there: their goals are forgotten.
         name
             The stream's name, for errors.
 
@@ -96,14 +110,9 @@ class Ledger:
                     f"{name}: segment {segment!r} is trimmed to {last.offset} already, and the cut lies before, "
                     f"at {goal.offset}; nothing was trimmed: take a new cut"
                 )
-        there = set(extant)
-        last_goals = {segment: goal for segment, goal in self.trim.goals.items() if segment in there}
+        last_goals = {name: goal for name, goal in self.trim.goals.items() if (name, goal.segment) not in gone}
         merged = {**last_goals, **goals}
         return replace(self, trim=Trim(merged, done=self.trim.done and not goals))
-
-
-Column = tuple[str, str | None]
-"""A segment's name, and its incarnation if the cut names it."""
 
 
 def format_ledger(ledger: Ledger) -> bytes:
@@ -111,7 +120,7 @@ def format_ledger(ledger: Ledger) -> bytes:
 
     A cut is stored as its difference from the cut before it. Otherwise each would repeat every unchanged segment.
     """
-    columns = sorted({column for cut in ledger.cuts for column in _columns(cut)}, key=_column_key)
+    columns = sorted({column for cut in ledger.cuts for column in columns_of(cut)}, key=_column_key)
     fields = {
         LEDGER_FORMAT: LEDGER_VERSION if ledger.offload is None else OFFLOAD_VERSION,
         "retention": ledger.retention.as_fields() if ledger.retention else None,
@@ -132,7 +141,8 @@ def _column_key(column: Column) -> tuple[str, str]:
     return name, incarnation or ""
 
 
-def _columns(cut: StreamCut) -> dict[Column, int]:
+def columns_of(cut: StreamCut) -> dict[Column, int]:
+    """The offsets of a cut, by name and incarnation."""
     return {(name, cut.incarnations.get(name)): offset for name, offset in cut.items()}
 
 
@@ -141,7 +151,7 @@ def _rows(cuts: Iterable[StreamCut], columns: Sequence[Column]) -> Iterator[list
     index = {column: position for position, column in enumerate(columns)}
     before: dict[Column, int] = {}
     for cut in cuts:
-        now = _columns(cut)
+        now = columns_of(cut)
         changed = {column: offset for column, offset in now.items() if before.get(column) != offset}
         changed |= {column: GONE for column in before if column not in now}
         yield [cut.at, cut.size, *(number for column in changed for number in (index[column], changed[column]))]

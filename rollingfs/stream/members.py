@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, OnError
-from rollingfs.format import names
-from rollingfs.read.contents import is_of_entry
+from rollingfs.format import merging, names
+from rollingfs.format.header import Chunk, Header
+from rollingfs.read.contents import Sorted, is_of_entry
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.ledger import Ledgers
 
 logger = logging.getLogger("rollingfs")
+
+BEHIND_S_MAX = 86_400.0
+"""By how much a clock may be behind those of the writers, without all that they wrote lying ahead of it."""
+LOOKS_MAX = 16
+"""Maximum number of listings of a folder in which others keep moving segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +30,22 @@ class Found:
 
     views: dict[str, Snapshot]
     unreadable: dict[str, OSError]
+    listed_s: float | None = None
+    """The store's time after all looks, if its listing told it."""
 
     @property
     def names(self) -> list[str]:
         """The names of all segments, sorted."""
         return sorted([*self.views, *self.unreadable])
+
+    def gone(self, asked: Iterable[tuple[str, str | None]]) -> set[tuple[str, str | None]]:
+        """Of segments that were looked for, by name and incarnation, those that are not there."""
+        return {
+            (name, incarnation)
+            for name, incarnation in asked
+            if name not in self.unreadable
+            and (name not in self.views or incarnation not in self.views[name].incarnations)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +124,96 @@ class Members:
         self.last = [_member(name, views.get(name)) for name in found.names]
         return found
 
-    async def find_to_cut(self) -> Found:
-        """The segments as they are now, each with its incarnation.
+    async def find_once(self, named: Iterable[str] = (), *, settles: bool = False) -> Found:
+        """The segments as they are now, each with its incarnation. No byte is in two, also while others move segments.
 
         Each plain file is looked at, because a listing may tell no token of it, or another than the look.
+
+        Parameters
+        ----------
+        named
+            More names that may be segments here, which a listing may have missed.
+        settles
+            Finish or undo moves that were broken off, and wait for the others (see `Merges.resolve`).
         """
         found = await self.find()
+        for _ in range(LOOKS_MAX if settles else 0):
+            if not await self._settle(found):
+                break
+            found = await self.find()
         plain = [name for name, view in found.views.items() if view.header is None]
-        looks = await self.listings.gather([partial(self._look_if_there, found.views.pop(name).path) for name in plain])
-        for name, seen in zip(plain, looks, strict=True):
+        await self._look_again(found, {*plain, *named} - {*found.views.keys() - plain, *found.unreadable})
+        # A header that was read before a move and its target's that was read after it show the same bytes. So each
+        # segment must be there when all are read; what others have appended since may be left out.
+        seen = dict(found.views)
+        listing = await self.client.backend.list(self.path)
+        tokens = {self.name_of(path): token for path, token in Sorted.of(listing.entries).headers.items()}
+        changed = {name for name, view in seen.items() if _token(view) is None or tokens.get(name) != _token(view)}
+        await self._look_again(found, {name for name in changed if seen[name].header is not None or name in tokens})
+        for name, view in found.views.items():
+            if name in seen and seen[name].incarnations == view.incarnations:
+                found.views[name] = seen[name]
+        await self._leave_out_taken(found)
+        return replace(found, listed_s=listing.now)
+
+    async def _settle(self, found: Found) -> bool:
+        """Settle the moves of which segments are the sources; returns whether any was settled."""
+
+        async def one(path: str, header: Header) -> bool:
+            try:
+                await self.client.merges.resolve(path, header)
+            except OSError as error:
+                if not self.is_reported(error):
+                    raise
+                logger.warning("%s: a concat or rename of it cannot be finished or undone: %s", path, error)
+                return False
+            return True
+
+        calls = [partial(one, self.path_of(name), header) for name, header in _sources(found)]
+        return any(await self.listings.gather(calls))
+
+    async def _look_again(self, found: Found, asked: Iterable[str]) -> None:
+        """Look at segments by their names, whatever a listing said."""
+        paths = {name: self.path_of(name) for name in asked}
+        looks = await self.listings.gather([partial(self._look_if_there, path) for path in paths.values()])
+        for name, seen in zip(paths, looks, strict=True):
+            found.views.pop(name, None)
             if isinstance(seen, Snapshot):
                 found.views[name] = seen
             elif seen is not None:
                 found.unreadable[name] = seen
-        return found
+
+    async def _leave_out_taken(self, found: Found) -> None:
+        """Leave out the sources whose bytes the target of a move has already."""
+        marked = _sources(found)
+        taken = await self.listings.gather([partial(self._is_taken, header) for _, header in marked])
+        for (name, _), is_taken in zip(marked, taken, strict=True):
+            if is_taken:
+                del found.views[name]
+
+    async def _is_taken(self, header: Header) -> bool:
+        merge = header.merge
+        assert merge is not None
+        try:
+            target = (await self.client.headers.load(names.climb(self.path, merge.target))).header
+        except OSError as error:
+            if not self.is_reported(error):
+                raise
+            return False  # then nobody counts the target's bytes
+        return target is not None and merging.has_merged(target, merge.txn)
+
+    async def times(self, found: Found) -> tuple[float, float]:
+        """The time now, and one by which all bytes that were found had been written, in seconds since 1970.
+
+        A store's own clock decides; its dates may be whole seconds, so the second time is the end of the second. The
+        clock of a client may be behind those of the writers: no byte is older than its segment says.
+        """
+        store, backend = self.client.store, self.client.backend
+        if backend.has_clock:
+            now = found.listed_s or await store.now_s(names.ledger_path(self.path))
+            return now, now + backend.date_step_s
+        now = await store.now_s(names.ledger_path(self.path))
+        return now, max([now, *(_written_s(view, now) for view in found.views.values())])
 
     async def look(self, path: str) -> Snapshot | OSError:
         """A segment as it is now, or why it cannot be read.
@@ -151,6 +244,31 @@ class Members:
     def reasons(self, unreadable: Mapping[str, OSError]) -> dict[str, str]:
         """Why segments cannot be read, by path."""
         return {self.path_of(name): str(error) for name, error in unreadable.items()}
+
+
+def _sources(found: Found) -> list[tuple[str, Header]]:
+    """The segments that are being moved."""
+    return [(name, view.header) for name, view in found.views.items() if view.header and view.header.merge]
+
+
+def _token(view: Snapshot) -> str | None:
+    return view.token if view.header is not None else None
+
+
+def _written_s(view: Snapshot, now: float) -> float:
+    """When the newest bytes of a segment were written, by all that it says, in seconds since 1970.
+
+    A chunk says it. Of a tail, only the last commit says it, and that may have been a trim by a clock that is a year
+    ahead. So that one does not count if it lies more than a day ahead, unless all of the tail does.
+    """
+    header = view.header
+    if header is None:
+        return view.modified.timestamp()
+    last = header.entries[-1] if header.entries else None
+    if not header.tail:
+        return last.at_ms / 1000 if isinstance(last, Chunk) else 0.0
+    began_s, changed_s = header.tail_at_ms / 1000, header.modified_ms / 1000
+    return changed_s if began_s > now or changed_s - now <= BEHIND_S_MAX else began_s
 
 
 def _member(name: str, view: Snapshot | None) -> Member:

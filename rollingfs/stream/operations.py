@@ -77,7 +77,7 @@ class StreamVerbs:
 
     async def size(self) -> int:
         """Bytes that the stream holds."""
-        found = await self.members.find()
+        found = await self.members.find_once()
         self.members.warn(found.unreadable)
         return sum(view.size for view in found.views.values())
 
@@ -116,9 +116,10 @@ class StreamVerbs:
         align
             Cut behind the last of these delimiters, so that no record is cut in two.
         """
-        found = await self.members.find_to_cut()
+        found = await self.members.find_once()
         self.members.warn(found.unreadable)
-        cut, _ = await self.cutter.take(found.views, at, align)
+        when = (await self.members.times(found))[1] if at is None else at
+        cut, _ = await self.cutter.take(found.views, at, align, when)
         return cut.renamed(self.members.path_of)
 
     async def trim(self, cut: StreamCut, dry_run: bool = False) -> Trimmed:
@@ -143,13 +144,17 @@ class StreamVerbs:
         """
         self._check_cut(cut)
         meant = cut.renamed(self.members.name_of)
-        found = await self.members.find_to_cut()
+        last = await self.ledgers.load(self.path)
+        found = await self.members.find_once({name for name, _ in last.columns})
         unread = {name: error for name, error in found.unreadable.items() if name in meant}
         self.members.warn(unread)
         goals = self.trimmer.goals(found.views, meant)
         if dry_run:
-            return replace(self.trimmer.expected(found.views, goals), failed=self.members.reasons(unread))
-        ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, found.names, self.path))
+            pending = {} if last.trim.done else last.trim.goals
+            expected = self.trimmer.expected(found.views, {**pending, **goals})
+            return replace(expected, failed=self.members.reasons(unread))
+        gone = found.gone(last.columns)
+        ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, gone, self.path))
         did = await self.trimmer.finish(ledger)
         return replace(did, failed={**self.members.reasons(unread), **did.failed})
 
@@ -223,16 +228,42 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
-        _check_kind(self.path, subscriber, str, "the subscriber", "'billing'")
+        self._check_subscriber(subscriber)
         self._check_cut(cut)
-        if not subscriber:
-            raise ValueError(f"{self.path}: a subscriber needs a name; nothing was written")
         published = Published(cut.renamed(self.members.name_of), self.client.store.clock())
 
         def change(found: Ledger) -> Ledger:
             return replace(found, subscribers={**found.subscribers, subscriber: published})
 
         await self.ledgers.update(self.path, change)
+
+    async def subscribe(self, subscriber: str) -> None:
+        """Become a subscriber that has read nothing yet; one of this name keeps what it has published.
+
+        Retention drops nothing unread from the moment when this returns. If it raises, nothing may be relied on.
+
+        Raises
+        ------
+        ValueError
+            The subscriber has no name.
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
+        CommitTimeoutError, ConflictError, AppendOutcomeUnknown
+            The subscription may not be stored; it may be made again.
+        """
+        self._check_subscriber(subscriber)
+        now = self.client.store.clock()
+        published = Published(StreamCut({}, now, 0), now)
+
+        def change(found: Ledger) -> Ledger:
+            return replace(found, subscribers={subscriber: published, **found.subscribers})
+
+        await self.ledgers.update(self.path, change)
+
+    def _check_subscriber(self, subscriber: Any) -> None:
+        _check_kind(self.path, subscriber, str, "the subscriber", "'billing'")
+        if not subscriber:
+            raise ValueError(f"{self.path}: a subscriber needs a name; nothing was written")
 
     async def subscribers(self) -> dict[str, StreamCut]:
         """The cut that each subscriber has published, by name."""
@@ -247,22 +278,28 @@ class StreamVerbs:
 
         await self.ledgers.update(self.path, change)
 
-    async def retain(self, dry_run: bool = False) -> Retained:
+    async def retain(self, dry_run: bool = False, *, policy: RetentionPolicy | None = None) -> Retained:
         """Run retention once: finish an interrupted trim, take a cut if it is time, trim.
 
         Parameters
         ----------
         dry_run
             Change nothing, return what would be done.
+        policy
+            With `dry_run`: what this policy would do, in place of the stream's own.
 
         Raises
         ------
         ValueError
-            The stream has no policy.
+            The stream has no policy; or one is given that a dry run would not try, and nothing was changed.
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
-        return await retention_run.retain(self.members, self.cutter, self.trimmer, dry_run)
+        if policy is not None and not dry_run:
+            raise ValueError(
+                f"{self.path}: only a dry run tries a policy; nothing was changed: assign it to `retention`"
+            )
+        return await retention_run.retain(self.members, self.cutter, self.trimmer, dry_run, policy)
 
     async def offload(
         self,

@@ -6,8 +6,9 @@ to a cut, not to a byte: a stream keeps more than its policy says, by up to what
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,12 @@ EVERY_DEFAULT = "30min"
 BY_SIZE = "size"
 BY_TIME = "time"
 CUTS_KEPT_MAX = 2048
-"""Beyond this number every second one of the older cuts is dropped. Retention gets coarser, and `min` still holds."""
+"""Beyond this number cuts are dropped. Retention gets coarser, and `min` still holds."""
 OFFSETS_KEPT_MAX = 2**20
 """Maximum number of offsets in all kept cuts together."""
 CUTS_KEPT_MIN = 16
+AHEAD_S_MAX = 60.0
+"""The clocks of machines that keep the time differ by less."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -139,9 +142,16 @@ def positions(cut: StreamCut, extents: Extents) -> Positions:
 
 
 def _position(cut: StreamCut, name: str, extent: Extent) -> int:
-    offset = cut.get(name, 0)
-    is_known = cut.incarnations.get(name) in extent.incarnations and offset <= extent.end
-    return max(offset, extent.start) if is_known else extent.start
+    return max(cut[name], extent.start) if _says(cut, name, extent) else extent.start
+
+
+def _is_end(cut: StreamCut, name: str, extent: Extent) -> bool:
+    return extent.sealed and _says(cut, name, extent) and cut[name] >= extent.end
+
+
+def _says(cut: StreamCut, name: str, extent: Extent) -> bool:
+    """Whether a cut is about this segment."""
+    return cut.incarnations.get(name) in extent.incarnations and cut[name] <= extent.end
 
 
 def least(several: Sequence[Positions]) -> Positions:
@@ -192,6 +202,12 @@ def choose(
     return least([most([target, within[0] if within else newest]), newest])
 
 
+def ended(policy: RetentionPolicy, cuts: Iterable[StreamCut], extents: Extents, now: float) -> set[str]:
+    """The segments of which a cut that retains enough says that no more is needed, so that sealed ones may go."""
+    enough = [cut for cut in cuts if _left(policy, cut.at, positions(cut, extents), extents, now) >= policy.min]
+    return {name for name, extent in extents.items() if any(_is_end(cut, name, extent) for cut in enough)}
+
+
 def _left(policy: RetentionPolicy, at: float, place: Positions, extents: Extents, now: float) -> float:
     """What a trim to a kept cut leaves: bytes, or seconds, as the policy counts."""
     return bytes_left(place, extents) if policy.by == BY_SIZE else now - at
@@ -212,17 +228,77 @@ def _is_over(
     return any(place[name] > target[name] for place in old for name in target)
 
 
-def prune(cuts: Iterable[StreamCut], extents: Extents) -> tuple[StreamCut, ...]:
-    """The cuts to keep: the newest one, and the offsets of the others before which there are bytes; not too many."""
+Gone = Collection[tuple[str, str | None]]
+"""Names with incarnations that are no longer there."""
+
+
+def is_due(cuts: Sequence[StreamCut], every: float, now: float) -> bool:
+    """Whether a run takes a new cut. A last one that lies ahead was dated by a wrong clock, so it says nothing."""
+    return not cuts or now - cuts[-1].at >= every or cuts[-1].at - now > AHEAD_S_MAX
+
+
+def following(cuts: Iterable[StreamCut], cut: StreamCut) -> tuple[StreamCut, ...]:
+    """The cuts, and one that was taken after them.
+
+    What had been written by this one's time had been before each older one. So that one's time is no later, whatever
+    the clocks of the runs said.
+    """
+    older = (one if one.at <= cut.at else StreamCut(one, cut.at, one.size, one.incarnations) for one in cuts)
+    return (*older, cut)
+
+
+def prune(cuts: Iterable[StreamCut], extents: Extents, gone: Gone | None = None) -> tuple[StreamCut, ...]:
+    """The cuts to keep: the newest one, and the offsets of the others that a later run may need; not too many.
+
+    Parameters
+    ----------
+    gone
+        What is known to be gone of all that is not in `extents`; by default all. The rest could not be read now.
+    """
     ordered = sorted(cuts, key=lambda cut: cut.at)
-    kept = [left for cut in ordered[:-1] if (left := _inside(cut, extents))] + ordered[-1:]
-    while len(kept) > CUTS_KEPT_MIN and (len(kept) > CUTS_KEPT_MAX or sum(len(cut) for cut in kept) > OFFSETS_KEPT_MAX):
-        half = len(kept) // 2
-        kept = kept[:half:2] + kept[half:]
-    return tuple(kept)
+    kept = [left for cut in ordered[:-1] if (left := _inside(cut, extents, gone))] + ordered[-1:]
+    return tuple(_thinned(kept))
 
 
-def _inside(cut: StreamCut, extents: Extents) -> StreamCut:
-    """The part of a cut before which there are still bytes."""
-    kept = [name for name in cut if name in extents and _position(cut, name, extents[name]) > extents[name].start]
+def _thinned(cuts: Sequence[StreamCut]) -> list[StreamCut]:
+    """Cuts within the limits: dropped is always the one that leaves the smallest gap, as seen from its age.
+
+    So gaps grow with age, and what a run leaves too much is about the same part of each policy by time.
+    """
+    before, after = list(range(-1, len(cuts) - 1)), list(range(1, len(cuts) + 1))
+    count, offsets, kept = len(cuts), sum(len(cut) for cut in cuts), [True] * len(cuts)
+
+    def share(index: int) -> float:
+        age = cuts[-1].at - cuts[index].at
+        return (cuts[after[index]].at - cuts[before[index]].at) / age if age else 0.0
+
+    waiting = [(share(index), index) for index in range(1, len(cuts) - 1)] if _is_too_much(count, offsets) else []
+    heapq.heapify(waiting)
+    while waiting and _is_too_much(count, offsets):
+        found, index = heapq.heappop(waiting)
+        if not kept[index] or found != share(index):
+            continue  # a neighbour was dropped since
+        kept[index] = False
+        count, offsets = count - 1, offsets - len(cuts[index])
+        after[before[index]], before[after[index]] = after[index], before[index]
+        for neighbour in (before[index], after[index]):
+            if 0 < neighbour < len(cuts) - 1:
+                heapq.heappush(waiting, (share(neighbour), neighbour))
+    return [cut for cut, stays in zip(cuts, kept, strict=True) if stays]
+
+
+def _is_too_much(count: int, offsets: int) -> bool:
+    return count > CUTS_KEPT_MIN and (count > CUTS_KEPT_MAX or offsets > OFFSETS_KEPT_MAX)
+
+
+def _inside(cut: StreamCut, extents: Extents, gone: Gone | None) -> StreamCut:
+    """The part of a cut before which there are still bytes, or by which a sealed segment goes."""
+    kept = [name for name in cut if _is_useful(cut, name, extents, gone)]
     return cut if len(kept) == len(cut) else cut.only(kept)
+
+
+def _is_useful(cut: StreamCut, name: str, extents: Extents, gone: Gone | None) -> bool:
+    extent = extents.get(name)
+    if extent is None:
+        return gone is not None and (name, cut.incarnations.get(name)) not in gone
+    return _is_end(cut, name, extent) or _position(cut, name, extent) > extent.start

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
-from rollingfs.stream.ledger_codec import Goal, Ledger
+from rollingfs.stream.ledger_codec import Column, Goal, Ledger, columns_of
 from rollingfs.stream.members import Members
 from rollingfs.stream.retention import Extent, RetentionPolicy
 from rollingfs.stream.trim import Trimmed, Trimmer
@@ -36,103 +36,125 @@ class Retained:
     """Bytes that it dropped of each segment, by path."""
 
 
-async def retain(members: Members, cutter: Cutter, trimmer: Trimmer, dry_run: bool) -> Retained:
+async def retain(
+    members: Members, cutter: Cutter, trimmer: Trimmer, dry_run: bool, tried: RetentionPolicy | None = None
+) -> Retained:
     """`StreamVerbs.retain`."""
     path, ledgers = members.path, trimmer.ledgers
     ledger = await ledgers.load(path)
+    if tried is not None:
+        ledger = replace(ledger, retention=tried)
     policy = ledger.retention
     if policy is None:
         await members.find()  # raises if there is no such folder
         raise ValueError(f"{path}: the stream has no retention policy; assign one to `retention`")
     before = Trimmed() if dry_run else await trimmer.finish(ledger)
-    found = await members.find_to_cut()
+    found = await members.find_once({name for name, _ in ledger.columns}, settles=not dry_run)
     members.warn(found.unreadable)
-    failed = dict(found.unreadable)
-    now = members.client.store.clock()
-    taken = None
-    if not ledger.cuts or now - ledger.cuts[-1].at >= policy.every:
-        taken, uncut = await cutter.take(found.views, None, policy.align)
+    now, at = await members.times(found)
+    taken, failed = None, dict(found.unreadable)
+    if retention.is_due(ledger.cuts, policy.every, now):
+        taken, uncut = await cutter.take(found.views, None, policy.align, at)
         failed |= uncut
-    plan = _Plan(policy, taken, found.views, found.names, now)
+    extents = {name: _extent(view) for name, view in found.views.items()}
+    plan = _Plan(policy, taken, extents, found.gone(ledger.columns), now)
+    pending = {} if ledger.trim.done else ledger.trim.goals
+    if dry_run:
+        plan = replace(plan, extents=_after(pending, plan.extents))
     goals: dict[str, Goal] = {}
 
     def change(ledger: Ledger) -> Ledger:
-        nonlocal goals
-        ledger = plan.with_cut(ledger)
-        goals = plan.goals(ledger)
-        return plan.trimmed(ledger, goals, path)
+        nonlocal goals, taken
+        changed = plan.with_cut(ledger)
+        taken = changed.cuts[-1] if changed is not ledger else None
+        goals = plan.goals(changed)
+        return plan.trimmed(changed, goals, path)
 
     if dry_run:
         change(ledger)
-        did = trimmer.expected(found.views, goals)
+        did = trimmer.expected(found.views, {**pending, **goals})
     else:
         did = await trimmer.finish(await ledgers.update(path, change))
-    report = plan.report(goals, [before, did], members, dry_run)
-    return replace(report, failed={**members.reasons(failed), **report.failed})
+    total = Trimmed.of([before, did])
+    done = {name: goal for name, goal in goals.items() if members.path_of(name) not in did.failed}
+    size = sum(extent.end - extent.start for extent in _after(done, plan.extents).values())
+    offsets = {name: goal.offset for name, goal in done.items()}
+    incarnations = {name: goal.segment for name, goal in done.items() if goal.segment is not None}
+    return Retained(
+        None if taken is None else taken.renamed(members.path_of),
+        StreamCut(offsets, now, size, incarnations).renamed(members.path_of) if offsets else None,
+        total.bytes,
+        total.deleted,
+        size,
+        dry_run,
+        {**members.reasons(failed), **total.failed},
+        total.dropped,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a run of retention makes of the ledger that it finds."""
+    """What a run of retention makes of the ledger that it finds. The policy that is stored then counts."""
 
     policy: RetentionPolicy
+    """The one by which the cut was taken."""
     taken: StreamCut | None
-    views: Mapping[str, Snapshot]
-    extant: Sequence[str]
-    """The names of all segments, also of those that cannot be read."""
+    extents: Mapping[str, Extent]
+    gone: Collection[Column]
     now: float
 
     def with_cut(self, ledger: Ledger) -> Ledger:
-        """The ledger with the cut that was taken."""
-        if self.taken is None or self.taken in ledger.cuts:
+        """The ledger with the cut that was taken, unless another run has taken one, or the policy wants others.
+
+        Of segments that could not be read, the cut has the offsets of the one before.
+        """
+        policy, taken = ledger.retention, self.taken
+        if taken is None or policy is None or policy.align != self.policy.align:
             return ledger
-        return replace(ledger, cuts=(*ledger.cuts, self.taken))
+        if not retention.is_due(ledger.cuts, policy.every, self.now):
+            return ledger
+        if ledger.cuts:
+            last = ledger.cuts[-1]
+            lacking = [column for column in columns_of(last) if column[0] not in taken and column not in self.gone]
+            offsets = {name: last[name] for name, _ in lacking}
+            taken = StreamCut({**offsets, **taken}, taken.at, taken.size, {**last.incarnations, **taken.incarnations})
+        return replace(ledger, cuts=retention.following(ledger.cuts, taken))
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:
         """The goals of the trim; none lies before a recorded one."""
-        extents = self._extents()
+        policy, extents = ledger.retention, self.extents
+        if policy is None:
+            return {}
         read = [found.cut for found in ledger.subscribers.values()]
-        target = retention.choose(self.policy, ledger.cuts, read, extents, self.now)
+        target = retention.choose(policy, ledger.cuts, read, extents, self.now)
+        ended = retention.ended(policy, ledger.cuts, extents, self.now)
         goals = {
             name: Goal(offset, extents[name].incarnations[0])
             for name, offset in target.items()
-            if extents[name].incarnations and _is_due(extents[name], offset)
+            if offset > extents[name].start or (name in ended and offset >= extents[name].end)
         }
         last = ledger.trim.goals
         return {name: goal for name, goal in goals.items() if name not in last or not goal.is_behind(last[name])}
 
     def trimmed(self, ledger: Ledger, goals: Mapping[str, Goal], name: str) -> Ledger:
         """The ledger with the trim begun, and without the cuts that are useless after it."""
-        extents = self._extents()
-        left = {
-            found: replace(extent, start=max(extent.start, goals[found].offset)) if found in goals else extent
-            for found, extent in extents.items()
-        }
-        return replace(ledger, cuts=retention.prune(ledger.cuts, left)).trimmed(goals, self.extant, name)
-
-    def _extents(self) -> dict[str, Extent]:
-        return {name: _extent(view) for name, view in self.views.items()}
-
-    def report(self, goals: Mapping[str, Goal], trims: Sequence[Trimmed], members: Members, dry_run: bool) -> Retained:
-        """What the run did, given its trims, oldest first."""
-        size = sum(view.size for view in self.views.values()) - trims[-1].bytes
-        offsets = {name: goal.offset for name, goal in goals.items()}
-        incarnations = {name: goal.segment for name, goal in goals.items() if goal.segment is not None}
-        total = Trimmed.of(trims)
-        return Retained(
-            None if self.taken is None else self.taken.renamed(members.path_of),
-            StreamCut(offsets, self.now, size, incarnations).renamed(members.path_of) if offsets else None,
-            total.bytes,
-            total.deleted,
-            size,
-            dry_run,
-            total.failed,
-            total.dropped,
-        )
+        left = _after(goals, self.extents)
+        deleted = {(name, one) for name in goals if name not in left for one in self.extents[name].incarnations}
+        cuts = retention.prune(ledger.cuts, left, {*self.gone, *deleted})
+        return replace(ledger, cuts=cuts).trimmed(goals, self.gone, name)
 
 
-def _is_due(extent: Extent, offset: int) -> bool:
-    return offset > extent.start or (extent.sealed and offset >= extent.end)
+def _after(goals: Mapping[str, Goal], extents: Mapping[str, Extent]) -> dict[str, Extent]:
+    """What is left after a trim."""
+    left = dict(extents)
+    for name, goal in goals.items():
+        extent = left.get(name)
+        if extent is None or not goal.means(extent.incarnations):
+            continue
+        left[name] = replace(extent, start=max(extent.start, min(goal.offset, extent.end)))
+        if extent.sealed and goal.offset >= extent.end:
+            del left[name]
+    return left
 
 
 def _extent(view: Snapshot) -> Extent:

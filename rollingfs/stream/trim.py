@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rollingfs.errors import BadOffsetError
+from rollingfs.errors import BadOffsetError, FencedError
 from rollingfs.format import names
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
@@ -16,7 +16,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim
-from rollingfs.stream.members import Members
+from rollingfs.stream.members import LOOKS_MAX, Members
 
 logger = logging.getLogger("rollingfs")
 
@@ -99,7 +99,8 @@ class Trimmer:
     @staticmethod
     def expected(views: Mapping[str, Snapshot], goals: Mapping[str, Goal]) -> Trimmed:
         """What a trim would drop."""
-        found = [(views[name], goal.offset) for name, goal in goals.items() if name in views]
+        meant = {name: goal for name, goal in goals.items() if name in views and goal.means(views[name].incarnations)}
+        found = [(views[name], min(goal.offset, views[name].length)) for name, goal in meant.items()]
         dropped = {view.path: offset - view.start for view, offset in found if offset > view.start}
         deleted = tuple(view.path for view, offset in found if view.header and is_over(view.header, offset))
         return Trimmed(sum(dropped.values()), deleted, dropped=dropped)
@@ -143,20 +144,35 @@ class Trimmer:
 
     async def _trim(self, path: str, goal: Goal) -> Trimmed:
         """Trim one segment, unless it is gone or replaced."""
-        view = await self._view(path)
-        if view is None or goal.segment not in view.incarnations:
-            return Trimmed()
-        offset = min(goal.offset, view.length)
-        dropped = max(0, offset - view.start)
+        for last in reversed(range(LOOKS_MAX)):
+            view = await self._view(path)
+            if view is None or not goal.means(view.incarnations):
+                break
+            try:
+                return await self._trim_seen(view, goal)
+            except FileNotFoundError:
+                break  # deleted or moved away meanwhile
+            except FencedError:
+                if not last:
+                    raise
+                # it has another owner, or another epoch, since the look
+        return Trimmed()
+
+    async def _trim_seen(self, view: Snapshot, goal: Goal) -> Trimmed:
+        """Trim a segment as it was seen; counted is what this commit dropped, and not what another run's did."""
+        path, offset, segments = view.path, min(goal.offset, view.length), self.client.segments
         guard = _guard(goal, view.header)
-        try:
-            if view.header is not None and is_over(view.header, offset):
-                await self.client.segments.delete(path, guard)
-                return Trimmed(dropped, (path,), dropped={path: dropped})
-            waiting = await self.client.segments.truncate(path, offset, guard) if dropped else 0
-        except FileNotFoundError:
-            return Trimmed()  # deleted or moved away meanwhile
-        return Trimmed(dropped, (), waiting, dropped={path: dropped} if dropped else {})
+        if view.header is not None and is_over(view.header, offset):
+            before = await segments.delete(path, guard)
+            dropped = 0 if before is None else before.size
+            return Trimmed(dropped, (path,), dropped={path: dropped})
+        if offset <= view.start:
+            return Trimmed()
+        committed = await segments.behead(path, offset, guard)
+        before, after = committed.base, committed.header
+        assert after is not None
+        dropped = after.start - (before.start if before is not None else 0)
+        return Trimmed(dropped, (), after.waiting_bytes, dropped={path: dropped} if dropped else {})
 
     async def _view(self, path: str) -> Snapshot | None:
         try:

@@ -130,6 +130,7 @@ class ChunkWriter:
         chunk = self._open
         assert chunk is not None
         self._open = None
+        chunk.ended_ms = round(max(self.clock(), chunk.began.wall_s) * 1000)
         self._full.append(chunk)
         if self.backend.is_async:
             self._finishing.append((chunk, _Task(chunk)))
@@ -156,6 +157,8 @@ class _OpenChunk:
         self.staged = staged
         self.stored_at = stored_at
         self.size = 0
+        self.ended_ms = 0
+        """When its last byte had come, by the wall clock."""
         self.is_finished = False
         self._crc = 0
 
@@ -173,11 +176,10 @@ class _OpenChunk:
         self.is_finished = True
 
     def stored(self, clock: Clock) -> Stored:
-        at_ms = round(self.began.wall_s * 1000)
         stored_at = self.stored_at
         if stored_at is not None:
             stored_at -= self.began.set_back_s(clock)  # otherwise a receipt would look younger than its file
-        return Stored(self.path, self.size, self._crc, at_ms, self.began, self.staged, stored_at)
+        return Stored(self.path, self.size, self._crc, self.ended_ms, self.began, self.staged, stored_at)
 
 
 class _Finishing(Protocol):

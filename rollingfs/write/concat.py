@@ -210,7 +210,8 @@ class Concats:
             items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
             found = transitions.with_tiers(found, (tier for header in frozen for tier in header.tiers))
             grown = await grow(found, items, attempt, joint=True)
-            joined = merging.with_merged(grown, marks)
+            modified_ms = max((header.modified_ms for header in frozen), default=0)
+            joined = merging.with_merged(grown, marks, modified_ms)
             left = zip((source.path for source in sources), frozen, strict=True)
             joined = merging.with_waiting(joined, target, left, self.store.now_ms())
             return transitions.with_attrs(joined, attrs, target)

@@ -36,6 +36,7 @@ class Buried:
     """A segment whose tombstone is committed, and the files that go with it."""
 
     path: str
+    before: Header
     header: Header
     chunks: tuple[str, ...]
     pages: tuple[str, ...]
@@ -136,12 +137,13 @@ class Deletes:
             await let_pass(self.store, path, grave.adopted, attempt.deadline_s)
             return with_hints(grave, hints, self.store.now_ms())
 
-        header = (await self.committer.commit(path, step, seen=seen)).header
-        assert header is not None
+        committed = await self.committer.commit(path, step, seen=seen)
+        assert committed.base is not None
+        assert committed.header is not None
         with if_interrupted(path, "committed"):
-            return await self._buried(path, header, own)
+            return await self._buried(path, committed.base, committed.header, own)
 
-    async def _buried(self, path: str, header: Header, own: Iterable[str]) -> Buried:
+    async def _buried(self, path: str, before: Header, header: Header, own: Iterable[str]) -> Buried:
         done, now_ms = self.committer.slots.of(path).done_drops, self.store.now_ms()
         due = tuple(drop for drop in header.drops if is_due(drop, now_ms) and drop not in done)
         try:
@@ -152,6 +154,7 @@ class Deletes:
         is_page = {file: names.is_index(file) for file in files}
         return Buried(
             path,
+            before,
             header,
             tuple(file for file in files if not is_page[file]),
             tuple(file for file in files if is_page[file]),

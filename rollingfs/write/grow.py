@@ -47,7 +47,8 @@ async def grow(
     """
     now_ms = attempt.store.now_ms()
     policy = header.policy
-    aged = policy.max_age is not None and bool(header.tail) and now_ms - header.tail_at_ms > policy.max_age * 1000
+    # a tail that is dated ahead by so much was begun by a wrong clock: its age is not known
+    aged = policy.max_age is not None and bool(header.tail) and abs(now_ms - header.tail_at_ms) > policy.max_age * 1000
     placed, tail = placement.arrange(header.tail, items, policy, spill_all=spill_all or aged)
     if not placed:
         return transitions.extend(header, (), tail, now_ms)

@@ -156,8 +156,13 @@ class Segments:
             logger.info("%s: replaced, but not all of the old chunks could be deleted yet: %s", path, error)
         return header
 
-    async def delete(self, path: str, guard: Guard | None = None) -> None:
+    async def delete(self, path: str, guard: Guard | None = None) -> Header | None:
         """Delete a segment or a plain file; finish an interrupted delete.
+
+        Returns
+        -------
+        Header or None
+            What the segment was when it was deleted; None if there was none.
 
         Raises
         ------
@@ -168,6 +173,7 @@ class Segments:
         """
         buried = await self.deletes.bury(path, guard)
         await self.deletes.clear([] if buried is None else [buried])
+        return None if buried is None else buried.before
 
     # -- content -------------------------------------------------------------------------------------------
 
@@ -307,7 +313,11 @@ class Segments:
         return _header(await self._commit(path, step, guard)).length
 
     async def truncate(self, path: str, offset: int, guard: Guard | None = None) -> int:
-        """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders.
+        """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders."""
+        return _header(await self.behead(path, offset, guard)).waiting_bytes
+
+    async def behead(self, path: str, offset: int, guard: Guard | None = None) -> Committed:
+        """`truncate`, which returns the headers before and after.
 
         Raises
         ------
@@ -324,10 +334,10 @@ class Segments:
             changed = transitions.truncate(found, offset, self.store.now_ms(), pages, path)
             return None if changed is found else changed
 
-        header = _header(await self._commit(path, step, guard))
+        committed = await self._commit(path, step, guard)
         with if_interrupted(path, "committed"):
-            await finish_drops(self.committer.loop, path, header)
-        return header.waiting_bytes
+            await finish_drops(self.committer.loop, path, _header(committed))
+        return committed
 
     async def acquire(self, path: str, owner: str, guard: Guard | None = None) -> Header:
         """Take the segment exclusively, also from another owner; the header's epoch is that of the new handle."""

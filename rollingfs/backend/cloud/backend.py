@@ -33,6 +33,7 @@ class CloudBackend(Backend):
 
     is_async = True
     has_metadata = True
+    has_clock = True
     can_copy = True
 
     def __init__(

@@ -70,6 +70,7 @@ class S3Backend(Backend):
     can_delete_if = True
     can_list_uploads = True
     has_metadata = True
+    has_clock = True
     has_folders = False
     join_part_bytes_min = JOIN_PART_BYTES_MIN
     date_step_s = 1.0  # an ETag is a hash of the bytes, and dates are whole seconds

@@ -1,0 +1,308 @@
+"""Single cases of runs of retention: several runners, clocks that differ, what one run cannot read."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.errors import FencedError
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.retention import Extent, RetentionPolicy, following, is_due, prune
+from rollingfs.stream.trim import Trimmer
+from rollingfs.write.chunk_writer import ChunkWriter
+from tests.support.backends import Scripted, raises
+from tests.support.life import CHUNKS, NOON_S, Turned, World, cut_of
+
+A, B = "/stream/a", "/stream/b"
+DAY_S = 86_400.0
+
+
+def beside(world: World, skew_s: float = 0.0) -> World:
+    """Another client, whose clock differs."""
+    return World(world.backend, CHUNKS, Turned(world.clock.now_s + skew_s))
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(policy=CHUNKS)
+    for path in (A, B):
+        world.create(path, [path[-1:].encode() * 100])
+    return world
+
+
+# -- clocks --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_by_a_clock_that_is_ahead_stops_nothing(world: World) -> None:
+    stream = world.stream()
+    stream.retention = RetentionPolicy.by_time("1d", every="1h")
+    beside(world, 365 * DAY_S).stream().retain()
+    assert stream.cuts()[-1].at > NOON_S + 364 * DAY_S
+    for _ in range(30):
+        world.clock.now_s += 3600
+        stream.retain()
+    assert stream.size() == 0
+    assert [cut.at for cut in stream.cuts()] == sorted(cut.at for cut in stream.cuts())
+    assert stream.cuts()[-1].at == world.clock.now_s
+
+
+@pytest.mark.parametrize("skew_s", [-NOON_S, -7 * DAY_S])
+def test_a_cut_by_a_clock_that_is_behind_drops_nothing_young(world: World, skew_s: float) -> None:
+    stream = world.stream()
+    stream.retention = RetentionPolicy.by_time("1h")
+    beside(world, skew_s).stream().retain()
+    world.clock.now_s += 1
+    assert stream.retain().bytes == 0
+    world.clock.now_s += 3600
+    assert stream.retain().bytes == 200
+
+
+def test_a_commit_by_a_clock_that_is_behind_sets_no_time_back(world: World) -> None:
+    world.clock.now_s += 1000
+    world.append(A, b"late" * 10)
+    behind = beside(world, -500_000)
+    behind.append(A, b"later")
+    assert world.header(A).modified_ms == round(world.clock.now_s * 1000)
+    times = [entry.at_ms for entry in world.header(A).entries]  # type: ignore[union-attr]
+    assert times == sorted(times)
+    for at in (NOON_S - 400_000, NOON_S + 1):
+        assert world.stream().cut(at=at)[A] <= 100
+    behind.seal(A)
+    behind.create("/stream/whole")
+    drive(behind.client.concats.concat("/stream/whole", [A]))
+    drive(behind.client.concats.rename(B, "/stream/c"))
+    assert world.header("/stream/whole").modified_ms == round(world.clock.now_s * 1000)
+    assert world.header("/stream/c").modified_ms == round(NOON_S * 1000)
+
+
+def test_a_tail_that_a_wrong_clock_began_still_becomes_a_chunk_by_its_age() -> None:
+    world = World(policy=RollingPolicy(max_bytes=1000, max_age=60, inline_bytes=100))
+    world.create(A)
+    beside(world, 365 * DAY_S).append(A, b"one")
+    world.append(A, b"two")
+    assert [entry.length for entry in world.header(A).entries] == [6]
+
+
+def test_the_time_of_a_chunk_is_when_its_last_byte_came(world: World) -> None:
+    clock = Turned()
+    writer = ChunkWriter(world.backend, A, 1000, clock=clock)
+    drive(writer.write(b"x" * 500))
+    clock.now_s += 3000
+    drive(writer.write(b"x" * 1200))
+    clock.now_s += 3000
+    assert [round(one.at_ms / 1000 - NOON_S) for one in drive(writer.finish())] == [3000, 6000]
+
+
+class Told(Scripted):
+    """A store with a clock of its own, which tells whole seconds."""
+
+    now_s = NOON_S + 0.9
+
+    def __init__(self, inner) -> None:
+        super().__init__(inner, has_clock=True, date_step_s=1.0)
+
+    async def now(self, path: str) -> float:
+        return float(int(self.now_s))
+
+    async def list(self, folder: str):
+        listing = await super().list(folder)
+        return type(listing)(listing.entries, float(int(self.now_s)))
+
+
+def test_where_the_store_has_a_clock_those_of_the_clients_do_not_count(world: World) -> None:
+    store = Told(world.backend)
+    for skew_s in (365 * DAY_S, -50 * 365 * DAY_S):
+        one = World(store, CHUNKS, Turned(NOON_S + skew_s))
+        stream = one.stream()
+        stream.retention = RetentionPolicy.by_time("1h", every=0)
+        report = stream.retain()
+        assert (report.bytes, report.taken and report.taken.at) == (0, int(store.now_s) + 1)
+        store.now_s += 3600
+        assert stream.retain().bytes == 0  # the cut may be of the end of its second
+        store.now_s += 1
+        assert stream.retain().bytes == (200 if skew_s > 0 else 100)
+        world.append(A, b"x" * 100)
+        store.now_s += 2
+
+
+def test_no_older_cut_is_of_a_later_time() -> None:
+    cuts = [StreamCut({"a": 1}, at, 0, {"a": "1"}) for at in (5.0, 900.0, 7.0)]
+    assert [cut.at for cut in following(cuts, StreamCut({"a": 2}, 100.0, 0))] == [5.0, 100.0, 7.0, 100.0]
+    assert not is_due(cuts[:1], 10.0, 14.0)
+    assert is_due(cuts[:1], 10.0, 15.0)
+    assert not is_due(cuts[1:2], 10.0, 850.0)
+    assert is_due(cuts[1:2], 10.0, 800.0)
+
+
+# -- several runners -----------------------------------------------------------------------------------------
+
+
+def scripted(world: World) -> tuple[World, Scripted]:
+    store = Scripted(world.backend)
+    return World(store, CHUNKS, world.clock), store
+
+
+def due(world: World) -> None:
+    world.stream().retention = RetentionPolicy.by_size(0, every="1h")
+    world.stream().publish("reader", StreamCut({}, NOON_S, 0))
+    world.stream().retain()
+    world.stream().unsubscribe("reader")
+
+
+def ledger_header() -> str:
+    return names.header_path(names.ledger_path("/stream"))
+
+
+def test_a_goal_of_a_segment_that_an_older_listing_lacks_stays(world: World) -> None:
+    due(world)
+    slow, store = scripted(world)
+
+    def meanwhile() -> None:
+        world.create("/stream/new", [b"n" * 10])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("rollingfs.stream.trim.Trimmer._trim", failing)
+            with pytest.raises(RuntimeError):
+                world.stream().trim(cut_of(world.stream(), {"/stream/new": 10}))
+
+    async def failing(self: object, path: str, goal: object) -> None:
+        raise RuntimeError
+
+    store.plan("replace", ledger_header(), before=meanwhile)
+    slow.stream().retain()
+    assert world.header("/stream/new").start == 10
+
+
+def test_two_runners_report_the_same_bytes_once(world: World) -> None:
+    due(world)
+    slow, store = scripted(world)
+    reports = []
+    store.plan("replace", names.header_path(A), before=lambda: reports.append(world.stream().retain()))
+    reports.append(slow.stream().retain())
+    assert sum(report.bytes for report in reports) == 200
+    assert sum(sum(report.dropped.values()) for report in reports) == 200
+    assert [report.size for report in reports] == [0, 0]
+
+
+def test_an_owner_that_comes_between_the_look_and_the_commit_stops_nothing(world: World) -> None:
+    due(world)
+    slow, store = scripted(world)
+    store.plan("replace", names.header_path(A), before=lambda: drive(world.client.segments.acquire(A, "owner")))
+    assert slow.stream().retain().bytes == 200
+    assert world.header(A).owner == "owner"
+    with pytest.raises(FencedError):
+        world.append(A, b"x")
+
+
+def test_a_dry_run_counts_a_recorded_trim(world: World) -> None:
+    stream = world.stream()
+    with pytest.MonkeyPatch.context() as patch:
+
+        async def failing(self: object, path: str, goal: object) -> None:
+            raise RuntimeError
+
+        patch.setattr("rollingfs.stream.trim.Trimmer._trim", failing)
+        with pytest.raises(RuntimeError):
+            stream.trim(cut_of(stream, {A: 60}))
+    assert stream.trim(cut_of(stream, {B: 10}), dry_run=True).bytes == 70
+    stream.retention = RetentionPolicy.by_size(1000)
+    dry = stream.retain(dry_run=True)
+    assert (dry.bytes, dry.size, dict(dry.dropped)) == (60, 140, {A: 60})
+    did = stream.retain()
+    assert (did.bytes, did.size, dict(did.dropped)) == (60, 140, {A: 60})
+
+
+def test_what_could_not_be_trimmed_is_not_among_the_trimmed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    due(world)
+    real = Trimmer._trim
+
+    async def failing(self: Trimmer, path: str, goal: object):
+        if path == A:
+            raise PermissionError(13, "not permitted", path)
+        return await real(self, path, goal)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Trimmer, "_trim", failing)
+    report = world.stream().retain()
+    assert dict(report.trimmed or {}) == {B: 100}
+    assert (report.bytes, report.size, list(report.failed)) == (100, 100, [A])
+
+
+def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(world: World) -> None:
+    stream = world.stream()
+    stream.subscribe("reader")
+    stream.retention = RetentionPolicy.by_size(0, every=0)
+    assert stream.retain().bytes == 0
+    stream.publish("reader", stream.cut())
+    stream.subscribe("reader")
+    assert stream.retain().bytes == 200
+    other, store = scripted(world)
+    store.plan("replace", ledger_header(), before=raises(PermissionError(13, "not permitted")), times=None)
+    with pytest.raises(PermissionError, match="not permitted"):
+        other.stream().subscribe("another")
+    with pytest.raises(ValueError, match="needs a name"):
+        stream.subscribe("")
+
+
+# -- what is there -------------------------------------------------------------------------------------------
+
+
+def test_an_empty_sealed_segment_that_no_cut_names_stays_for_the_concat_that_follows(world: World) -> None:
+    stream = world.stream()
+    stream.retention = RetentionPolicy.by_time("1d", every="1h")
+    stream.retain()
+    world.clock.now_s += 2 * DAY_S
+    world.seal(world.create("/stream/empty"))
+    stream.retain()
+    assert "/stream/empty" in stream.segments()
+    world.clock.now_s += 2 * DAY_S
+    assert stream.retain().deleted == ("/stream/empty",)
+
+
+def test_a_segment_that_is_emptied_and_sealed_later_is_deleted_in_its_time(world: World) -> None:
+    stream = world.stream()
+    stream.retention = RetentionPolicy.by_time("1d", every="1h")
+    for _ in range(60):
+        stream.retain()
+        world.clock.now_s += 3600
+    assert (stream.size(), len(stream.segments())) == (0, 2)
+    world.seal(A)
+    for _ in range(26):
+        stream.retain()
+        world.clock.now_s += 3600
+    assert stream.segments() == [B]
+
+
+def test_what_one_run_cannot_read_keeps_its_offsets_in_all_cuts(world: World) -> None:
+    stream = world.stream()
+    stream.retention = RetentionPolicy.by_time("30d", every="1d")
+    for day in range(20):
+        world.append(A, b"%03d\n" % day)
+        world.clock.now_s += DAY_S
+        stream.retain()
+    path = names.header_path(A)
+    file = world.backend.fs.store[path]  # type: ignore[attr-defined]
+    content = file.getvalue()
+    world.backend._put(path, b"rollingfs 9\n\n")  # type: ignore[attr-defined]
+    world.clock.now_s += DAY_S
+    assert list(stream.retain().failed) == [A]
+    world.backend._put(path, content)  # type: ignore[attr-defined]
+    for _ in range(21):
+        world.clock.now_s += DAY_S
+        stream.retain()
+    left = world.content(A).split()
+    assert len(left) <= 9
+
+
+def test_the_limits_of_offsets_hold_with_many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollingfs.stream.retention.OFFSETS_KEPT_MAX", 100)
+    extents = {name: Extent(0, 1000, (name,)) for name in "abcd"}
+    said = {name: name for name in extents}
+    kept: tuple[StreamCut, ...] = ()
+    for at in range(1, 500):
+        kept = prune([*kept, StreamCut(dict.fromkeys(extents, at), at, 0, said)], extents)
+    assert len(kept) == 25
+    gaps = [after.at - before.at for before, after in itertools.pairwise(kept)]
+    assert max(gap / (500 - cut.at) for gap, cut in zip(gaps, kept, strict=False)) <= 0.5
