@@ -194,13 +194,16 @@ class Members:
     async def _is_taken(self, header: Header) -> bool:
         merge = header.merge
         assert merge is not None
+        path = names.find(self.path, merge.target)
+        if path is None:
+            return False
         try:
-            target = (await self.client.headers.load(names.climb(self.path, merge.target))).header
+            target = (await self.client.headers.load(path)).header
         except OSError as error:
             if not self.is_reported(error):
                 raise
             return False  # then nobody counts the target's bytes
-        return target is not None and merging.has_merged(target, merge.txn)
+        return target is not None and merging.has_merged(target, merge)
 
     async def times(self, found: Found) -> tuple[float, float]:
         """The time now, and one by which all bytes that were found had been written, in seconds since 1970.

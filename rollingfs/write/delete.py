@@ -120,7 +120,7 @@ class Deletes:
             return None  # a commit looks at the header again, and says what is wrong
         with if_interrupted(path, "unknown"):
             is_gone = await remove_whole(self.store, path, seen)
-        return Buried(path, header, (), (), (), is_gone=True) if is_gone else None
+        return Buried(path, header, header, (), (), (), is_gone=True) if is_gone else None
 
     async def _bury(self, path: str, guard: Guard, seen: Loaded | None) -> Buried:
         own: list[str] = []
