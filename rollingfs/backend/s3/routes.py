@@ -7,6 +7,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import s3fs
@@ -135,7 +136,7 @@ class Routes:
         region = self._regions.get(bucket)
         try:
             options = obstore_options(bucket, fs, resolved, connection, os.environ, region)
-            credentials = Credentials(self._credentials) if options.is_signed else None
+            credentials = Credentials(partial(_credentials, fs)) if options.is_signed else None
             return ObstoreObjects(options, credentials, self._places, S3fsObjects(self._client.call, bucket))
         except InexpressibleError as error:
             return self._through_s3fs(bucket, f"obstore has no counterpart of {error}")
@@ -148,21 +149,25 @@ class Routes:
             logger.info("s3://%s: objects are read and written through s3fs, which is slower: %s", bucket, why)
         return S3fsObjects(self._client.call, bucket)
 
-    async def _credentials(self) -> S3Credential:
-        """The credentials as they are now, as botocore's client has them."""
-        fs = self._client.fs
-        given = fs.key or fs.client_kwargs.get("aws_access_key_id")
-        secret = fs.secret or fs.client_kwargs.get("aws_secret_access_key")
-        if given and secret:
-            token = fs.token or fs.client_kwargs.get("aws_session_token")
-            return {"access_key_id": given, "secret_access_key": secret, "token": token, "expires_at": None}
-        found = await fs.session.get_credentials()
-        if found is None:
-            raise NoCredentialsError
-        frozen = await found.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(UTC) + timedelta(seconds=CREDENTIALS_S),
-        }
+
+async def _credentials(fs: Any) -> S3Credential:
+    """The credentials as they are now, as botocore's client has them.
+
+    obstore holds what finds them, and Python's garbage collection cannot look into obstore: what finds them must not
+    hold the client, which holds obstore's stores.
+    """
+    given = fs.key or fs.client_kwargs.get("aws_access_key_id")
+    secret = fs.secret or fs.client_kwargs.get("aws_secret_access_key")
+    if given and secret:
+        token = fs.token or fs.client_kwargs.get("aws_session_token")
+        return {"access_key_id": given, "secret_access_key": secret, "token": token, "expires_at": None}
+    found = await fs.session.get_credentials()
+    if found is None:
+        raise NoCredentialsError
+    frozen = await found.get_frozen_credentials()
+    return {
+        "access_key_id": frozen.access_key,
+        "secret_access_key": frozen.secret_key,
+        "token": frozen.token,
+        "expires_at": datetime.now(UTC) + timedelta(seconds=CREDENTIALS_S),
+    }

@@ -1,0 +1,53 @@
+"""A filesystem over S3 that nobody holds is freed, with its connections: obstore holds nothing that holds it."""
+
+from __future__ import annotations
+
+import gc
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from tests.support.servers import new_bucket
+
+pytest.importorskip("s3fs")
+pytest.importorskip("obstore")
+
+TRIES = 200
+PAUSE_S = 0.05
+"""The event loop drops the last request in a moment of its own."""
+
+
+def _through_obstore(fs: RollingFileSystem, bucket: str) -> None:
+    fs.pipe_file(f"{bucket}/x", b"bytes")
+    assert fs.cat_file(f"{bucket}/x") == b"bytes"
+    assert fs._backend.fs._s3 is None, "no botocore client was made"
+
+
+def _through_botocore(fs: RollingFileSystem, bucket: str) -> None:
+    fs.pipe_file(f"{bucket}/y", b"bytes")
+    assert fs.info(f"{bucket}/y")["size"] == 5
+    assert len(fs.ls(bucket)) == 2
+    assert fs._backend.fs._s3 is not None
+
+
+def _used(seaweed: dict[str, Any], bucket: str, use: Callable[[RollingFileSystem, str], None]) -> list[Any]:
+    fs = RollingFileSystem("s3", seaweed, skip_instance_cache=True)
+    use(fs, bucket)
+    backend = fs._backend
+    return [weakref.ref(one) for one in (fs, fs._client, backend, backend.fs, backend._client.routes)]
+
+
+def test_a_filesystem_that_nobody_holds_is_freed(seaweed: dict[str, Any]) -> None:
+    bucket = new_bucket(seaweed)
+    for use in (_through_obstore, _through_botocore):
+        refs = _used(seaweed, bucket, use)
+        for _ in range(TRIES):
+            gc.collect()
+            if not any(ref() is not None for ref in refs):
+                break
+            time.sleep(PAUSE_S)
+        assert [ref() for ref in refs] == [None] * len(refs), use
