@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import inspect
 import logging
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from fsspec import AbstractFileSystem
+from fsspec.asyn import AsyncFileSystem
+from fsspec.generic import GenericFileSystem
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
@@ -23,6 +26,7 @@ _STRONG_KEYS = ("ETag", "etag", "e_tag", "generation", "version_id", "versionId"
 _WEAK_KEYS = ("ino", "mtime", "LastModified", "last_modified", "modified", "created", "updated")
 _DATE_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 _TOKEN_BYTES = 16
+_DELETES = ("rm", "rm_file", "_rm", "_rm_file")  # a filesystem that can delete has one of its own
 _MOVES_OVER = {"file", "local", "sftp", "ssh"}
 """Protocols of filesystems that move a file over another in one step. Elsewhere `mv` may copy and then delete."""
 
@@ -61,6 +65,9 @@ class GenericBackend(Backend):
         self.can_write = single_writer
         self.has_folders = has_folders
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
+        self._can_delete = _can_delete(below := _lowest(fs))
+        # without, Arrow's filesystems give a stream that cannot seek
+        self._to_seek = {"seekable": True} if "seekable" in inspect.signature(type(below)._open).parameters else {}
         self._has_moved = False
         self._can_move = self._moves_over = not _MOVES_OVER.isdisjoint(protocols)
 
@@ -85,7 +92,7 @@ class GenericBackend(Backend):
 
     def _range(self, path: str, start: int, end: int) -> bytes:
         try:
-            data: bytes = self.fs.cat_file(path, start=start, end=end)
+            data: bytes = self.fs.cat_file(path, start=start, end=end, **self._to_seek)
         except FileNotFoundError as error:
             raise refusals.no_file(path) from error  # many filesystems give no more than a name
         except Exception as error:  # for a range beyond the end, filesystems give b"", a 416 or another error
@@ -94,7 +101,7 @@ class GenericBackend(Backend):
             if start < _size(self._file_info(path)):
                 raise
             return b""
-        return data
+        return data if len(data) <= end - start else data[start:end]  # a web server may ignore the range
 
     async def stat(self, path: str) -> FileInfo:
         info = self._file_info(path)
@@ -174,6 +181,8 @@ class GenericBackend(Backend):
     # -- removing and folders ------------------------------------------------------------------------------
 
     async def delete(self, paths: Sequence[str]) -> None:
+        if not self._can_delete:
+            raise refusals.read_only(paths[0], type(self.fs).__name__)
         refusals.delete_each(paths, self.fs.rm_file)  # not `rm`, which takes "*" and "[" in a name for a pattern
 
     async def make_folder(self, path: str) -> None:
@@ -223,6 +232,8 @@ class GenericBackend(Backend):
     def _check_can_write(self, path: str) -> None:
         if not self.can_write:
             raise refusals.not_atomic(path)
+        if not self._can_delete:
+            raise refusals.read_only(path, type(self.fs).__name__)
 
     def _forget(self, path: str) -> None:
         """Drop cached listings: some filesystems answer `info` from the listing of the parent."""
@@ -280,6 +291,20 @@ class GenericBackend(Backend):
         """Make the folders above a file, in a store that has folders."""
         if self.has_folders:
             self.fs.makedirs(self.fs._parent(path), exist_ok=True)
+
+
+def _lowest(fs: AbstractFileSystem) -> AbstractFileSystem:
+    """The filesystem that does the work of another."""
+    while isinstance(inner := getattr(fs, "fs", None) or getattr(fs, "sync_fs", None), AbstractFileSystem):
+        fs = inner
+    return fs
+
+
+def _can_delete(fs: AbstractFileSystem) -> bool:
+    """Whether a filesystem can delete one file: an archive and HTTP cannot; `GenericFileSystem` fails of itself."""
+    inherited = [vars(one).get(name) for one in (AbstractFileSystem, AsyncFileSystem) for name in _DELETES]
+    has_own = any(getattr(type(fs), name, None) not in inherited for name in _DELETES)
+    return has_own and not isinstance(fs, GenericFileSystem)
 
 
 def _size(info: dict[str, Any]) -> int:

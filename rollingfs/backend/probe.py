@@ -138,7 +138,8 @@ async def _unsafe(backend: Backend, path: str, broken: BrokenPromise) -> UnsafeB
 
 
 async def _clean_if_possible(backend: Backend, paths: Sequence[str]) -> None:
-    with contextlib.suppress(OSError):  # another failure says more; collection deletes a file that stays
+    # another failure says more; collection deletes a file that stays
+    with contextlib.suppress(OSError):
         await _clean(backend, paths)
 
 

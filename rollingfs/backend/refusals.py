@@ -82,6 +82,14 @@ def not_atomic(path: str) -> UnsafeBackendError:
     )
 
 
+def read_only(path: str, kind: str) -> UnsafeBackendError:
+    """The error for a filesystem through which no file can be deleted, so that segments could not live there."""
+    return UnsafeBackendError(
+        f"{names.shown(path)}: {kind} cannot delete a file, so segments can be read through it, but not written; "
+        "nothing was written; write through the filesystem of the store itself"
+    )
+
+
 def delete_each(paths: Sequence[str], delete: Callable[[str], None]) -> None:
     """Delete files one by one, all that can be deleted; a missing file is no error.
 
