@@ -29,8 +29,10 @@ from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_wri
 from rollingfs.write.concat import Concats
 from rollingfs.write.segment_operations import Segments
 
-HEADER_CACHE_S = 1.0
+HEADER_CACHE_S = 0.0
 COMMIT_TIMEOUT_S = 60.0
+PATIENCE_SHARE = 0.9
+"""The share of it for which one request is repeated: a commit that waited for it has time left to say what failed."""
 
 
 class Client:
@@ -43,11 +45,12 @@ class Client:
     offload_policy
         Which chunks move to a tier, where neither a segment nor its folder says so.
     header_cache_s
-        For this many seconds after it saw a header, the client believes it without asking the store.
+        For this many seconds after it saw a header, a reader believes it without asking the store; 0 to ask always.
     commit_timeout_s
-        A commit gives up after this many seconds.
+        A commit gives up after this many seconds, and so does a read while the store fails.
     probe_cache
-        The local file or folder that keeps the verdicts of probes for other processes.
+        The local file or folder that keeps the verdicts of probes for other processes; True for the user's cache
+        folder.
     share_commits
         Whether appends without conditions share commits with other clients that chose so: for two or more that append
         to one segment all the time.
@@ -65,14 +68,14 @@ class Client:
         offload_policy: OffloadPolicy | None = None,
         header_cache_s: float = HEADER_CACHE_S,
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
-        probe_cache: str | None = None,
+        probe_cache: str | bool = False,
         share_commits: bool = False,
         max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
     ) -> None:
         runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
         self.meters, kind = Meters(), type(backend).__name__
-        backend = MeteredBackend(backend, self.meters)
+        backend = MeteredBackend(backend, self.meters, PATIENCE_SHARE * commit_timeout_s)
         headers, pages, chunks = Headers(backend, header_cache_s), Pages(backend, runtime), Chunks(backend, clock)
         verdicts = Verdicts(backend, runtime, probe_cache, kind)
         self.store = Store(backend, runtime, headers, pages, chunks, verdicts, self.meters, clock)

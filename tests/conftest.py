@@ -18,6 +18,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import settings
 
+from rollingfs.backend import patience
 from tests.support.certificates import make_certificate
 from tests.support.clouds import azurite_server, fake_google_server
 from tests.support.examples import examples
@@ -45,6 +46,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+PATIENCE_S = 3.0
 WORKERS_WAITING = 2
 """So many workers wait for a server at any time."""
 VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "obstore", "pyarrow", "pandas")
@@ -100,6 +102,30 @@ def no_outside_credentials(tmp_path_factory: pytest.TempPathFactory) -> Iterator
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def little_patience() -> Iterator[None]:
+    """Backends that no client calls soon give up on a store that fails, as most of their tests want one to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patience, "PATIENCE_S", PATIENCE_S)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_verdicts_of_this_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the probe's verdicts out of the user's cache folder, and out of each other's tests and processes.
+
+    What stands where their folder would be is a file. Tools that the tests start go on with the user's caches.
+    """
+    cache = tmp_path_factory.mktemp("cache")
+    (cache / "rollingfs").write_text("no folder\n")
+    of_user = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, folder in (("PIP_CACHE_DIR", "pip"), ("GOCACHE", "go-build")):
+            patch.setenv(name, os.environ.get(name, os.path.join(of_user, folder)))
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         yield
 
 

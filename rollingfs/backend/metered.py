@@ -8,6 +8,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from rollingfs.backend.contract import Backend, Blob, Buffer, Metadata
+from rollingfs.backend.patience import PATIENCE_S, patience_s
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.runtime.meters import REQUEST, Meters
 
@@ -18,7 +19,7 @@ CREATE, REPLACE, WRITE = REQUEST + "create", REQUEST + "replace", REQUEST + "wri
 
 
 class MeteredBackend(BackendWrapper):
-    """Forwards every verb, and counts it, its bytes, its time and how it ended.
+    """Forwards every verb, and counts it, its bytes, its time and how it ended. Each has the patience of the client.
 
     Its abilities are those of the other backend, also if they change.
 
@@ -26,21 +27,26 @@ class MeteredBackend(BackendWrapper):
     ----------
     inner
         The backend that does the work; of a metered one, the backend below it.
+    patience
+        For how many seconds a request that may be repeated is sent again while the store fails.
     """
 
-    def __init__(self, inner: Backend, meters: Meters) -> None:
+    def __init__(self, inner: Backend, meters: Meters, patience: float = PATIENCE_S) -> None:
         self.inner = _bare(inner)
         self.meters = meters
+        self._patience_s = patience
         self.shift_s = 0.0
         for ability in FIXED:
             setattr(self, ability, getattr(self.inner, ability))
 
     async def call(self, verb: str, *args: Any) -> Any:
+        patience_s.set(self._patience_s)
         size = _bytes_of(args[2]) if verb == "upload.write" else _bytes_of(args[1]) if verb == "put" else 0
         return await self.meters.measure(REQUEST + verb, super().call(verb, *args), size)
 
     # the verbs on the way of an append or a read, without a detour
     async def read(self, path: str) -> Blob:
+        patience_s.set(self._patience_s)
         began_ns = perf_counter_ns()
         try:
             blob = await self.inner.read(path)
@@ -51,6 +57,7 @@ class MeteredBackend(BackendWrapper):
         return blob
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
+        patience_s.set(self._patience_s)
         began_ns = perf_counter_ns()
         try:
             blob = await self.inner.read_if_changed(path, token)
@@ -61,6 +68,7 @@ class MeteredBackend(BackendWrapper):
         return blob
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
+        patience_s.set(self._patience_s)
         began_ns = perf_counter_ns()
         try:
             if token is None:  # not every adapter of others has the parameter
@@ -74,6 +82,7 @@ class MeteredBackend(BackendWrapper):
         return data
 
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
+        patience_s.set(self._patience_s)
         began_ns = perf_counter_ns()
         try:
             if token is None:
@@ -100,6 +109,7 @@ class MeteredBackend(BackendWrapper):
         return new_token
 
     async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
+        patience_s.set(self._patience_s)
         done = self.inner.write(path, data) if metadata is None else self.inner.write(path, data, metadata)
         await self.meters.measure(WRITE, done, sum(map(_bytes_of, data)))
 

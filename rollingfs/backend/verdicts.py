@@ -1,6 +1,6 @@
-"""The verdicts of the probe: kept for the process, and on request in a file for other processes.
+"""The verdicts of the probe: kept for the process, and in a file for other processes of the same user.
 
-Only "safe" is kept. A store that was refused is probed again by the next client.
+Only "safe" is kept so. A client remembers that it refused a store; the next client probes that store again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import PROBE_VERSION, Abilities, probe_patiently
 from rollingfs.backend.refusals import not_atomic
+from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Lock, Runtime
 
@@ -26,13 +27,15 @@ CACHE_NAME = "rollingfs-probe.json"
 CACHE_S_MAX = 30 * 24 * 3600
 """After this time a verdict of a file is not believed: servers are replaced by other releases."""
 _VERSION = "rollingfs_probe"
+_USER_FOLDER = "rollingfs"
+"""The folder in the user's cache folder."""
 
 logger = logging.getLogger("rollingfs")
 
 _of_process: dict[str, Abilities] = {}
 """By class of the backend and name of the store."""
 _distrusted: set[str] = set()
-"""The cache files of which a warning has said that other users could have written them."""
+"""The cache files and folders of which a warning has said that other users could have written them."""
 
 
 def forget_verdicts() -> None:
@@ -45,18 +48,20 @@ class Verdicts:
 
     Parameters
     ----------
-    cache : str, optional
-        The file, or the folder of the file, that keeps verdicts for other processes.
+    cache : str or bool, optional
+        The file, or the folder of the file, that keeps verdicts for other processes; True for the file in the user's
+        cache folder.
     kind : str
         The class of the backend, by which a verdict is kept; a wrapper says whose it is.
     """
 
-    def __init__(self, backend: Backend, runtime: Runtime, cache: str | None = None, kind: str = "") -> None:
+    def __init__(self, backend: Backend, runtime: Runtime, cache: str | bool = False, kind: str = "") -> None:
         self._backend = backend
         self._runtime = runtime
-        self._cache = None if cache is None else _file_of(cache)
+        self._cache = cache
         self._kind = kind or type(backend).__name__
-        self._of_root: dict[str, Abilities] = {}
+        self._of_root: dict[str, Abilities | str] = {}
+        """What the stores can do, or why they are not safe."""
         self._locks: dict[str, Lock] = {}
 
     async def abilities(self, path: str) -> Abilities:
@@ -65,14 +70,17 @@ class Verdicts:
         Raises
         ------
         UnsafeBackendError, OSError
-            As `rollingfs.backend.probe.probe`.
+            As `rollingfs.backend.probe.probe`; a refusal holds for the life of this client.
         """
         root = self._backend.root(path)
         if root not in self._of_root:
             # many segments may begin at once: the first probes, the others wait for its verdict
             lock = self._locks.setdefault(root, self._runtime.lock(path))
             await lock.run(partial(self._find, root, path))
-        return self._of_root[root]
+        found = self._of_root[root]
+        if isinstance(found, str):
+            raise UnsafeBackendError(f"{names.shown(path)}: {found}")
+        return found
 
     async def _find(self, root: str, path: str) -> None:
         if root in self._of_root:
@@ -81,16 +89,20 @@ class Verdicts:
             raise not_atomic(path)
         store = await self._backend.store_name(path)
         key = None if store is None else f"{self._kind} {store}"
-        known = None if key is None else _of_process.get(key) or self._cached(key)
-        found = known or await probe_patiently(self._backend, names.chunks_folder(path), self._runtime)
+        known = None if key is None else _of_process.get(key)
+        file = None if key is None or known is not None else _file_of(self._cache)
+        if known is None and key is not None and file is not None:
+            known = _rows(file).get(key)
+        try:
+            found = known or await probe_patiently(self._backend, names.chunks_folder(path), self._runtime)
+        except UnsafeBackendError as error:
+            self._of_root[root] = str(error).removeprefix(f"{names.shown(path)}: ")
+            raise
         if key is not None:
             _of_process[key] = found
-            if known is None and self._cache is not None:
-                _save(self._cache, key, found)
+            if known is None and file is not None:
+                _save(file, key, found)
         self._of_root[root] = found
-
-    def _cached(self, key: str) -> Abilities | None:
-        return None if self._cache is None else _rows(self._cache).get(key)
 
     def after_fork(self) -> None:
         """In a child process: no lock that a thread of the parent holds."""
@@ -100,9 +112,44 @@ class Verdicts:
 # -- the file ------------------------------------------------------------------------------------------------
 
 
-def _file_of(cache: str) -> str:
+def _file_of(cache: str | bool) -> str | None:
+    if isinstance(cache, bool):
+        return _file_of_user() if cache else None
     is_folder = cache.endswith(os.sep) or os.path.isdir(cache)
     return os.path.join(cache, CACHE_NAME) if is_folder else cache
+
+
+def _file_of_user() -> str | None:
+    """The file in the user's cache folder; None if the user has no folder that nobody else may write."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(cache):
+        return None  # there is no HOME
+    folder = os.path.join(cache, _USER_FOLDER)
+    try:
+        if hasattr(os, "geteuid") and not os.geteuid() and os.stat(_existing(cache)).st_uid:
+            return None  # root makes no files in the home of another user
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        why = _why_not(os.stat(folder))
+    except OSError as error:
+        logger.info("%s: the verdict of the probe is not kept for other processes: %s", folder, error)
+        return None
+    if why:
+        _warn(folder, why)
+        return None
+    return os.path.join(folder, CACHE_NAME)
+
+
+def _existing(path: str) -> str:
+    """The path, or the folder above it that exists."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _warn(path: str, why: str) -> None:
+    if path not in _distrusted:
+        _distrusted.add(path)
+        logger.warning("%s: the cache of probes is ignored: %s", path, why)
 
 
 def _load(file: str) -> dict[str, Any]:
@@ -117,9 +164,7 @@ def _load(file: str) -> dict[str, Any]:
         logger.warning("%s: the cache of probes is ignored, because it cannot be read: %s", file, error)
         return {}
     if why:
-        if file not in _distrusted:
-            _distrusted.add(file)
-            logger.warning("%s: the cache of probes is ignored: %s", file, why)
+        _warn(file, why)
         return {}
     version = content.get(_VERSION) if isinstance(content, dict) else None
     if version != PROBE_VERSION or not isinstance(content.get("stores"), dict):

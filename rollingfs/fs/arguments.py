@@ -78,7 +78,7 @@ def check_switches(**given: Any) -> None:
             raise TypeError(f"{name} is {value!r}: it must be True or False")
 
 
-def local_path(**given: Any) -> str | None:
+def local_path(**given: Any) -> str:
     """The local path that is the value of an option.
 
     Raises
@@ -87,13 +87,11 @@ def local_path(**given: Any) -> str | None:
         With the option's name.
     """
     [(name, value)] = given.items()
-    if value is None:
-        return None
     if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name} is {value!r}: it must be the path of a local file or folder")
+        raise TypeError(f"{name} is {value!r}: it must be the path of a local file or folder, or a truth")
     path = os.fspath(value)
     if not isinstance(path, str) or not path or "://" in path:
-        raise ValueError(f"{name} is {value!r}: it must be the path of a local file or folder")
+        raise ValueError(f"{name} is {value!r}: it must be the path of a local file or folder, or a truth")
     return os.path.expanduser(path)
 
 

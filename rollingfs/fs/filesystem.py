@@ -24,6 +24,7 @@ from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import arguments
 from rollingfs.fs.async_file import AsyncFile, open_async
+from rollingfs.fs.configured import Configured
 from rollingfs.fs.export_verb import ExportVerb
 from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.opening import Opener
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.stream_handle import Stream
 
 
-class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
+class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
     """Segments over another filesystem: files that can be appended to, sealed, truncated and joined.
 
     Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
@@ -69,9 +70,10 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     policy
         When segments made by this instance roll; `max_bytes`, `max_age` and `inline_bytes` say the same one by one.
     header_cache_s
-        For how many seconds the filesystem uses a header without asking for a newer one; 0 to ask always.
+        For how many seconds a read uses a header that was seen, without asking for a newer one. By default 0: a read
+        sees all that was acknowledged before it began, whoever wrote it.
     commit_timeout_s
-        After how many seconds of conflicts and failures a commit gives up.
+        After how many seconds of conflicts and failures a commit gives up, and of failures a read, listing or upload.
     tiers
         Stores for chunks that are seldom read, for `offload`, by alias: the URL of a folder of their own, or a mapping
         with `root`, `protocol` and `options`.
@@ -83,7 +85,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
     single_writer
         Your word that nobody else writes, for a filesystem without atomic writes.
     probe_cache
-        A local file or folder, of this user only, where processes note that a store passed its probe. It holds 30 days.
+        Whether processes of this user note in the user's cache folder that a store passed its probe, which holds 30
+        days; or another local file or folder, of this user only.
     share_commits
         Whether appends without conditions share commits with other processes that chose so: for two or more that append
         to one segment all the time. A process that dies may leave an append that appears up to 10 s later.
@@ -133,7 +136,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         offload_policy: OffloadPolicy | Mapping[str, Any] | None = None,
         sync: bool = True,
         single_writer: bool = False,
-        probe_cache: str | os.PathLike[str] | None = None,
+        probe_cache: str | os.PathLike[str] | bool = True,
         share_commits: bool = False,
         max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
@@ -153,7 +156,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem):
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
         arguments.check_switches(sync=sync, single_writer=single_writer, share_commits=share_commits)
         arguments.check_seconds(**(seconds := {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}))
-        cache = arguments.local_path(probe_cache=probe_cache)
+        cache = probe_cache if isinstance(probe_cache, bool) else arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
         rolling = make_policy(policy, max_bytes, max_age, inline_bytes)
         hot = open_target(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -21,7 +21,6 @@ from rollingfs.fs.progress import begin
 from rollingfs.fs.queries import Queries
 from rollingfs.maintenance import Collected
 from rollingfs.policy import RollingPolicy, parse_seconds
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.ingest import Data, Intake
 
 
@@ -243,20 +242,22 @@ class Operations:
             A chunk is missing, too short, or fails its checksum; nothing was written.
         """
         source, target = self.strip(path1), self.to_write(path2)
+        if source == target:
+            await self.queries.info(path1)
+            return
         try:
-            view = await self.client.lookup.view(source)
+            _, pieces = await self.queries.reads.pieces(source, verify=True)
         except FileNotFoundError:
             if not await self.queries.listings.is_folder(source):
                 raise
             await self.folders.makedirs(path2, exist_ok=True)
             return
-        if source != target:
-            await self._copy(view, target)
+        await self._copy(pieces, target)
 
-    async def _copy(self, view: Snapshot, target: str) -> None:
+    async def _copy(self, pieces: AsyncIterator[bytes], target: str) -> None:
         intake = self.client.segments.replacement(target)
         try:
-            async for data in self.queries.reads.pieces(view, verify=True):
+            async for data in pieces:
                 await intake.take(data)
         except BaseException:
             await intake.abort()

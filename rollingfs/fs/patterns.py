@@ -114,6 +114,10 @@ def local_sources(paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[
     return sorted(found), len(names) == len(named)
 
 
+Found = dict[str, dict[str, Any] | None]
+"""Paths, with their infos where a listing has told them."""
+
+
 class Patterns:
     """Finds what names and patterns stand for."""
 
@@ -144,23 +148,29 @@ class Patterns:
         FileNotFoundError
             There is nothing.
         """
+        return sorted(await self._expanded(path, recursive, maxdepth, assume_literal, kwargs))
+
+    async def _expanded(
+        self, path: Paths, recursive: bool, maxdepth: int | None, assume_literal: bool, options: dict[str, Any]
+    ) -> Found:
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
         listed = self.listed(path)
         names = set(listed if assume_literal else await self._names(listed))
-        found: set[str] = set()
+        found: Found = {}
         for one in listed:
-            matched, depth_max = [one], maxdepth
+            matched: Found = {one: None}
+            depth_max = maxdepth
             if one not in names:
                 matched, depth_max = await self._glob(one, maxdepth), None if maxdepth is None else maxdepth - 1
             if not recursive or one not in names:
-                found.update(matched)
+                found |= matched
             if recursive and depth_max != 0:
                 for top in matched:
-                    found.update(await self._below(top, depth_max, kwargs))
+                    found |= await self._below(top, depth_max, options)
         if not found:
             raise unmatched(listed)
-        return sorted(found)
+        return found
 
     def listed(self, paths: Paths) -> list[str]:
         """One path or several, as the backend names them."""
@@ -172,12 +182,18 @@ class Patterns:
 
     async def sources(self, paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[list[str], bool]:
         """What a transfer takes of names and patterns, and whether `paths` is a name."""
-        found = await self.expand_path(paths, recursive, maxdepth)
+        found = await self._expanded(paths, recursive, maxdepth, False, {})
         is_name = not is_pattern(paths) or (is_one(paths) and self.listed(paths)[0] in found)
         if without_folders(paths, recursive, maxdepth):
-            folders = await self.gather([partial(self.queries.isdir, path) for path in found])
-            found = [path for path, is_folder in zip(found, folders, strict=True) if not is_folder]
-        return found, is_name
+            unknown = [path for path, info in found.items() if info is None]
+            folders = await self.gather([partial(self.queries.isdir, path) for path in unknown])
+            is_folder = dict(zip(unknown, folders, strict=True))
+            found = {
+                path: info
+                for path, info in found.items()
+                if not (is_folder[path] if info is None else info["type"] == "directory")
+            }
+        return sorted(found), is_name
 
     async def _names(self, paths: Sequence[str]) -> list[str]:
         """Those of some paths that are names: all but patterns under whose own name nothing is."""
@@ -186,14 +202,15 @@ class Patterns:
         missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
         return [path for path in paths if path not in missing]
 
-    async def _glob(self, pattern: str, maxdepth: int | None) -> list[str]:
-        found: list[str] = await AsyncFileSystem._glob(_Globbed(self.queries), pattern, maxdepth=maxdepth)
+    async def _glob(self, pattern: str, maxdepth: int | None) -> Found:
+        found: Found = await AsyncFileSystem._glob(_Globbed(self.queries), pattern, maxdepth=maxdepth, detail=True)
         return found
 
-    async def _below(self, path: str, maxdepth: int | None, options: dict[str, Any]) -> list[str]:
+    async def _below(self, path: str, maxdepth: int | None, options: dict[str, Any]) -> Found:
         """A path and all that is below it; nothing if it does not exist."""
-        found = list(await self.queries.find(path, maxdepth, withdirs=True, **options))
-        return found if path in found or not await self.queries.exists(path) else [path, *found]
+        listed = await self.queries.find(path, maxdepth, withdirs=True, detail=True, **options)
+        found: Found = dict(listed)  # type: ignore[arg-type]  # with `detail`, infos by name
+        return found if path in found or not await self.queries.exists(path) else {path: None, **found}
 
 
 class _Globbed:

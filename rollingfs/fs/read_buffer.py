@@ -28,10 +28,9 @@ OPEN_TRIES_MAX = 8
 class ReadBuffer:
     """The bytes of one path for one reader, which makes one call at a time.
 
-    All reads are of one snapshot. If the client knows the header already, the first read goes by that:
-
-    - if the header was seen within the cache time, the store is asked only if the read finds it out of date;
-    - if it is older, over an async backend, the store is asked beside the first request for data.
+    All reads are of one snapshot. If the client knows the header already, the first read goes by that, and over an
+    async backend the store is asked beside the first request for data whether that header is still the newest. Within
+    the cache time of headers (none by default), the store is asked only if the read finds the header out of date.
 
     Parameters
     ----------
@@ -57,7 +56,7 @@ class ReadBuffer:
         self._held_file: object | None = None
         self._current = Current(client.lookup, path, snapshot)
         if snapshot is None:
-            self._current.believe(old=bridge.is_async and client.headers.cache_s > 0)
+            self._current.believe(old=bridge.is_async)
         self.is_unsure = snapshot is None and self._current.snapshot is not None and self._current.trust is Trust.OLD
         """Whether a caller must call `settle` before it uses the snapshot."""
         self._open()

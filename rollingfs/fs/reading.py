@@ -121,15 +121,14 @@ class Reads:
         """
         source = self.strip(rpath)
         try:
-            view = await self.client.lookup.view(source)
+            step = PIECE_BYTES if isinstance(callback, NoOpCallback) else PROGRESS_BYTES
+            view, pieces = await self.pieces(source, verify=verify, piece_bytes=step)
         except FileNotFoundError:
             if isinstance(lpath, str | os.PathLike) and await self.listings.is_folder(source):
                 os.makedirs(lpath, exist_ok=True)
                 return
             raise
         callback.set_size(view.size)
-        step = PIECE_BYTES if isinstance(callback, NoOpCallback) else PROGRESS_BYTES
-        pieces = self.pieces(view, verify=verify, piece_bytes=step)
         if outfile is not None or not isinstance(lpath, str | os.PathLike):
             async for data in pieces:
                 (outfile or lpath).write(data)  # type: ignore[union-attr]  # a file, not a name
@@ -146,23 +145,41 @@ class Reads:
                 os.unlink(lpath)
             raise
 
-    async def pieces(self, view: Snapshot, *, verify: bool, piece_bytes: int = PIECE_BYTES) -> AsyncIterator[bytes]:
-        """All bytes of a snapshot, in pieces; a plain file is held, if it can be.
+    async def pieces(
+        self, path: str, *, verify: bool, piece_bytes: int = PIECE_BYTES
+    ) -> tuple[Snapshot, AsyncIterator[bytes]]:
+        """A new snapshot of a file, taken beside its first bytes, and all its bytes in pieces.
 
         Parameters
         ----------
         verify
             Also verify the chunks of which the snapshot has only a part, before the last piece.
         """
-        fetcher, checks, held = self.client.fetcher, PieceChecks(), None
-        with contextlib.suppress(FileNotFoundError, ConflictError):  # the first read will say why
+
+        def first_piece(snapshot: Snapshot) -> tuple[int, int]:
+            return snapshot.start, min(snapshot.start + piece_bytes, snapshot.length)
+
+        current, checks = Current(self.client.lookup, path), PieceChecks()
+        current.believe()
+        [first] = await RevalidatingReads(self.client.fetcher, [(current, first_piece)], checks=checks).run()
+        if isinstance(first, Exception):
+            raise first
+        assert current.snapshot is not None
+        return current.snapshot, self._pieces(current.snapshot, first, checks, verify, piece_bytes)
+
+    async def _pieces(
+        self, view: Snapshot, data: bytes, checks: PieceChecks, verify: bool, piece_bytes: int
+    ) -> AsyncIterator[bytes]:
+        """`data`, the first bytes of a snapshot, and all others; a plain file is held, if it can be."""
+        fetcher, held, end = self.client.fetcher, None, view.start + len(data)
+        with contextlib.suppress(FileNotFoundError, ConflictError):  # the next read will say why
             held = fetcher.hold(view)
-        for start in range(view.start, view.length, piece_bytes):
-            end = min(start + piece_bytes, view.length)
-            data = await fetcher.read(view, start, end, checks=checks)
+        while data:
             if verify and end == view.length:
                 await fetcher.complete(view, checks)
             yield data
+            start, end = end, min(end + piece_bytes, view.length)
+            data = await fetcher.read(view, start, end, checks=checks) if start < end else b""
         del held
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -20,6 +22,10 @@ POLL_S_MAX = 2.0
 """The longest pause between two polls of an idle segment."""
 POLL_GROWTH = 1.5
 PIECE_BYTES_MAX = 4 * 1024 * 1024
+_PASSING = {errno.EIO, errno.EBUSY, errno.ETIMEDOUT}
+"""Errors of a store that does not answer, or is busy."""
+
+logger = logging.getLogger("rollingfs")
 
 
 class _Follower:
@@ -33,6 +39,8 @@ class _Follower:
         """How long to pause before the next poll, after one that found nothing."""
         self._client = client
         self._current = current
+        self._path = current.path
+        self._has_looked = False
         self._follow = follow
         self._poll_s_min = poll_s_min
         self._poll_s_max = poll_s_max
@@ -41,10 +49,20 @@ class _Follower:
         """What was found at the last look, while some of it is left to read."""
         self._end: int | None = None
         """Where to stop."""
+        self._is_away = False
+        """Whether the store has failed since the last look that succeeded."""
 
     async def piece(self) -> bytes | None:
-        """The next bytes; none if there are none yet; None at the end."""
-        piece = await self._piece()
+        """The next bytes; none if there are none yet, or while the store fails; None at the end."""
+        try:
+            piece = await self._piece()
+            self._is_away = False
+        except OSError as error:
+            if not (self._follow and self._client.backend.is_async and self._has_looked and error.errno in _PASSING):
+                raise
+            if not self._is_away:
+                logger.warning("%s: the store fails, and is asked again until it answers: %s", self._path, error)
+            self._is_away, piece = True, b""
         if piece == b"":
             self.pause_s = min(self._poll_s_max, self.pause_s * POLL_GROWTH) if self.pause_s else self._poll_s_min
         else:
@@ -79,6 +97,7 @@ class _Follower:
 
     def _placed(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot that has the position; sets where to begin and to stop, once that is known."""
+        self._has_looked = True
         if self.position is None:
             self.position = snapshot.start
         if self.position < snapshot.start:
@@ -96,7 +115,8 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     """Iterates over a segment's bytes as they come, by `for` or by `async for`.
 
     With `follow` it waits for more until the segment is sealed; without, it ends where the segment ended at the first
-    look. While nothing comes, each poll is one conditional request, and the pauses grow.
+    look. While nothing comes, each poll is one conditional request, and the pauses grow. A store that stops to answer
+    after the first look is waited for, however long that takes.
 
     Made by ``segment.tail()``.
 

@@ -1,4 +1,4 @@
-"""Snapshots of readers: a cached header is trusted for a time; after it, the store is asked while data is read."""
+"""Snapshots of readers: while data is read by the header last seen, the store is asked whether there is a newer one."""
 
 from __future__ import annotations
 

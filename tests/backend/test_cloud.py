@@ -26,7 +26,7 @@ from rollingfs.backend.cloud import obstore_container
 from rollingfs.backend.cloud.adapt import adapt_obstore, open_azure
 from rollingfs.backend.cloud.backend import CloudBackend
 from rollingfs.backend.cloud.errors import as_os_error, is_conflict, is_transient
-from rollingfs.backend.obstores.answers import Refusal
+from rollingfs.backend.obstores.answers import Refusal, from_obstore
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, blob_service, new_container
@@ -97,7 +97,7 @@ def test_a_missing_container_is_named(backend: CloudBackend, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_without_a_server_every_verb_says_so(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollingfs.backend.cloud.errors.RETRY_DELAY_MAX_S", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
     url = f"http://127.0.0.1:{free_port()}/{ACCOUNT}"
     given = {"connection_string": f"AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};BlobEndpoint={url}"}
     with pytest.raises(OSError, match=r"could not connect|no answer") as raised:
@@ -126,7 +126,7 @@ def test_what_azure_says_is_understood() -> None:
 def test_a_busy_store_is_asked_again_but_a_conditional_write_is_not(
     backend: CloudBackend, container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rollingfs.backend.cloud.errors.RETRY_DELAY_MAX_S", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
     do(backend, "write", f"{container}/file", [b"data"])
     real, calls = obstore_container.ObstoreContainer._ask, []
 
@@ -237,7 +237,7 @@ def test_a_copy_that_never_ends_is_removed(
 ) -> None:
     monkeypatch.setattr(obstore_container, "COPY_S_MAX", 0.01)
     monkeypatch.setattr(obstore_container, "COPY_POLL_S", 0.005)
-    monkeypatch.setattr("rollingfs.backend.cloud.errors.RETRY_DELAY_MAX_S", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
     do(backend, "write", f"{container}/source", [b"0123456789"])
     real = obstore_container.ObstoreContainer.head
 
@@ -375,3 +375,12 @@ def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(
     assert isinstance(found, CloudBackend) == is_ours
     assert found.can_write == is_ours
     assert ("location_mode" in caplog.text) != is_ours
+
+
+def test_what_azure_says_fits_a_line() -> None:
+    said = "The specified container does not exist.\nRequestId:0c1\nTime:2026-11-22T10:00:00Z"
+    body = f"<?xml version='1.0'?><Error><Code>ContainerNotFound</Code><Message>{said}</Message></Error>"
+    found = from_obstore(
+        ValueError(f"Error performing GET x - Server returned non-2xx status code: 404 Not Found: {body}")
+    )
+    assert str(found) == "the store answered 404 ContainerNotFound: The specified container does not exist."

@@ -64,7 +64,7 @@ def proxy(s3_options: dict[str, Any]) -> Iterator[Proxy]:
 @pytest.fixture
 def wired(s3_options: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> S3Backend:
     """A backend behind `proxy` that does not wait before it tries again."""
-    monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
     return S3Backend(S3FileSystem(**(s3_options | {"endpoint_url": proxy.url})))
 
 
@@ -302,12 +302,15 @@ def test_other_requests_are_tried_again(
     assert len(proxy.of("GET")) == 4
 
 
-def test_tries_end(wired: S3Backend, path: str, proxy: Proxy) -> None:
-    proxy.fail(*[(503, "SlowDown")] * 100, method="GET")
+def test_tries_end_with_the_patience_of_the_caller(
+    wired: S3Backend, path: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.2)
+    proxy.fault = lambda seen: (503, "SlowDown")
     with pytest.raises(OSError, match="SlowDown") as caught:
         run(wired, wired.read(path))
     assert caught.value.errno == errno.EBUSY
-    assert len(proxy.of("GET")) == s3_client.TRIES_MAX
+    assert len(proxy.of("GET")) > 1
 
 
 def test_a_completion_whose_answer_is_lost_is_recognised(wired: S3Backend, path: str, proxy: Proxy) -> None:
@@ -344,7 +347,7 @@ def test_a_bucket_is_no_file(backend: S3Backend, bucket: str) -> None:
 
 
 def test_a_server_that_is_not_there_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
     options = {"endpoint_url": "http://127.0.0.1:9", "key": "k", "secret": "s"}
     backend = S3Backend(S3FileSystem(**options))
     with pytest.raises(OSError, match=r"reading of 'bucket/file'"):

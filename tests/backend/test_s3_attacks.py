@@ -21,7 +21,7 @@ from s3fs import S3FileSystem
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.obstores.answers import UntrustedStoreError
-from rollingfs.backend.s3 import client, obstore_objects
+from rollingfs.backend.s3 import obstore_objects
 from rollingfs.backend.s3.backend import S3Backend
 from tests.support.proxy import Handler, Proxy, Seen, proxy_to, serving
 
@@ -185,7 +185,7 @@ class Login(Handler):
 
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, monkeypatch, use_obstore):
-    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
     with serving(moto["endpoint_url"], Login) as proxy:
         plain = S3FileSystem(**moto | {"endpoint_url": proxy.url}, skip_instance_cache=True)
         backend, bucket = S3Backend(plain, use_obstore=use_obstore), new_bucket(moto)
@@ -248,7 +248,7 @@ def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_on
 def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
     moto, tmp_path, monkeypatch, lines, use_obstore
 ):
-    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
     path = f"{new_bucket(moto)}/log"
     RollingFileSystem("s3", moto).pipe_file(path, DATA)
     (tmp_path / "config").write_text(f"[default]\n{lines}\n")
@@ -258,7 +258,8 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
     if "ca_bundle" in lines:
         options["endpoint_url"] = options["endpoint_url"].replace("http:", "https:")
     fs = RollingFileSystem(
-        backend=S3Backend(S3FileSystem(**options, skip_instance_cache=True), use_obstore=use_obstore)
+        backend=S3Backend(S3FileSystem(**options, skip_instance_cache=True), use_obstore=use_obstore),
+        commit_timeout_s=0.5,
     )
     for attempt in (fs.exists, fs.info, fs.cat_file, fs.ls, lambda path: fs.append(path, b"x"), fs.rm):
         with pytest.raises(OSError, match=r"log|rollingfs-") as caught:

@@ -31,7 +31,6 @@ from s3fs import S3FileSystem
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.obstores.requests import QUICK_BYTES_MAX
-from rollingfs.backend.s3 import client as s3_client
 from rollingfs.backend.s3 import obstore_objects
 from rollingfs.backend.s3.backend import S3Backend
 from rollingfs.backend.s3.errors import from_obstore
@@ -290,7 +289,7 @@ def test_a_store_that_answers_a_range_with_the_whole_is_understood(seaweed, prox
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(seaweed, proxy, monkeypatch):
-    monkeypatch.setattr(s3_client, "RETRY_DELAY_FIRST_S", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
     store = Store(seaweed, proxy)
     store.do("write", store.path, [DATA])
     for read in (("read", store.path), ("read_range", store.path, 0, len(DATA)), ("read_range", store.path, 0, 100)):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import re
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 
+from rollingfs import RollingFileSystem
 from rollingfs.backend import verdicts
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import PROBE_VERSION, Abilities
@@ -58,7 +61,7 @@ def runtime_of(backend: Backend) -> Runtime:
 
 def ask(backend: Backend, cache: object = None, path: str = PATH) -> Abilities:
     """What a new client finds."""
-    found = Verdicts(backend, runtime_of(backend), None if cache is None else str(cache))
+    found = Verdicts(backend, runtime_of(backend), False if cache is None else str(cache))
     return run(backend, found.abilities(path))
 
 
@@ -124,6 +127,19 @@ def test_a_refusal_is_not_kept(verb: str, tmp_path: Path) -> None:
         with pytest.raises(UnsafeBackendError, match=f"the store {NAME}: {verb} let"):
             ask(backend, tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_client_remembers_that_a_store_is_not_safe_and_does_not_probe_it_with_each_call() -> None:
+    backend = careless("replace")
+    found = Verdicts(backend, runtime_of(backend))
+    said = []
+    for path in ("/logs/x", "/logs/x", "/logs/y"):
+        with pytest.raises(UnsafeBackendError, match="it is not safe to write to") as caught:
+            run(backend, found.abilities(path))
+        said.append(str(caught.value))
+    assert backend.count("delete") == 1
+    assert said[0] == said[1] == said[2].replace("/logs/y", "/logs/x")
+    assert said[2].startswith("/logs/y: ")
 
 
 def test_a_store_for_readers_is_refused_whatever_is_known() -> None:
@@ -301,6 +317,107 @@ def test_a_cache_that_cannot_be_written_is_no_error_and_says_so(
 def test_a_store_without_a_name_is_not_kept(tmp_path: Path) -> None:
     ask(Counting(private_memory()), tmp_path / "cache")
     assert not (tmp_path / "cache").exists()
+
+
+# -- in the user's cache folder ----------------------------------------------------------------------------------
+
+
+def kept(backend: Backend, *, by_default: bool = True) -> int:
+    """How often a filesystem probes, with the verdicts as they are by default, in a process that knows nothing."""
+    forget_verdicts()
+    options = {} if by_default else {"probe_cache": False}
+    counted = Named(backend)
+    RollingFileSystem(backend=counted, skip_instance_cache=True, **options).create(f"/{uuid.uuid4().hex}")
+    return probes_of(counted)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a user who has never used rollingfs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "rollingfs"
+
+
+def test_by_default_another_process_of_the_user_believes_the_verdict(cache: Path) -> None:
+    mask = os.umask(0)
+    try:
+        assert [kept(private_memory()) for _ in range(2)] == [1, 0]
+    finally:
+        os.umask(mask)
+    assert list(cache.iterdir()) == [cache / CACHE_NAME]
+    if hasattr(os, "geteuid"):
+        assert (cache.stat().st_mode & 0o777, (cache / CACHE_NAME).stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+def test_without_xdg_the_folder_lies_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert [kept(private_memory()) for _ in range(2)] == [1, 0]
+    assert (tmp_path / ".cache" / "rollingfs" / CACHE_NAME).exists()
+
+
+def test_without_a_cache_nothing_is_kept_and_nothing_believed(cache: Path) -> None:
+    assert kept(private_memory(), by_default=False) == 1
+    assert not cache.exists()
+    kept(private_memory())
+    assert kept(private_memory(), by_default=False) == 1
+
+
+def _no_home(cache: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.delenv("XDG_CACHE_HOME")
+    patch.setattr(verdicts.os.path, "expanduser", lambda path: path)  # nobody knows where this user is at home
+
+
+def _no_folder_can_be_made(cache: Path, patch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, mode: int = 0, exist_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", path)
+
+    patch.setattr(verdicts.os, "makedirs", refuse)
+
+
+def _a_file_is_there(cache: Path, patch: pytest.MonkeyPatch) -> None:
+    cache.parent.write_text("")
+
+
+def _others_may_write(cache: Path, patch: pytest.MonkeyPatch) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+
+
+def _another_user_owns_it(cache: Path, patch: pytest.MonkeyPatch) -> None:
+    cache.mkdir(parents=True, mode=0o700)
+    me, real = os.geteuid() or 1, os.stat
+    patch.setattr(verdicts.os, "geteuid", lambda: me)
+    patch.setattr(verdicts.os, "stat", lambda path: os.stat_result([*(found := real(path))[:4], me + 1, *found[5:]]))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+@pytest.mark.parametrize(
+    "prepare", [_no_home, _no_folder_can_be_made, _a_file_is_there, _others_may_write, _another_user_owns_it]
+)
+def test_a_user_without_a_folder_of_his_own_probes_in_each_process(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Path, pytest.MonkeyPatch], None]
+) -> None:
+    prepare(cache, monkeypatch)
+    assert [kept(private_memory()) for _ in range(2)] == [1, 1]
+    monkeypatch.undo()
+    assert not (cache / CACHE_NAME).exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+def test_root_leaves_the_home_of_another_user_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.stat
+
+    def of_another(path: Any, **how: Any) -> os.stat_result:
+        found = real(path, **how)
+        return os.stat_result([*found[:4], 7, *found[5:]])
+
+    monkeypatch.setattr(verdicts.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(verdicts.os, "stat", of_another)
+    assert kept(private_memory()) == 1
+    monkeypatch.undo()
+    assert not cache.exists()
 
 
 # -- the option --------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ require_module("rich")
 import botocore.session
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.obstores.requests import READS_MAX
+from rollingfs.backend.patience import PAUSE_S_MAX, TOLD_AFTER_S
 from rollingfs.backend.s3 import client as s3_client
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT
@@ -51,8 +53,9 @@ def test_each_option_that_is_to_be_tuned_is_there_with_the_default_that_is_named
     assert rows["header_cache_s"] == f"{HEADER_CACHE_S:g} s"
     assert rows["commit_timeout_s"] == f"{COMMIT_TIMEOUT_S:g} s"
     assert f"an option of s3fs: {s3_client.CONNECTIONS_MAX}, unless" in TEXT
-    assert f"tried up to {s3_client.TRIES_MAX} times" in TEXT
-    assert f"No try begins after {s3_client.RETRY_S_MAX:g} s" in TEXT
+    assert f"are tried for `commit_timeout_s` ({COMMIT_TIMEOUT_S:g} s)" in TEXT
+    assert f"pauses of up to {PAUSE_S_MAX:g} s; after {TOLD_AFTER_S:g} s of failures" in TEXT
+    assert f"ends after {READS_MAX} read timeouts" in TEXT
 
 
 def test_the_lifecycle_is_accepted_and_touches_no_current_object(seaweed: dict[str, Any]) -> None:

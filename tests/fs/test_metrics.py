@@ -108,9 +108,10 @@ def test_appends_of_threads_are_all_counted(fs, below, path):
         thread.start()
     for thread in threads:
         thread.join()
+    version = fs.info(path)["version"]
     metrics = fs.metrics()
     assert (metrics.append.count, metrics.append.bytes) == (THREADS * APPENDS, 5 * THREADS * APPENDS)
-    assert metrics.commits.count == fs.info(path)["version"]
+    assert metrics.commits.count == version
     assert requests(metrics) == Counter(below.verbs)
 
 

@@ -543,26 +543,17 @@ def test_a_header_seen_within_the_cache_time_is_not_asked_for(world):
     assert world.backend.calls == []
 
 
-def test_without_a_cache_time_every_open_looks():
-    world = make_world("async", header_cache_s=0)
-    world.make(letters(500))
-    for verbs in (["read"], ["read_if_changed"]):
-        world.backend.clear()
-        world.open().close()
-        assert world.backend.verbs == verbs
-
-
-def expired(world: World) -> World:
-    """The world's client has seen the header, longer ago than it believes it."""
+def known(world: World) -> World:
+    """The world's client has seen the header, and believes no header without a look."""
     world.make(letters(500), start=100)
     world.open().close()
-    world.client.headers.cache_s = 1e-9
+    assert world.client.headers.cache_s == 0
     world.backend.clear()
     return world
 
 
-def test_an_expired_header_is_looked_at_beside_the_first_data(over_async):
-    world = expired(over_async)
+def test_a_known_header_is_looked_at_beside_the_first_data(over_async):
+    world = known(over_async)
     with world.open() as file:
         assert world.backend.calls == []
         assert file.read(10) == letters(500)[100:110]
@@ -573,7 +564,7 @@ def test_an_expired_header_is_looked_at_beside_the_first_data(over_async):
 
 @pytest.mark.parametrize("first", ["read", "readline", "size", "seek"])
 def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_async, first):
-    world = expired(over_async)
+    world = known(over_async)
     world.append(b"new")
     world.there.run(world.other.segments.truncate(world.path, 200))
     now = letters(500)[200:] + b"new"
@@ -589,8 +580,8 @@ def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_a
             assert file.read() == b"new"
 
 
-def test_an_expired_header_of_a_segment_that_is_gone_is_not_found_at_the_first_read(over_async):
-    world = expired(over_async)
+def test_a_known_header_of_a_segment_that_is_gone_is_not_found_at_the_first_read(over_async):
+    world = known(over_async)
     world.there.run(world.other.segments.delete(world.path))
     with world.open() as file, pytest.raises(FileNotFoundError):
         file.read(1)

@@ -349,3 +349,14 @@ def test_spawned_processes_are_writers_of_their_own(tmp_path):
         writers = list(pool.map(_append, [fs] * 4, [path] * 4, [5] * 4))
     assert fs._client.committer.slots.writer.id not in writers
     assert fs.cat_file(path) == b"0123456789" * 20
+
+
+def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fsspec(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(fsspec.config.conf, "rolling", {"target_protocol": "memory", "target_options": {}})
+    for fs in (RollingFileSystem("file", {"auto_mkdir": True}), RollingFileSystem(target_protocol="file")):
+        assert isinstance(fs._backend, LocalBackend)
+    assert isinstance(RollingFileSystem()._backend, MemoryBackend)
+    with pytest.raises(TypeError, match="multiple values"):
+        RollingFileSystem("file", target_protocol="memory")

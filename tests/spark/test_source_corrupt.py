@@ -185,7 +185,7 @@ def test_a_header_that_is_damaged_between_the_plan_and_the_task_fails_the_task_o
 
 
 def streamed(path: Any, **options: Any) -> RollingStreamReader:
-    return RollingStreamReader(options_of(path, **options), SCHEMA)
+    return RollingStreamReader(options_of(path, **{"pollInterval": "0s", **options}), SCHEMA)
 
 
 def step(source: RollingStreamReader, start: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
@@ -240,7 +240,7 @@ def test_an_idle_stream_looks_at_the_store_once_while_a_cached_header_is_valid(f
     find = places.find
     monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(places, "find", lambda *args: looks.append(args) or find(*args))
-    source = streamed(path, cache_s=1)
+    source = streamed(path, pollInterval="1s")
     start = source.initialOffset()
     rows, at = step(source, start)
     assert (rows, len(looks)) == (["one", "two"], 1)

@@ -15,7 +15,7 @@ import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem
 from tests.support.servers import count_requests, new_bucket, require_module
-from tests.support.spark import first_column, given
+from tests.support.spark import first_column, streamed
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -37,7 +37,7 @@ VERBS = ("read", "read_if_changed", "read_range", "read_ranges", "read_into", "s
 
 
 def reader(path: Any, **options: Any) -> RollingStreamReader:
-    return RollingStreamReader(parse_options(given(path, **options)), TEXT)
+    return RollingStreamReader(parse_options(streamed(path, **options)), TEXT)
 
 
 def saved(offset: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def test_a_poll_on_s3_is_one_request_until_something_is_appended(minio, place):
     fs = RollingFileSystem("s3", minio, header_cache_s=0)
     for nth in range(40):
         fs.overwrite(f"{bucket}/f/part-{nth:03}", b"x\n")
-    storage = json.dumps({**minio, "rolling": {"header_cache_s": 0}})
+    storage = json.dumps(minio)
     source = RollingStreamReader(parse_options({"path": f"s3://{bucket}/{place}", "storage_options": storage}), TEXT)
     end = source.latestOffset(source.initialOffset(), ALL)
     with count_requests(source._fs._client.backend) as counted:

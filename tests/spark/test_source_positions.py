@@ -15,7 +15,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy, StreamCut
 from tests.support.servers import require_module
-from tests.support.spark import arrow_stream, first_column, given
+from tests.support.spark import arrow_stream, first_column, given, streamed
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -49,7 +49,7 @@ def read(path: Any, schema: StructType = TEXT, **options: Any) -> list[Any]:
 
 def begun(path: Any, schema: StructType = TEXT, **options: Any) -> list[Any]:
     """What a new stream reads first."""
-    source = RollingStreamReader(parse_options(given(path, **options)), schema)
+    source = RollingStreamReader(parse_options(streamed(path, **options)), schema)
     start = json.loads(json.dumps(source.initialOffset()))
     end = json.loads(json.dumps(source.latestOffset(start, ALL)))
     return first_column(source, source.partitions(start, end))
@@ -160,7 +160,7 @@ def test_the_header_of_csv_is_no_row_of_a_read_from_the_start_and_a_row_of_none_
 @pytest.mark.parametrize("budget", [1, 9, 1000])
 def test_a_stream_of_csv_gives_each_line_once_and_the_header_never(fs, tmp_path, budget):
     path, schema = tmp_path / "c", StructType().add("n", "long").add("s", "string")
-    options = given(path, format="csv", header="true", mode="FAILFAST", partitionBytes="10")
+    options = streamed(path, format="csv", header="true", mode="FAILFAST", partitionBytes="10")
     source = RollingStreamReader(parse_options(options), schema)
     fs.create(str(path), CHUNKS)
     found: list[Any] = []

@@ -13,7 +13,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support.servers import require_module
-from tests.support.spark import Task, arrow_stream, first_column, given
+from tests.support.spark import Task, arrow_stream, first_column, given, streamed
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -44,7 +44,7 @@ def made(fs: RollingFileSystem, path: Path, data: bytes = b"") -> str:
 
 
 def reader(path: Any, schema: StructType = SCHEMA, **options: Any) -> RollingStreamReader:
-    return RollingStreamReader(parse_options(given(path, **options)), schema)
+    return RollingStreamReader(parse_options(streamed(path, **options)), schema)
 
 
 def between(source: RollingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -114,9 +113,14 @@ def installed(folder: Path) -> Path:
 # -- the data source, without a session --------------------------------------------------------------------------
 
 
-def given(path: Any, cache_s: float = 0, **options: Any) -> dict[str, Any]:
+def given(path: Any, **options: Any) -> dict[str, Any]:
     """The options of a read or write, as Spark hands them over."""
-    return {"path": str(path), "storage_options": json.dumps({"rolling": {"header_cache_s": cache_s}}), **options}
+    return {"path": str(path), **options}
+
+
+def streamed(path: Any, **options: Any) -> dict[str, Any]:
+    """The options of a stream that looks at the store whenever Spark asks it."""
+    return given(path, **{"pollInterval": "0s", **options})
 
 
 def first_column(source: Any, parts: Iterable[Any]) -> list[Any]:

@@ -22,7 +22,6 @@ import fsspec
 from rollingfs import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, RollingPolicy
 from rollingfs.backend import probe as probe_module
 from rollingfs.backend.s3 import backend as s3_module
-from rollingfs.backend.s3 import client
 from rollingfs.backend.verdicts import forget_verdicts
 from tests.support.examples import slowly
 from tests.support.proxy import CUT, DROP_AFTER, DROP_BEFORE, HOLD, STALL, Proxy, Seen, proxy_to
@@ -39,7 +38,7 @@ FAULTS = [
     for fault in (*SOME, DROP_BEFORE, (429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"))
 ]
 """The fast suite meets two of them: a refusal, and an answer that is lost."""
-TRIES = client.TRIES_MAX
+TRIES = 5
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -125,7 +124,7 @@ def way(options: dict[str, Any]) -> Iterator[Proxy]:
 
 @pytest.fixture
 def proxy(way: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    monkeypatch.setattr(client, "RETRY_DELAY_FIRST_S", 0.001)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
     yield way
     way.fault = lambda _: None
     way.seen.clear()
@@ -433,18 +432,18 @@ def test_a_read_never_answered_is_an_error_that_names_the_file(impatient, path, 
         file.read()
 
 
-def test_a_listing_never_answered_is_an_error_that_names_the_folder(fs, path, proxy, plain):
+def test_a_listing_never_answered_is_an_error_that_names_the_folder(hasty, path, proxy, plain):
     plain.create(f"{path}/a")
     proxy.fault = always(listing, SLOW_DOWN)
-    for look in (fs.ls, fs.find, fs.exists):
+    for look in (hasty.ls, hasty.find, hasty.exists):
         with pytest.raises(OSError, match=f"{re.escape(path)}.*SlowDown") as caught:
             look(path)
         assert caught.value.errno == errno.EBUSY
 
 
-def test_no_try_begins_after_the_time_for_tries(impatient, path, proxy, plain, monkeypatch: pytest.MonkeyPatch):
+def test_no_try_begins_after_the_time_for_tries(connect, path, proxy, plain):
     plain.create(path)
-    monkeypatch.setattr(client, "RETRY_S_MAX", 0.05)
+    impatient = connect(config={"read_timeout": 0.1}, header_cache_s=0, commit_timeout_s=0.05)
     proxy.fault = always(header_get, HOLD)
     with pytest.raises(TimeoutError):
         impatient.cat_file(path)

@@ -180,7 +180,7 @@ STORIES: dict[str, Callable[[RollingFileSystem], None]] = {
 def traced(story: Callable[[RollingFileSystem], None]) -> list[str]:
     """The calls of a story, over a new store."""
     tracer = Tracer(MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True)))
-    options = {"max_bytes": 400, "inline_bytes": 120, "clock": lambda: NOON_S, "header_cache_s": 3600.0}
+    options = {"max_bytes": 400, "inline_bytes": 120, "clock": lambda: NOON_S}
     story(RollingFileSystem(backend=tracer, skip_instance_cache=True, **options))
     return tracer.lines
 

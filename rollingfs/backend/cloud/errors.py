@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import random
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -13,16 +10,13 @@ from typing import TypeVar
 from rollingfs.backend import refusals
 from rollingfs.backend.obstores.answers import Refusal, UntrustedStoreError
 from rollingfs.backend.obstores.forks import ObstoreLostError
+from rollingfs.backend.patience import patiently
 from rollingfs.format import names
 
 T = TypeVar("T")
 
-TRIES_MAX = 5
-RETRY_DELAY_FIRST_S = 0.1
-RETRY_DELAY_MAX_S = 5.0
-RETRY_S_MAX = 60.0
-"""After this time no further try begins."""
 TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+NOT_IMPLEMENTED_STATUS = 501
 BUSY_STATUSES = frozenset({429, 503})
 REFUSED_STATUSES = frozenset({401, 403})
 CONFLICT_CODES = frozenset(
@@ -44,6 +38,11 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, ConnectionError | TimeoutError) and not isinstance(error, _LASTING)
 
 
+def is_busy(error: BaseException) -> bool:
+    """Whether the store was too busy for a request; then the request certainly took no effect."""
+    return isinstance(error, Refusal) and error.status in BUSY_STATUSES
+
+
 def is_conflict(error: BaseException) -> bool:
     """Whether the store says that a condition does not hold."""
     if not isinstance(error, Refusal) or error.code.startswith(LEASE_CODE):
@@ -57,21 +56,11 @@ def is_gone(error: BaseException) -> bool:
 
 
 async def retrying(request: Callable[[], Awaitable[T]], *, unanswered: bool = True) -> T:
-    """Send a request; repeat it, with jitter, after a failure that may pass, but not after `RETRY_S_MAX`.
+    """Send a request; repeat it after a failure that may pass, as long as the caller has patience.
 
     Without `unanswered`, repeat it only if the store was too busy for it: then it certainly took no effect.
     """
-    began_s = time.monotonic()
-    for attempt in range(1, TRIES_MAX):
-        try:
-            return await request()
-        except CLOUD_ERRORS as error:
-            is_refused = isinstance(error, Refusal) and error.status in BUSY_STATUSES
-            may_repeat = is_transient(error) if unanswered else is_refused
-            if not may_repeat or time.monotonic() - began_s >= RETRY_S_MAX:
-                raise
-        await asyncio.sleep(random.uniform(0, min(RETRY_DELAY_MAX_S, RETRY_DELAY_FIRST_S * 2**attempt)))
-    return await request()
+    return await patiently(request, is_transient if unanswered else is_busy)
 
 
 @contextmanager
@@ -107,4 +96,6 @@ def _errno_of(error: BaseException) -> int:
         return errno.EACCES
     if status in BUSY_STATUSES or status in (409, 412):
         return errno.EBUSY
+    if status == NOT_IMPLEMENTED_STATUS:
+        return errno.ENOTSUP
     return errno.EINVAL if status == 400 else errno.EIO

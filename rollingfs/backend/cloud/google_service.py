@@ -26,6 +26,7 @@ from rollingfs.backend.cloud.container import Container
 from rollingfs.backend.cloud.protocols import GOOGLE_PROTOCOLS
 from rollingfs.backend.obstores.answers import Refusal
 from rollingfs.backend.obstores.forks import keep_from_children
+from rollingfs.backend.obstores.requests import READS_MAX
 
 CONNECT_S_MAX = 5.0
 READ_S_MAX = 15.0
@@ -159,7 +160,9 @@ class GoogleService:
         is_large = len(data) > QUICK_BYTES_MAX
         send_s = SEND_S_MAX if is_large else 0.0
         body = io.BytesIO(data) if is_large else data  # aiohttp sends a large one of bytes in one go, blocking its loop
-        limits = aiohttp.ClientTimeout(sock_connect=CONNECT_S_MAX, sock_read=READ_S_MAX + send_s)
+        limits = aiohttp.ClientTimeout(
+            READS_MAX * READ_S_MAX + send_s, sock_connect=CONNECT_S_MAX, sock_read=READ_S_MAX + send_s
+        )
         if self.fs.requests_timeout is not None:
             limits = aiohttp.ClientTimeout(total=self.fs.requests_timeout)
         url = self._url(path, parameters)

@@ -19,6 +19,7 @@ from rollingfs.backend.obstores.answers import Refusal, from_obstore, is_without
 from rollingfs.backend.obstores.ending import check_usable, watched
 from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.obstores.requests import (
+    READS_MAX,
     SEND_S_MAX,
     Places,
     Proof,
@@ -85,7 +86,8 @@ class ObstoreContainer:
 
     @functools.cached_property
     def _quick(self) -> Store:
-        return self._store({"timeout": timedelta(days=1), "read_timeout": timedelta(seconds=READ_S_MAX)}, 0)
+        read = timedelta(seconds=READ_S_MAX)
+        return self._store({"timeout": READS_MAX * read, "read_timeout": read}, 0)
 
     @functools.cached_property
     def _patient(self) -> Store:

@@ -57,7 +57,7 @@ def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutErr
         return Refusal(
             int(answer["status"]),
             code[1] if code else answer["status"],
-            html.unescape(message[1]) if message else answer["reason"],
+            _line(html.unescape(message[1])) if message else answer["reason"],
         )
     answer = _STATUS_OF_BULK_DELETE.search(said)
     if answer is not None:
@@ -77,6 +77,11 @@ def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutErr
         return TimeoutError(f"{store} did not answer in time")
     did = "could not connect to" if "kind: Connect" in shown else "no whole answer came from"
     return ConnectionError(f"{did} {store}{f': {system[1]}' if system else ''}")
+
+
+def _line(message: str) -> str:
+    """What a store says, in a line: Azure adds lines with an id and the time."""
+    return message.strip().partition("\n")[0].rstrip()
 
 
 def is_whole_instead_of_range(error: Exception) -> bool:

@@ -13,8 +13,8 @@ Four layers can send a request again:
 - aiohttp, once, for a PUT, DELETE or GET whose connection broke before an answer came. There is no public switch,
   but aiohttp does not repeat a body that can be sent only once: every PUT gets such a body. A conditional DELETE has
   no body and may be sent twice; the verb counts "it was gone" as success anyway.
-- `S3Client.retrying`: `TRIES_MAX` tries with jitter, for requests that may be repeated. It repeats no conditional
-  write, and a conditional DELETE only if the store refused it.
+- `S3Client.retrying`: as long as the caller has patience (`rollingfs.backend.patience`), for requests that may be
+  repeated. It repeats no conditional write, and a conditional DELETE only if the store refused it.
 
 So a 412 seldom answers the caller's own success. But proxies and gateways resend too: callers must not rely on it.
 
@@ -30,8 +30,6 @@ import errno
 import importlib.metadata
 import inspect
 import os
-import random
-import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from email.utils import parsedate_to_datetime
@@ -46,7 +44,9 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.obstores.forks import keep_from_children
-from rollingfs.backend.s3.errors import BUSY_STATUSES, CLIENT_ERRORS, errors_of_machine, is_transient, status_of
+from rollingfs.backend.obstores.requests import READS_MAX
+from rollingfs.backend.patience import patiently
+from rollingfs.backend.s3.errors import errors_of_machine, is_busy, is_transient
 from rollingfs.backend.s3.objects import Answer, Listed, Objects
 from rollingfs.backend.s3.obstore_options import Connection
 from rollingfs.backend.s3.resolved import Resolved, is_plain, of_client, without_client
@@ -61,12 +61,9 @@ CONNECTIONS_MAX = 128
 REQUESTS_MAX = 64
 SMALL_REQUESTS_MAX = 128
 """For the headers and pins of a concat: as many as one commit takes sources."""
-TRIES_MAX = 5
-RETRY_DELAY_MAX_S = 5.0
-RETRY_DELAY_FIRST_S = 0.1
-RETRY_S_MAX = 60.0
-"""After this time no further try begins: five tries that each hit the read timeout would take five minutes."""
 HOOK_ID = "rollingfs"
+READING = ("get_", "head_", "list_")
+"""The verbs of botocore whose answer the store has at hand; a copy keeps its caller waiting by an answer that drips."""
 
 
 def _drop_expect(request: Any, **_: object) -> None:
@@ -184,7 +181,8 @@ class S3Client:
         """Send `Objects.get`; the request may be repeated."""
 
         async def once(objects: Objects) -> Answer:
-            return await objects.get(key, span, if_match=if_match, unless_match=unless_match)
+            async with asyncio.timeout(self._answer_s_max):
+                return await objects.get(key, span, if_match=if_match, unless_match=unless_match)
 
         return await self.retrying(lambda: self.routes.following(bucket, once))
 
@@ -192,7 +190,8 @@ class S3Client:
         """Send `Objects.list_prefix`; the request may be repeated."""
 
         async def once(objects: Objects) -> Sequence[Listed]:
-            return await objects.list_prefix(folder, prefix)
+            async with asyncio.timeout(self._answer_s_max):
+                return await objects.list_prefix(folder, prefix)
 
         return await self.retrying(lambda: self.routes.following(bucket, once))
 
@@ -209,24 +208,25 @@ class S3Client:
 
     async def repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send a request that may be sent again."""
-        return await self.retrying(lambda: self.call(verb, **arguments))
+
+        async def once() -> dict[str, Any]:
+            async with asyncio.timeout(self._answer_s_max if verb.startswith(READING) else None):
+                return await self.call(verb, **arguments)
+
+        return await self.retrying(once)
+
+    @property
+    def _answer_s_max(self) -> float | None:
+        """How long a request that reads may take, from its beginning to the last byte of its answer."""
+        read_s: float | None = self.fs.config_kwargs.get("read_timeout", self.fs.read_timeout)
+        return None if read_s is None else READS_MAX * read_s
 
     async def retrying(self, request: Callable[[], Awaitable[T]], *, unanswered: bool = True) -> T:
-        """Send a request; repeat it, with jitter, after a failure that may pass, but not after `RETRY_S_MAX`.
+        """Send a request; repeat it after a failure that may pass, as long as the caller has patience.
 
         Without `unanswered`, repeat it only if the store refused it: then it certainly took no effect.
         """
-        began = time.monotonic()
-        for attempt in range(1, TRIES_MAX):
-            try:
-                return await request()
-            except CLIENT_ERRORS as error:
-                may_repeat = is_transient(error) if unanswered else status_of(error) in BUSY_STATUSES
-                if not may_repeat or time.monotonic() - began >= RETRY_S_MAX:
-                    raise
-            delay_max_s = min(RETRY_DELAY_MAX_S, RETRY_DELAY_FIRST_S * 2**attempt)
-            await asyncio.sleep(random.uniform(0, delay_max_s))
-        return await request()
+        return await patiently(request, is_transient if unanswered else is_busy)
 
 
 def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:

@@ -101,6 +101,11 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, CONNECTION_ERRORS) and not is_untrusted(error)
 
 
+def is_busy(error: BaseException) -> bool:
+    """Whether the store refused a request because it is busy; then the request certainly took no effect."""
+    return status_of(error) in BUSY_STATUSES
+
+
 def is_untrusted(error: BaseException) -> bool:
     """Whether the store's certificate could not be trusted, so that nothing was sent."""
     return isinstance(error, UntrustedStoreError) or (

@@ -17,6 +17,7 @@ from rollingfs.backend.obstores.answers import is_unread, is_whole_instead_of_ra
 from rollingfs.backend.obstores.ending import is_over, watched
 from rollingfs.backend.obstores.forks import keep_from_children
 from rollingfs.backend.obstores.requests import (
+    READS_MAX,
     SEND_S_MAX,
     Places,
     Proof,
@@ -91,7 +92,7 @@ class ObstoreObjects:
         self._places = places
         self._others = others
         self._proof = Proof()
-        self._quick = self._store(timedelta(days=1), options.read_timeout)
+        self._quick = self._store(READS_MAX * options.read_timeout, options.read_timeout)
         keep_from_children(self)
 
     @functools.cached_property

@@ -40,7 +40,7 @@ def filesystem(options: Options) -> RollingFileSystem:
         "rolling",
         target_protocol=options.target_protocol,
         target_options=options.target_options,
-        **{"probe_cache": worker_folder(), **options.rolling_options},
+        **{"probe_cache": worker_folder() or True, **options.rolling_options},
     )
     return fs
 

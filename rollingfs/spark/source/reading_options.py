@@ -21,6 +21,8 @@ NAMES = {
 }
 """The options, by their names in lower case. `startingOffset` is the name of `startingOffsets` in release 0.1.0."""
 _TRUTHS = {"true": True, "false": False}
+POLL_S = 1.0
+"""Spark asks a stream a hundred times a second; each look at the store costs requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class ReadingOptions:
     starting: Position = field(default_factory=lambda: Position(EARLIEST))
     ending: Position | None = None
     """Where a batch ends; None: at the present ends."""
-    poll_s: float | None = None
-    """Seconds between two looks of a stream at the store; None: as long as a cached header is valid."""
+    poll_s: float = POLL_S
+    """Seconds between two looks of a stream at the store."""
     subscriber: str | None = None
     """The name under which a stream publishes how far it has read."""
     offsets_location: str | None = None
@@ -92,7 +94,7 @@ def parse_reading(given: Mapping[str, str]) -> ReadingOptions:
     return ReadingOptions(
         parse_position("startingOffsets", starting),
         ending,
-        _poll_s(given.get("pollinterval")),
+        _poll_s(given["pollinterval"]) if "pollinterval" in given else POLL_S,
         subscriber,
         given.get("offsetslocation"),
         _truth(given, "includemetadata", "false"),
@@ -108,9 +110,7 @@ def _truth(given: Mapping[str, str], key: str, default: str) -> bool:
     return _TRUTHS[text]
 
 
-def _poll_s(text: str | None) -> float | None:
-    if text is None:
-        return None
+def _poll_s(text: str) -> float:
     try:
         return parse_seconds(text)
     except ValueError as error:

@@ -182,11 +182,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._lag
 
     def _look(self, *, fresh: bool = False) -> places.Found:
-        """The segments as the last look has shown them; a new look, if a cached header of that age is not valid."""
-        now_s, poll_s = time.monotonic(), self.options.reading.poll_s
-        if poll_s is None:
-            poll_s = self._fs._client.headers.cache_s
-        if fresh or self._looked_at_s is None or now_s - self._looked_at_s >= poll_s:
+        """The segments as the last look has shown them; a new look, if `pollInterval` has passed since."""
+        now_s = time.monotonic()
+        if fresh or self._looked_at_s is None or now_s - self._looked_at_s >= self.options.reading.poll_s:
             before, self._found = self._found, places.find(self._fs, self.options, self._found.folders)
             self._looked_at_s, self._idle_at = now_s, None
             if self._found.corrupt and self._found.corrupt.keys() != before.corrupt.keys():

@@ -1,0 +1,207 @@
+"""One patience for reads and writes, and what ends at once: refusals for good, and answers that never end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import AppendOutcomeUnknown, RollingFileSystem
+from tests.support.backends import Scripted, private_memory
+from tests.support.proxy import DROP_BEFORE, Handler, Proxy, Seen, proxy_to, serving
+from tests.support.servers import new_bucket, share_verdict
+
+OUTAGE = 12
+"""Requests in a row that find no store: more than any count of tries that was ever built in."""
+DRIP_S = 0.02
+
+
+@pytest.fixture
+def bucket(seaweed: dict[str, Any]) -> str:
+    return new_bucket(seaweed)
+
+
+@pytest.fixture
+def proxy(seaweed: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
+    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.01)
+    with proxy_to(seaweed["endpoint_url"]) as found:
+        share_verdict(seaweed["endpoint_url"], bucket, found.url)
+        yield found
+
+
+def through(proxy: Proxy, seaweed: dict[str, Any], **options: Any) -> RollingFileSystem:
+    target = {**seaweed, "endpoint_url": proxy.url, **options.pop("target", {})}
+    return RollingFileSystem("s3", target, skip_instance_cache=True, **options)
+
+
+def failing(count: int, kind: Callable[[Seen], bool]) -> Callable[[Seen], Any]:
+    left = [DROP_BEFORE] * count
+    return lambda seen: left.pop() if left and kind(seen) else None
+
+
+READS: dict[str, Callable[[RollingFileSystem, str], Any]] = {
+    "cat_file": lambda fs, path: len(fs.cat_file(path)),
+    "open": lambda fs, path: len(fs.open(path).read()),
+    "info": lambda fs, path: fs.info(path)["size"],
+    "ls": lambda fs, path: fs.ls(path.rpartition("/")[0])[0]["size"],
+}
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_a_read_rides_out_what_an_append_rides_out(
+    seaweed: dict[str, Any], bucket: str, proxy: Proxy, verb: str
+) -> None:
+    fs, path = through(proxy, seaweed), f"{bucket}/log"
+    RollingFileSystem("s3", seaweed).pipe_file(path, b"bytes")
+    proxy.fault = failing(OUTAGE, lambda seen: True)
+    assert READS[verb](fs, path) == 5
+    proxy.fault = failing(OUTAGE, lambda seen: seen.method == "PUT")
+    assert fs.append(path, b"more") == 5
+
+
+def test_the_option_ends_the_patience_of_reads_and_appends(seaweed: dict[str, Any], bucket: str, proxy: Proxy) -> None:
+    fs, path = through(proxy, seaweed, commit_timeout_s=0.2), f"{bucket}/log"
+    RollingFileSystem("s3", seaweed).pipe_file(path, b"bytes")
+    proxy.fault = lambda _: DROP_BEFORE
+    for look in (*READS.values(), lambda fs, path: fs.append(path, b"more")):
+        with pytest.raises(OSError, match=r"log|rollingfs-"):
+            look(fs, path)
+
+
+def test_a_tail_goes_on_until_the_seal_however_often_the_store_drops_it(
+    seaweed: dict[str, Any], bucket: str, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain, path = RollingFileSystem("s3", seaweed), f"{bucket}/log"
+    plain.pipe_file(path, b"one ")
+    fs = through(proxy, seaweed, commit_timeout_s=0.01)
+    tail = fs.segment(path).tail(poll_s_min=0.01, poll_s_max=0.02)
+    assert next(tail) == b"one "
+    refused = threading.Event()
+    seen: list[Seen] = []
+
+    def drop(one: Seen) -> str:
+        seen.append(one)
+        if len(seen) > OUTAGE:
+            refused.set()
+        return DROP_BEFORE
+
+    proxy.fault = drop
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.extend(tail))
+    reader.start()
+    assert refused.wait(60)
+    assert reader.is_alive()
+    plain.append(path, b"two")
+    plain.seal(path)
+    proxy.fault = lambda _: None
+    reader.join(60)
+    assert not reader.is_alive()
+    assert b"".join(found) == b"two"
+    assert "the store fails, and is asked again until it answers" in caplog.text
+
+
+def test_a_tail_that_has_seen_nothing_yet_says_that_the_store_fails(
+    seaweed: dict[str, Any], bucket: str, proxy: Proxy
+) -> None:
+    fs = through(proxy, seaweed, commit_timeout_s=0.01)
+    proxy.fault = lambda _: DROP_BEFORE
+    with pytest.raises(OSError, match="log"):
+        fs.open(f"{bucket}/log", "rb", follow=True).read()
+
+
+class Dripping(Handler):
+    """Sends the bodies of answers to GET byte by byte, until the proxy ends."""
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes, length: str | None = None) -> None:
+        if self.command != "GET":
+            super()._answer(status, headers, data, length)
+            return
+        super()._answer(status, headers, b"", length or str(len(data)))
+        for byte in data:
+            if self.server.proxy.ended.wait(DRIP_S):  # type: ignore[attr-defined]
+                return
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("use_obstore", [True, False])
+def test_an_answer_that_drips_ends(seaweed: dict[str, Any], bucket: str, use_obstore: bool) -> None:
+    from s3fs import S3FileSystem
+
+    from rollingfs.backend.s3.backend import S3Backend
+
+    path = f"{bucket}/log"
+    RollingFileSystem("s3", seaweed).pipe_file(path, os.urandom(20_000))
+    with serving(seaweed["endpoint_url"], Dripping) as proxy:
+        target = {**seaweed, "endpoint_url": proxy.url, "config_kwargs": {"read_timeout": 0.1}}
+        below = S3FileSystem(**target, skip_instance_cache=True)
+        fs = RollingFileSystem(backend=S3Backend(below, use_obstore=use_obstore), commit_timeout_s=0.1)
+        with pytest.raises(TimeoutError):
+            fs.cat_file(path)
+
+
+# -- refusals for good ---------------------------------------------------------------------------------------
+
+
+def test_what_a_store_has_not_implemented_is_final_and_nothing_was_written(
+    seaweed: dict[str, Any], bucket: str, proxy: Proxy
+) -> None:
+    fs, path = through(proxy, seaweed), f"{bucket}/log"
+    fs.pipe_file(path, b"bytes")
+    proxy.fault = lambda seen: (501, "NotImplemented") if seen.method == "PUT" else None
+    with pytest.raises(OSError, match=r"nothing was (written|committed)") as caught:
+        fs.append(path, b"more")
+    assert (caught.value.errno, isinstance(caught.value, AppendOutcomeUnknown)) == (errno.ENOTSUP, False)
+    proxy.fault = lambda _: None
+    assert fs.cat_file(path) == b"bytes"
+
+
+@pytest.mark.parametrize("number", [errno.EFBIG, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_an_error_that_no_repetition_mends_is_final_and_nothing_was_written(number: int) -> None:
+    backend = Scripted(private_memory())
+    fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
+    fs.pipe_file("/log", b"bytes")
+
+    def refuse() -> None:
+        raise OSError(number, os.strerror(number))
+
+    backend.plan("replace", before=refuse, times=100)
+    with pytest.raises(OSError, match=r"nothing was (written|committed)") as caught:
+        fs.append("/log", b"more")
+    assert (caught.value.errno, isinstance(caught.value, AppendOutcomeUnknown)) == (number, False)
+    assert fs.cat_file("/log") == b"bytes"
+
+
+LIMITED = """
+import resource, sys
+from rollingfs import RollingFileSystem
+fs = RollingFileSystem("file")
+fs.pipe_file(sys.argv[1], b"bytes")
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+for size in (30_000, 3_000_000):
+    try:
+        fs.append(sys.argv[1], bytes(size))
+    except OSError as error:
+        print(type(error).__name__, error.errno, error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of a file's size")
+def test_a_limit_of_a_files_size_is_final_and_nothing_was_written(tmp_path: Path) -> None:
+    path = f"{tmp_path}/log"
+    done = subprocess.run([sys.executable, "-c", LIMITED, path], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2, done.stdout
+    for line in lines:
+        assert line.startswith(f"OSError {errno.EFBIG} "), line
+        assert "nothing was" in line
+    assert RollingFileSystem("file").cat_file(path) == b"bytes"
