@@ -110,6 +110,8 @@ def _lines(header: Header) -> Iterable[str]:
     # last: a client that does not know these lines keeps them there
     if header.origin is not None:
         yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
+    if header.root is not None:
+        yield f"root {header.root}"
     if header.asks is not None and header.asks.version == header.version:
         yield f"asks {header.asks.base} {header.asks.version}"
     if header.carried_since:
@@ -223,6 +225,9 @@ class _Parser:
     def _on_origin(self, parts: Sequence[str]) -> None:
         segment, modified = tokens.exactly(parts, 2)
         self._once(origin=Origin(tokens.uuid(segment), tokens.parse_time(modified)))
+
+    def _on_root(self, parts: Sequence[str]) -> None:
+        self._once(root=tokens.uuid(*tokens.exactly(parts, 1)))
 
     def _on_Tier(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
         self.tiers.append(line_codec.parse_tier(parts))

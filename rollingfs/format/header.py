@@ -227,6 +227,8 @@ class Header:
     tiers: tuple[Tier, ...] = ()
     adopted: Adopted | None = None
     origin: Origin | None = None
+    root: str | None = None
+    """The incarnation from which renames have made this one; None if there was none. Offsets mean the same in both."""
     merges: tuple[Mark, ...] = ()
     aborts: tuple[Mark, ...] = ()
     created_ms: int = 0
@@ -267,11 +269,18 @@ class Header:
 
     @property
     def incarnations(self) -> tuple[str, ...]:
-        """The segment's incarnation, and that of the plain file that became it: offsets mean the same in both."""
+        """The segment's incarnation, the one before renames, and that of the plain file that became it.
+
+        Offsets mean the same in all of them.
+        """
         adopted = self.adopted
-        if adopted is None or adopted.modified_ms != self.origin_ms:
-            return (self.segment,)
-        return (self.segment, adopted.incarnation)
+        plain = [] if adopted is None or adopted.modified_ms != self.origin_ms else [adopted.incarnation]
+        return (self.segment, *([self.root] if self.root else []), *plain)
+
+    @property
+    def lineage(self) -> str:
+        """The incarnation that the segment had before all renames."""
+        return self.root or self.segment
 
     @property
     def was_plain(self) -> bool:

@@ -106,6 +106,7 @@ def renamed(
         tail_at_ms=source.tail_at_ms,
         attrs=source.attrs,
         merges=(mark,),
+        root=source.lineage,
         created_ms=source.created_ms,
         modified_ms=source.modified_ms,
         unknown=source.unknown,
