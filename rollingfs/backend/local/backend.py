@@ -24,6 +24,8 @@ from rollingfs.runtime.concurrency import until_s
 DATE_TICK_S = 0.02
 """Two writes within this time may leave the same date: the clock of file dates ticks every 1 to 10 ms."""
 
+LISTINGS_MAX = 4
+"""Maximum number of times that a folder is listed while it changes."""
 _PRIVATE_MODE = 0o600
 _CANNOT_WRITE = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -110,18 +112,15 @@ class LocalBackend(Backend):
         return self._list(folder, prefix)
 
     def _list(self, folder: str, begin: str) -> Listing:
-        prefix = folder if folder.endswith("/") else folder + "/"
-        try:
-            with os.scandir(folder) as found:
-                infos = [info_of(prefix + entry.name, entry) for entry in found if entry.name.startswith(begin)]
-        except NotADirectoryError:
-            if os.path.isfile(folder):
-                raise
-            raise refusals.no_folder(folder) from None
-        is_chunks = folder.endswith(names.CHUNKS_SUFFIX)  # there, a link that leads nowhere is as good as nothing
-        shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))
-        entries = sorted(shown, key=lambda info: info.path)
-        return Listing(tuple(entries))
+        found: dict[str, FileInfo] = {}
+        for _ in range(LISTINGS_MAX):
+            before_ns, listed = _date_ns(folder), _listed(folder, begin)
+            # a listing beside renames may miss names that were there all the time
+            missed = [path for path in found.keys() - listed.keys() if os.path.lexists(path)]
+            found = listed | {path: found[path] for path in missed}
+            if _date_ns(folder) == before_ns and time.time_ns() - before_ns > DATE_TICK_S * 1e9:
+                break
+        return Listing(tuple(found[path] for path in sorted(found)))
 
     async def now(self, path: str) -> float:
         """The filesystem's clock: the date of a temporary file in the `$chunks` folder of `path`.
@@ -378,3 +377,23 @@ def _check_conditional(verb: str, path: str) -> None:
             f"{names.shown(path)}: this system has no record locks, so two writers could lose each other's data; "
             "nothing was written; this system can read segments"
         )
+
+
+def _date_ns(folder: str) -> int:
+    """When a folder last changed; 0 if there is none."""
+    return os.stat(folder).st_mtime_ns if os.path.isdir(folder) else 0
+
+
+def _listed(folder: str, begin: str) -> dict[str, FileInfo]:
+    """The files and folders whose names begin so, by path, as one listing shows them."""
+    prefix = folder if folder.endswith("/") else folder + "/"
+    try:
+        with os.scandir(folder) as found:
+            infos = [info_of(prefix + entry.name, entry) for entry in found if entry.name.startswith(begin)]
+    except NotADirectoryError:
+        if os.path.isfile(folder):
+            raise
+        raise refusals.no_folder(folder) from None
+    is_chunks = folder.endswith(names.CHUNKS_SUFFIX)  # there, a link that leads nowhere is as good as nothing
+    shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))
+    return {info.path: info for info in shown}
