@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,7 +86,7 @@ def configure(
     Returns
     -------
     pyspark.sql.SparkSession.Builder
-        The same builder.
+        The same builder. For a local master, ``PYSPARK_PYTHON`` becomes this Python, unless one is chosen.
 
     Raises
     ------
@@ -96,6 +97,7 @@ def configure(
         root of a tier is no URL.
     """
     known = {**_defaults(), **_options(builder)}
+    _use_this_python(known)
     settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
     for scheme in jar.SCHEMES:
         settings[f"spark.hadoop.fs.{scheme}.impl"] = jar.FILE_SYSTEM
@@ -110,6 +112,13 @@ def configure(
     for key, value in settings.items():
         builder.config(key, value)  # type: ignore[attr-defined]
     return builder
+
+
+def _use_this_python(known: Mapping[str, str]) -> None:
+    """Let the Python processes of a local Spark be this Python: that on the PATH may lack rollingfs."""
+    is_local = known.get("spark.master", os.environ.get("MASTER", "local")).startswith("local")
+    if is_local and "spark.pyspark.python" not in known:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def tier_options(tiers: Mapping[str, str | Mapping[str, Any]]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ def installed(tmp_path, monkeypatch) -> Path:
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / f"hadoop-client-api-{max(S3A_SETS)}.jar").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # `configure` may set it
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
     monkeypatch.setattr(jar, "own_jar", lambda: Path("/x/rollingfs-hadoop.jar"))
     return tmp_path
@@ -129,3 +132,23 @@ def test_the_roots_of_tiers_become_settings_of_the_hadoop_filesystem():
     for tiers in ({"cold": "/x"}, {"Cold": "s3://x/y"}, {"cold": {}}):
         with pytest.raises(ValueError, match=r"no URL|no alias"):
             configure(Builder(), tiers=tiers)
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "after"),
+    [
+        ({}, None, sys.executable),
+        ({"spark.master": "local[2]"}, None, sys.executable),
+        ({"spark.master": "spark://host:7077"}, None, None),  # the path of this Python means nothing there
+        ({"spark.pyspark.python": "/other"}, None, None),
+        ({}, "/mine", "/mine"),
+    ],
+)
+def test_a_local_spark_uses_this_python_unless_one_is_chosen(monkeypatch, options, before, after):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("MASTER", raising=False)
+    if before is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", before)
+    configure(Builder(**options))
+    found = os.environ.pop("PYSPARK_PYTHON", None)
+    assert found == after

@@ -17,20 +17,8 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 from pyspark.sql import types
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    GreaterThan,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThanOrEqual,
-    Not,
-    StringStartsWith,
-)
 
 from rollingfs.spark.source import folder_columns, places
-from rollingfs.spark.source.batch_reader import PruningReader
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
@@ -120,34 +108,6 @@ def test_a_value_of_another_type_is_refused(kind):
 N = ("n",)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "kept"),
-    [
-        (EqualTo(N, 7), {"7"}),
-        (EqualNullSafe(N, None), {None}),
-        (GreaterThan(N, 7), {"8"}),
-        (LessThanOrEqual(N, 7), {"7"}),
-        (In(N, (7, 9)), {"7"}),
-        (IsNull(N), {None}),
-        (IsNotNull(N), {"7", "8"}),
-        (Not(EqualTo(N, 7)), {"8"}),  # of null it is null, which does not pass
-        (Not(In(N, (7, None))), set()),
-        (Not(EqualNullSafe(N, 7)), {"8", None}),
-        (EqualTo(("m",), 1), {"7", "8", None}),  # a column of the data
-        (EqualTo(("n", "m"), 1), {"7", "8", None}),
-        (GreaterThan(N, "a"), {"7", "8"}),  # no comparison: Spark looks at the rows
-        (EqualTo(N, float("nan")), {"7", "8", None}),
-    ],
-)
-def test_a_folder_is_left_out_only_where_a_filter_is_not_true(wanted, kept):
-    found = {one for one in ("7", "8", None) if folder_columns.may_match({"n": one}, {"n": "int"}, [wanted], UTC)}
-    assert found == kept
-
-
-def test_texts_are_compared_as_texts():
-    assert not folder_columns.may_match({"n": "ab"}, {"n": "string"}, [StringStartsWith(N, "b")], UTC)
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     for day in (20, 21):
@@ -165,13 +125,6 @@ def test_rows_have_the_columns_of_their_folders(log):
     source = RollingDataSource({"path": str(log), "format": "json"})
     assert source.schema() == DAY
     assert _read(source.reader(DAY)) == [{"n": day, "day": date(2026, 11, day)} for day in (20, 21)]
-
-
-def test_filters_leave_out_folders_and_stay_with_spark(log):
-    reader = PruningReader(parse_options({"path": str(log), "format": "json"}), DAY)
-    wanted = [EqualTo(("day",), date(2026, 11, 21))]
-    assert list(reader.pushFilters(wanted)) == wanted
-    assert [row["n"] for row in _read(reader)] == [21]
 
 
 def test_folders_are_no_columns_with_the_option_off(log):

@@ -211,17 +211,30 @@ def test_the_lag_is_what_the_last_look_showed_behind_the_batch(fs, tmp_path, cal
     for name in ("a", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
     source = reader(tmp_path / "f")
-    assert source.reportLatestOffset() is None
     end = source.latestOffset(source.initialOffset(), ALL)
-    assert source.reportLatestOffset() == {"lagBytes": 0, "segments": {}}
+    assert source.reportLatestOffset() == {"lagBytes": 0, "lagSeconds": 0.0, "segments": {}}
     fs.append(f"{tmp_path}/f/b", b"two\nno end")
     end = source.latestOffset(end, ALL)
     calls.clear()
     lag = source.reportLatestOffset()
     assert calls == []
+    age_s = lag["segments"][f"{tmp_path}/f/b"].pop("lagSeconds")
+    assert age_s == lag.pop("lagSeconds") >= 0
     identity = end[f"{tmp_path}/f/b"]["segment"]
     behind = {f"{tmp_path}/f/b": {"segment": identity, "offset": 14, "lagBytes": 6}}
     assert lag == {"lagBytes": 6, "segments": behind}
+
+
+def test_the_lag_is_known_before_the_first_batch_and_after_a_restart(fs, tmp_path):
+    fs.overwrite(f"{tmp_path}/f/a", b"one\ntwo\n")
+    assert reader(tmp_path / "f").reportLatestOffset()["lagBytes"] == 8
+    source = reader(tmp_path / "f")
+    start = source.initialOffset()
+    assert source.reportLatestOffset()["lagBytes"] == 8
+    end = saved(source.latestOffset(start, ALL))
+    again = reader(tmp_path / "f")
+    again.partitions(start, end)  # a restart repeats the planned batch first
+    assert again.reportLatestOffset()["lagBytes"] == 0
 
 
 # -- subscribers -------------------------------------------------------------------------------------------------

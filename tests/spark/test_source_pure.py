@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rollingfs.spark.source import (
+    budget,
     footer,
     ipc,
     json_schema,
@@ -35,6 +36,7 @@ from rollingfs.spark.source import (
     partitions,
     text,
 )
+from rollingfs.spark.source.budget import Run
 from rollingfs.spark.source.offsets import Mark
 from rollingfs.spark.source.options import Place, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
@@ -149,13 +151,43 @@ def test_thousands_of_small_segments_share_tasks_in_their_order():
     assert [one for group in groups for one in group] == ranges
 
 
-@given(st.dictionaries(st.text(max_size=2), st.integers(0, 1000), max_size=8), st.integers(0, 3000))
-def test_a_budget_is_shared_so_that_none_starves_and_nothing_is_left_while_somebody_waits(backlogs, budget):
-    shares = partitions.share(backlogs, budget)
-    assert all(0 <= shares[name] <= backlog for name, backlog in backlogs.items())
-    assert sum(shares.values()) == min(budget, sum(backlogs.values()))
-    least = min((shares[name] for name in backlogs if shares[name] < backlogs[name]), default=0)
-    assert all(share <= least + 1 for share in shares.values()) or not any(shares[n] < backlogs[n] for n in backlogs)
+RUN = st.builds(lambda *span: span, st.integers(1, 1000), st.integers(0, 9), st.integers(0, 12))
+RUNS = st.lists(RUN, min_size=1, max_size=4)
+
+
+def runs_of(spans: list[tuple[int, int, int]]) -> list[Run]:
+    found, last = [], 0
+    for size, since, until in sorted(spans, key=lambda span: span[1]):
+        found.append(Run(size, max(last, since), max(last, since, until)))
+        last = int(found[-1].until_ms)
+    return found
+
+
+@given(st.dictionaries(st.text(max_size=2), RUNS, max_size=8), st.integers(1, 9000))
+def test_a_budget_is_spent_and_takes_no_byte_that_is_newer_than_one_it_leaves(spans, most):
+    backlogs = {name: runs_of(of_one) for name, of_one in spans.items()}
+    shares = budget.share(backlogs, most)
+    waits = {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
+    assert all(0 <= shares[name] <= max(size, most) for name, size in waits.items())
+    assert min(most, sum(waits.values())) - len(waits) <= sum(shares.values()) <= max(most, 0)
+    assert not waits or sum(shares.values()) > 0
+
+    def time_of(name: str, offset: int) -> float:
+        for run in backlogs[name]:
+            if offset < run.size:
+                return run.since_ms + (run.until_ms - run.since_ms) * offset / run.size
+            offset -= run.size
+        return float("inf")
+
+    newest = max((time_of(name, size - 1) for name, size in shares.items() if size), default=0)
+    oldest = min((time_of(name, size + 1) for name, size in shares.items() if size + 1 < waits[name]), default=newest)
+    assert newest <= oldest + 3  # a byte may be as wide as the longest run
+
+
+def test_sealed_segments_come_one_after_another_and_growing_ones_together():
+    backlogs = {"b": [Run(100, 2, 2)], "a": [Run(100, 1, 1)], "y": [Run(100, 5, 9)], "x": [Run(300, 5, 9)]}
+    assert budget.share(backlogs, 150) == {"a": 100, "b": 50, "x": 0, "y": 0}
+    assert budget.share(backlogs, 400) == {"a": 100, "b": 100, "x": 150, "y": 50}
 
 
 # -- lines -------------------------------------------------------------------------------------------------------

@@ -36,10 +36,10 @@ from rollingfs.spark.source.modes import MalformedRecordError
 from rollingfs.spark.source.options import ARROW, BINARY, CSV, JSON, LINES, PARQUET, TEXT, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly, plainly_each
+from rollingfs.spark.source.positions import EARLIEST
 from rollingfs.spark.source.segments import SegmentReader, is_remote, prefetched
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
 T = TypeVar("T")
@@ -47,6 +47,12 @@ T = TypeVar("T")
 logger = logging.getLogger("pyspark_rollingfs")
 
 CORRUPT = (CorruptHeaderError, CorruptChunkError)
+
+PLANNED_ONCE = (
+    "Spark plans a DataFrame or view once: make it again, by load() or by CREATE OR REPLACE TEMPORARY VIEW name USING "
+    "rolling OPTIONS (path 'URL')"
+)
+"""What a user must know whose query reads by an old plan."""
 
 BINARY_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 
@@ -59,13 +65,17 @@ class Ranges(InputPartition):
 
 
 class RollingReader(DataSourceReader):
-    """Reads the segments as they are when the query is planned; it does not see later appends."""
+    """Reads the segments as they are when the query is planned; it does not see later appends.
+
+    Spark 4.3 and older plan a DataFrame or view once, for all of its queries, whatever their filters. So this reader
+    takes no filters: what one query leaves out would be missing in the next one.
+    """
 
     def __init__(self, options: Options, schema: StructType) -> None:
         options.check_read()
         options.reading.check_batch()
         self.options = options
-        self.rows = RowReader(options, schema)
+        self.rows = RowReader(options, schema, is_batch=True)
 
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
@@ -75,7 +85,7 @@ class RollingReader(DataSourceReader):
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
         bases = places.bases(self.options)
-        views = {path: view for path, view in found.views.items() if self._is_wanted(path, bases)}
+        views = found.views
         self.rows.check_columns(views, bases)
         wanted = Boundaries(self.options, fs).extents(views)
         cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
@@ -85,30 +95,6 @@ class RollingReader(DataSourceReader):
         """The rows of some ranges."""
         return self.rows.read(partition)
 
-    def _is_wanted(self, path: str, bases: Sequence[str]) -> bool:
-        """Whether a segment may have rows that the query wants."""
-        return True
-
-
-class PruningReader(RollingReader):
-    """Leaves out segments whose folders show that no row of them passes the query's filters."""
-
-    def __init__(self, options: Options, schema: StructType) -> None:
-        super().__init__(options, schema)
-        self._filters: list[Filter] = []
-        self._kinds = {field.name: field.dataType.simpleString() for field in schema}
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Note the filters of the query; Spark applies all of them to the rows."""
-        self._filters = list(filters)
-        return filters
-
-    def _is_wanted(self, path: str, bases: Sequence[str]) -> bool:
-        if not (self._filters and self.options.reading.has_folder_columns):
-            return True
-        values = folder_columns.values_of(path, bases)
-        return folder_columns.may_match(values, self._kinds, self._filters, self.options.records.zone)
-
 
 class RowReader:
     """Makes rows of ranges, for batches and for streams.
@@ -117,11 +103,14 @@ class RowReader:
     ----------
     schema
         The Spark schema of the rows.
+    is_batch
+        Whether Spark may use the plan of the ranges again, in later queries.
     """
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: Options, schema: StructType, *, is_batch: bool = False) -> None:
         self.options = options
         self.schema = schema
+        self.is_batch = is_batch
         self.data_schema = rows.arrow_schema(schema)
         if options.reading.has_metadata:
             if options.format not in (*LINES, ARROW):
@@ -208,7 +197,7 @@ class RowReader:
         zone = self.options.records.zone
         for values, group in folder_columns.by_values(ranges, places.bases(self.options)):
             own = type(self.schema)([field for field in self.schema if field.name not in values])
-            inner = RowReader(options, own)
+            inner = RowReader(options, own, is_batch=self.is_batch)
             there = {
                 field.name: rows.constant(values[field.name], field, zone, group[0].extent.path)
                 for field in self.schema
@@ -230,19 +219,38 @@ class RowReader:
             try:
                 yield SegmentReader.of(fs, one.extent), one
             except (SegmentTruncatedError, FileNotFoundError) as error:
-                if self.options.fails_on_data_loss:
-                    raise
-                logger.warning("%s; going on without (failOnDataLoss=false)", error)
+                if self._begins_later(one, error):
+                    logger.warning("%s; it is read from its present start", error)
+                elif self.options.fails_on_data_loss:
+                    raise self._explained(error) from error
+                else:
+                    logger.warning("%s; going on without (failOnDataLoss=false)", error)
                 yield from self._left(fs, one)
             except CorruptHeaderError as error:
                 self.skip(one, error)
+
+    def _begins_later(self, one: Range, error: OSError) -> bool:
+        """Whether a range is of lines that a batch reads from the earliest on: it takes what retention has left."""
+        is_moved = isinstance(error, segments.StartMovedError) and self.options.reading.starting.name == EARLIEST
+        return is_moved and self.is_batch and self._has_lines(one)
+
+    def _has_lines(self, one: Range) -> bool:
+        return self.options.format in LINES and self.options.codec(one.extent.path) is None
+
+    def _explained(self, error: OSError) -> OSError:
+        """The error, for a batch with what to do about it."""
+        if not self.is_batch:
+            return error
+        if isinstance(error, FileNotFoundError):
+            return FileNotFoundError(error.errno, f"{error.strerror}. {PLANNED_ONCE}", error.filename)
+        return SegmentTruncatedError(f"{error}. {PLANNED_ONCE}")
 
     def _left(self, fs: RollingFileSystem, one: Range) -> Iterator[tuple[SegmentReader, Range]]:
         """The rest of a range whose beginning was truncated away; only lines can be read from anywhere."""
         view = segments.view_now(fs, one.extent.path)
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
-        if self.options.format in LINES and self.options.codec(one.extent.path) is None:
+        if self._has_lines(one):
             extent = Extent(one.extent.path, one.extent.identity, view.start, one.extent.end)
             yield SegmentReader(fs, view), Range(extent, max(one.start, view.start), one.end)
 

@@ -132,6 +132,12 @@ class JobCommit:
         """
         commits.commit(self.parts(found), marker, checks_all=self.column is not None)
 
+    def last_marker(self, number: int) -> Marker | None:
+        """The marker of a batch whose tasks told no query: that of the one query that has written the target."""
+        view = self.segment(None).view()
+        keys = [] if view is None else [key for key in view.attrs if key.startswith(commits.ATTRIBUTE_PREFIX)]
+        return Marker(keys[0], number) if len(keys) == 1 else None
+
     def abort(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
         """Log whether the data was committed, and delete nothing: collection deletes staged data that no header names.
 

@@ -55,11 +55,9 @@ class RollingDataSource(DataSource):
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of all that is there when the query is planned."""
-        from rollingfs.spark.source.batch_reader import PruningReader, RollingReader
-        from rollingfs.spark.source.versions import is_pushing_filters
+        from rollingfs.spark.source.batch_reader import RollingReader
 
-        kind = PruningReader if is_pushing_filters() else RollingReader
-        return kind(self._parsed(), schema)
+        return RollingReader(self._parsed(), schema)
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from itertools import groupby
-from typing import Any
 from urllib.parse import unquote
 
 from rollingfs.spark.source.partitions import Range
@@ -26,17 +24,6 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 _FRACTION = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?|[+-]?(?:NaN|Infinity)")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "EqualTo": operator.eq,
-    "GreaterThan": operator.gt,
-    "GreaterThanOrEqual": operator.ge,
-    "LessThan": operator.lt,
-    "LessThanOrEqual": operator.le,
-    "StringStartsWith": str.startswith,
-    "StringEndsWith": str.endswith,
-    "StringContains": str.__contains__,
-}
-"""What Spark's filters do, by the names of their classes."""
 _INT_BITS, _LONG_BITS = 31, 63
 _INT, _LONG, _DOUBLE, _DATE_TYPE, _TIME_TYPE, _STRING = "int", "bigint", "double", "date", "timestamp", "string"
 
@@ -167,45 +154,6 @@ def value_of(text: str | None, kind: str, zone: tzinfo) -> object:
 
 def _refuse(text: str, kind: str) -> object:
     raise ValueError(f"{text!r} is no {kind}")
-
-
-def may_match(values: Values, kinds: Mapping[str, str], filters: Iterable[Any], zone: tzinfo) -> bool:
-    """Whether rows with these values may pass all filters of Spark; true where that cannot be said.
-
-    Parameters
-    ----------
-    kinds
-        The Spark types of the columns.
-    """
-    for one in filters:
-        inner = getattr(one, "child", one)
-        name = ".".join(inner.attribute)
-        if len(inner.attribute) != 1 or name not in values or name not in kinds:
-            continue
-        with suppress(TypeError, ValueError, LookupError):  # Spark looks at the rows itself
-            if not _holds(one, value_of(values[name], kinds[name], zone)):
-                return False
-    return True
-
-
-def _holds(one: Any, value: Any) -> bool | None:
-    """Whether a filter is true of a value; None is SQL's null."""
-    name = type(one).__name__
-    if name == "Not":
-        found = _holds(one.child, value)
-        return None if found is None else not found
-    if name in ("IsNull", "IsNotNull"):
-        return (value is None) == (name == "IsNull")
-    wanted = one.value
-    if any(isinstance(number, float) and number != number for number in (value, wanted)):
-        raise ValueError("Spark and Python order NaN differently")
-    if name == "EqualNullSafe":
-        return bool(value == wanted)
-    if value is None or wanted is None:
-        return None
-    if name == "In":
-        return True if value in wanted else (None if None in wanted else False)
-    return bool(_COMPARISONS[name](value, wanted))
 
 
 def by_values(ranges: Sequence[Range], bases: Sequence[str]) -> Iterator[tuple[Values, tuple[Range, ...]]]:

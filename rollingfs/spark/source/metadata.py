@@ -94,6 +94,10 @@ class CommitTimes:
         self._ends = ends
         self._at_us = [1000 * one for one in (*at_ms, last_ms)]
 
+    def by_ms(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Where the chunks end, and their times, in milliseconds since 1970; the last time is that of what follows."""
+        return self._ends, [at_us // 1000 for at_us in self._at_us]
+
     def of(self, offsets: Sequence[int]) -> pa.Array:
         """The times of some offsets."""
         found = [self._at_us[bisect_right(self._ends, offset)] for offset in offsets]

@@ -14,6 +14,7 @@ import logging
 import uuid
 import zlib
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -83,7 +84,7 @@ class OffsetStore:
         changed = sum(base.get(path) != mark for path, mark in marks.items()) + len(base.keys() - marks.keys())
         if known is None or changed > max(CHANGED_MIN, len(marks) // CHANGED_PART):
             # `from` is about one batch
-            base = {path: Mark(mark.identity, mark.offset, None, mark.sealed) for path, mark in marks.items()}
+            base = {path: replace(mark, begin=None) for path, mark in marks.items()}
             known = self._write(self._folder, base, known)
         return offsets.format_change(known, base, marks) | ({offsets.IDLE: True} if is_idle else {})
 

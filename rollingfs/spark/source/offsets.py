@@ -2,7 +2,7 @@
 
 Spark compares offsets as JSON text, so an offset that has not moved must have the same text. A complete offset::
 
-    {"/data/events/a": {"segment": "7b0c2f6e-…", "offset": 1048576, "sealed": true}, …}
+    {"/data/events/a": {"segment": "7b0c2f6e-…", "offset": 1048576, "check": [64, 2774183001], "sealed": true}, …}
 
 If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins. An offset
 with a base names what has changed since the base, which is a file on the store (see `offset_store`)::
@@ -35,18 +35,40 @@ class Mark:
     """Where the batch that ends here begins; None if it begins where the one before it ended."""
     sealed: bool = False
     """Whether the segment is sealed and read to its end."""
+    check: tuple[int, int] | None = None
+    """How many of the bytes before the offset have which checksum: it tells a restored older copy that has grown."""
 
     def as_json(self) -> dict[str, Any]:
         """The mark as Spark keeps it."""
         found: dict[str, Any] = {"segment": self.identity, "offset": self.offset}
         if self.begin is not None:
             found["from"] = self.begin
+        if self.check is not None:
+            found["check"] = list(self.check)
         return found | ({"sealed": True} if self.sealed else {})
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Mark:
-        """The inverse of `as_json`."""
-        return cls(found["segment"], found["offset"], found.get("from"), found.get("sealed", False))
+        """The inverse of `as_json`.
+
+        Raises
+        ------
+        ValueError
+            No query has written it.
+        """
+        known: Any = found
+        if not isinstance(known, dict) or not isinstance(known.get("segment"), str):
+            raise ValueError(f"{known!r} names no segment")
+        begin, check, sealed = known.get("from"), known.get("check"), known.get("sealed", False)
+        numbers = [
+            known.get("offset"),
+            *([] if begin is None else [begin]),
+            *(check if isinstance(check, list) else []),
+        ]
+        is_right = all(type(number) is int and number >= 0 for number in numbers) and isinstance(sealed, bool)
+        if not is_right or not (check is None or (isinstance(check, list) and len(check) == 2)):
+            raise ValueError(f"{known} has an offset that is no number of bytes, or a value of another type")
+        return cls(known["segment"], known["offset"], begin, sealed, None if check is None else (check[0], check[1]))
 
 
 def is_complete(offset: Mapping[str, Any]) -> bool:
@@ -68,10 +90,24 @@ def parse(offset: Mapping[str, Any], base: Mapping[str, Mark] | None = None) -> 
         The marks of its base; None for a complete offset.
     """
     if base is None:
-        return {path: Mark.from_json(found) for path, found in offset.items() if found is not True}
+        return _marks({path: found for path, found in offset.items() if path != IDLE})
     gone = set(offset[GONE])
     kept = {path: mark for path, mark in base.items() if path not in gone}
-    return kept | {path: Mark.from_json(found) for path, found in offset[CHANGED].items()}
+    return kept | _marks(offset[CHANGED])
+
+
+def _marks(found: Mapping[str, Any]) -> dict[str, Mark]:
+    marks = {}
+    for path, one in found.items():
+        try:
+            marks[path] = Mark.from_json(one)
+        except ValueError as error:
+            raise ValueError(
+                f"the offset of {path} in the query's checkpoint is none that a query has written: {error}. Nothing "
+                "was read; bring the checkpoint's file back, or begin a query with a new checkpoint and "
+                "startingOffsets"
+            ) from error
+    return marks
 
 
 def format_offset(marks: Mapping[str, Mark], *, is_idle: bool = False) -> dict[str, Any]:

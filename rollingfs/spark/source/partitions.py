@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 OPEN_BYTES = 256 * 1024
@@ -73,21 +73,3 @@ def gather(ranges: Iterable[Range], size_max: int) -> list[tuple[Range, ...]]:
         group.append(one)
         cost += own
     return [*groups, tuple(group)] if group else groups
-
-
-def share(backlogs: Mapping[str, int], budget: int) -> dict[str, int]:
-    """Share out `budget` bytes: each segment gets as much as the others, or all that waits for it.
-
-    Parameters
-    ----------
-    backlogs
-        The number of bytes that wait, by segment.
-    """
-    shares: dict[str, int] = {}
-    waiting: Sequence[tuple[str, int]] = sorted(backlogs.items(), key=lambda found: found[1])
-    for nth, (name, backlog) in enumerate(waiting):
-        left = len(waiting) - nth
-        # rounded up: else a budget smaller than the number of segments would give none of them a byte
-        shares[name] = min(backlog, -(-budget // left)) if budget > 0 else 0
-        budget -= shares[name]
-    return shares

@@ -56,6 +56,10 @@ class Found:
     folders: frozenset[str] = frozenset()
     """The places, no patterns, that are folders with something in them."""
 
+    def with_looks(self, looks: Looks) -> Found:
+        """The same, with some segments that were looked at by name."""
+        return Found(*_split({**self.views, **self.corrupt, **looks}), self.folders)
+
     def __str__(self) -> str:
         named = [f"{path} ({error})" for path, error in list(self.corrupt.items())[:SHOWN_MAX]]
         more = f" and {len(self.corrupt) - SHOWN_MAX} more" if len(self.corrupt) > SHOWN_MAX else ""
@@ -65,13 +69,17 @@ class Found:
         )
 
 
-def find(fs: RollingFileSystem, options: Options, known: frozenset[str] = frozenset()) -> Found:
+def find(
+    fs: RollingFileSystem, options: Options, known: frozenset[str] = frozenset(), *, may_be_missing: bool = False
+) -> Found:
     """Find the segments to read now; names that begin with ``_`` or ``.`` are skipped, as Spark skips them.
 
     Parameters
     ----------
     known
         Places that were folders a moment ago: each costs one listing while something is in it.
+    may_be_missing
+        Whether a place that holds nothing is empty, and no error.
 
     Raises
     ------
@@ -87,20 +95,22 @@ def find(fs: RollingFileSystem, options: Options, known: frozenset[str] = frozen
         if has_magic(path):
             looks |= _matching(fs, path)
             continue
-        there = (_below(fs, path) if path in known else {}) or _at(fs, path)
+        there = (_below(fs, path) if path in known else {}) or _at(fs, path, may_be_missing=may_be_missing)
         if there and path not in there:
             folders.add(path)
         looks |= there
-    ordered = sorted(looks.items())
-    found = Found(
-        {path: look for path, look in ordered if isinstance(look, Snapshot)},
-        {path: look for path, look in ordered if isinstance(look, CorruptHeaderError)},
-        frozenset(folders),
-    )
+    found = Found(*_split(looks), frozenset(folders))
     if found.corrupt and not options.skips_corrupt:
         first = next(iter(found.corrupt.values()))
         raise CorruptHeaderError(f"{found}; option onCorrupt=skip goes on without") from first
     return found
+
+
+def _split(looks: Looks) -> tuple[dict[str, Snapshot], dict[str, CorruptHeaderError]]:
+    """The segments that can be read, and those that cannot, by path, sorted."""
+    ordered = sorted(looks.items())
+    views = {path: look for path, look in ordered if isinstance(look, Snapshot)}
+    return views, {path: look for path, look in ordered if isinstance(look, CorruptHeaderError)}
 
 
 def bases(options: Options) -> tuple[str, ...]:
@@ -159,7 +169,7 @@ def _is_wanted(path: str, wanted: re.Pattern[str]) -> bool:
     return bool(wanted.match(path)) and not _is_skipped(path.rpartition("/")[2])
 
 
-def _at(fs: RollingFileSystem, path: str) -> Looks:
+def _at(fs: RollingFileSystem, path: str, *, may_be_missing: bool = False) -> Looks:
     """The segment of a path; else the segments below it."""
     try:
         view = segments.view_now(fs, path)
@@ -168,7 +178,7 @@ def _at(fs: RollingFileSystem, path: str) -> Looks:
     if view is not None:
         return {path: view}
     below = {} if names.is_reserved(path) else _below(fs, path)
-    if not below and not fs.isdir(path):
+    if not below and not may_be_missing and not fs.isdir(path):
         raise missing(path)
     return below
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from rollingfs.policy import parse_seconds
+from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_position
 
 NAMES = {
@@ -13,6 +14,9 @@ NAMES = {
     "startingoffset": "startingOffset",
     "endingoffsets": "endingOffsets",
     "pollinterval": "pollInterval",
+    "maxrecordspertrigger": "maxRecordsPerTrigger",
+    "minbytespertrigger": "minBytesPerTrigger",
+    "maxtriggerdelay": "maxTriggerDelay",
     "subscriber": "subscriber",
     "offsetslocation": "offsetsLocation",
     "includemetadata": "includeMetadata",
@@ -20,6 +24,9 @@ NAMES = {
     "basepath": "basePath",
 }
 """The options, by their names in lower case. `startingOffset` is the name of `startingOffsets` in release 0.1.0."""
+T = TypeVar("T")
+
+DELAY_S_DEFAULT = 900.0
 _TRUTHS = {"true": True, "false": False}
 POLL_S = 1.0
 """Spark asks a stream a hundred times a second; each look at the store costs requests."""
@@ -44,6 +51,11 @@ class ReadingOptions:
     """Whether folders like ``day=2026-11-21`` are columns."""
     base_path: str | None = None
     """The URL of the folder below which folders are columns; None: what the query names."""
+    trigger_records_max: int | None = None
+    """Maximum number of records of a batch of a stream."""
+    trigger_bytes_min: int | None = None
+    """A stream waits for so many bytes, or for `delay_s`, before it makes a batch."""
+    delay_s: float = DELAY_S_DEFAULT
 
     def check_batch(self) -> None:
         """Refuse options of streams in a batch read.
@@ -91,15 +103,19 @@ def parse_reading(given: Mapping[str, str]) -> ReadingOptions:
     subscriber = given.get("subscriber")
     if subscriber is not None and not subscriber:
         raise ValueError("option subscriber is empty: it must be a name")
+    least, delay_s = given.get("minbytespertrigger"), _seconds("maxTriggerDelay", given.get("maxtriggerdelay"))
     return ReadingOptions(
         parse_position("startingOffsets", starting),
         ending,
-        _poll_s(given["pollinterval"]) if "pollinterval" in given else POLL_S,
+        _poll_s(given),
         subscriber,
         given.get("offsetslocation"),
         _truth(given, "includemetadata", "false"),
         _truth(given, "partitioncolumns", "true"),
         given.get("basepath"),
+        _count(given.get("maxrecordspertrigger")),
+        None if least is None else _parsed("minBytesPerTrigger", parse_bytes, least),
+        DELAY_S_DEFAULT if delay_s is None else delay_s,
     )
 
 
@@ -110,8 +126,25 @@ def _truth(given: Mapping[str, str], key: str, default: str) -> bool:
     return _TRUTHS[text]
 
 
-def _poll_s(text: str) -> float:
+def _count(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"option maxRecordsPerTrigger is {text!r}: it must be a number of records, at least 1")
+    return int(text)
+
+
+def _poll_s(given: Mapping[str, str]) -> float:
+    seconds = _seconds("pollInterval", given.get("pollinterval"))
+    return POLL_S if seconds is None else seconds
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    return None if text is None else _parsed(option, parse_seconds, text)
+
+
+def _parsed(option: str, parse: Callable[[str], T], text: str) -> T:
     try:
-        return parse_seconds(text)
+        return parse(text)
     except ValueError as error:
-        raise ValueError(f"option pollInterval: {error}") from error
+        raise ValueError(f"option {option}: {error}") from error

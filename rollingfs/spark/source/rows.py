@@ -15,11 +15,31 @@ from rollingfs.spark.source import folder_columns
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
-    """The Arrow schema that batches must have exactly, for Spark to take them as rows of a Spark schema."""
+    """The Arrow schema that batches must have exactly, for Spark to take them as rows of a Spark schema.
+
+    Raises
+    ------
+    ValueError
+        A column has variants; the message names it.
+    """
     from rollingfs.spark.source import versions
 
+    for field in schema:
+        if _has_variant(field.dataType):
+            raise ValueError(
+                f"column {field.name} is {field.dataType.simpleString()}: variants are neither read nor written; read "
+                "text and use parse_json(value), or write to_json(column)"
+            )
     found: pa.Schema = versions.to_arrow_schema(schema)
     return found
+
+
+def _has_variant(kind: Any) -> bool:
+    """Whether a Spark type is a variant, or has one inside."""
+    if kind.typeName() == "struct":
+        return any(_has_variant(field.dataType) for field in kind)
+    inner = [getattr(kind, name, None) for name in ("elementType", "valueType")]
+    return kind.typeName() == "variant" or any(_has_variant(one) for one in inner if one is not None)
 
 
 def spark_schema(schema: pa.Schema) -> Any:
@@ -149,11 +169,10 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     column = batch.column(index)
     is_safe = not pt.is_timestamp(field.type)  # times lose their nanoseconds, as in Spark
     try:
-        try:
+        if not any(_forbids(one) for one in _inner(field.type)):
             return column.cast(field.type, safe=is_safe)
-        except pa.ArrowTypeError:
-            # before pyarrow 19, no cast makes a nullable field NOT NULL; `checked` looks for nulls in any case
-            return pa.array(_As(column.cast(_nullable(field.type), safe=is_safe), field.type))
+        # a cast refuses a null struct with a NOT NULL field, which is none of that struct's: `checked` looks for nulls
+        return pa.array(_As(column.cast(_nullable(field.type), safe=is_safe), field.type))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise pa.ArrowInvalid(f"column {field.name!r} of type {column.type} is no {field.type}: {error}") from error
 

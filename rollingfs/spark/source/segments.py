@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import TypeVar
 
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
+from rollingfs.format.header import Chunk
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
@@ -17,6 +18,8 @@ from rollingfs.spark.source.partitions import Extent
 T = TypeVar("T")
 U = TypeVar("U")
 
+Look = Snapshot | CorruptHeaderError | None
+"""What is at a path: a segment, why its header cannot be read, or nothing."""
 PLAIN = "plain "
 """With this begins the identity of a plain file."""
 THREADS_MAX = 16
@@ -25,7 +28,7 @@ KEPT_BYTES = 31 * 1024 * 1024
 """Size of the block by which `keep_memory` tells the C library what to keep; glibc heeds at most 32 MiB."""
 
 
-def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Snapshot | CorruptHeaderError | None]:
+def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
     """The segments at some paths now, or why their headers cannot be read, or None; the requests go out together."""
     client = fs._client
 
@@ -57,7 +60,7 @@ def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
 def identity(view: Snapshot) -> str:
     """The identity of a segment: another segment that gets its name later has another."""
     if view.header is not None:
-        return view.header.segment
+        return view.header.lineage  # a rename keeps it, as it keeps the offsets
     assert view.plain is not None
     # without a token or milliseconds: a listing and a look at the file may differ in both
     return f"{PLAIN}{int(view.plain.modified)} {view.plain.size}"
@@ -74,6 +77,17 @@ def is_same(view: Snapshot, known: str) -> bool:
     return identity(view) == known
 
 
+def committed_ms(view: Snapshot, offset: int) -> float:
+    """When a byte was committed, as far as the header itself says, in milliseconds since 1970."""
+    header = view.header
+    if header is None:
+        return view.modified.timestamp() * 1000
+    if offset >= header.tail_start:
+        return header.tail_at_ms
+    entry = next(entry for entry in header.entries if entry.end > offset)
+    return entry.at_ms if isinstance(entry, Chunk) else header.created_ms
+
+
 def is_sealed(view: Snapshot) -> bool:
     """Whether a segment takes no more bytes."""
     return view.header is not None and view.header.sealed
@@ -84,6 +98,10 @@ def extent_of(view: Snapshot, start: int | None = None, end: int | None = None) 
     return Extent(
         view.path, identity(view), view.start if start is None else start, view.length if end is None else end
     )
+
+
+class StartMovedError(SegmentTruncatedError):
+    """The head of a segment was truncated since a query was planned."""
 
 
 class SegmentReader:
@@ -109,9 +127,14 @@ class SegmentReader:
         if view is None or not is_same(view, extent.identity):
             raise FileNotFoundError(2, "The segment was deleted or replaced since this query was planned", extent.path)
         if view.start > extent.start:
-            raise SegmentTruncatedError(
+            raise StartMovedError(
                 f"{extent.path}: bytes {extent.start} to {extent.end} are to be read, but the segment was truncated "
                 f"since this query was planned and holds {view.start} to {view.length}"
+            )
+        if view.length < extent.end:
+            raise SegmentTruncatedError(
+                f"{extent.path}: bytes {extent.start} to {extent.end} are to be read, but the segment ends at "
+                f"{view.length} now: an older copy of it was restored since this query was planned"
             )
         return cls(fs, view)
 

@@ -74,6 +74,8 @@ class RollingStreamWriter(StreamArrowWriter):
         """
         queries = {receipt.query for receipt in received(messages)}
         if not queries:
+            if self._job.overwrite:
+                self._job.commit(messages, self._job.last_marker(batchId))
             return  # a batch without tasks has no rows
         if len(queries) != 1 or None in queries:
             raise RuntimeError(f"the tasks of batch {batchId} must name one query, but name {queries}")

@@ -57,7 +57,7 @@ class Subscription:
         """Publish that a new query has read nothing, so that retention keeps what it is going to read."""
         self._last = dict(marks)
         for folder in {*self.folders, *(_folder_of(path) for path in marks)}:
-            self._publish(folder, StreamCut({}, time.time(), 0))
+            self._publish_first(folder)
 
     def join(self, before: Mapping[str, Mark], marks: Mapping[str, Mark]) -> None:
         """Become a subscriber of folders that appeared since, before the query reads them.
@@ -71,7 +71,7 @@ class Subscription:
             self._last = dict(before)
         for folder in {_folder_of(path) for path in marks} - self._published.keys():
             if self.name not in self.fs.stream(folder).subscribers():
-                self._publish(folder, StreamCut({}, time.time(), 0))
+                self._publish_first(folder)
             else:
                 self._known(folder)
 
@@ -106,6 +106,27 @@ class Subscription:
             cut = self.fs.stream(folder).subscribers().get(self.name)
             self._published[folder] = cut if cut is not None else StreamCut({}, 0, 0)
         return self._published[folder]
+
+    def _publish_first(self, folder: str) -> None:
+        """Become a subscriber of a folder; without it, retention would delete what the query has not read.
+
+        Raises
+        ------
+        OSError
+            It failed, and the query must not begin.
+        """
+        cut = StreamCut({}, time.time(), 0)
+        try:
+            self.fs.stream(folder).publish(self.name, cut)
+        except FileNotFoundError:
+            logger.info("%s: the folder is gone, and nothing is left to hold back there", folder)
+        except (CommitTimeoutError, ConflictError, AppendOutcomeUnknown) as error:
+            raise type(error)(
+                f"{folder}: the query is no subscriber {self.name!r} yet, so retention may delete unread bytes; "
+                f"nothing was read. Start it again: {error}"
+            ) from error
+        else:
+            self._published[folder] = cut
 
     def _publish(self, folder: str, cut: StreamCut) -> None:
         try:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql import datasource
 
-__all__ = ["StreamArrowWriter", "check_stream_reads", "is_pushing_filters", "to_arrow_schema"]
+__all__ = ["StreamArrowWriter", "check_stream_reads", "to_arrow_schema"]
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
@@ -29,17 +28,6 @@ def to_arrow_schema(schema: Any) -> Any:
     convert: Any = types.to_arrow_schema
     # before 4.2 it takes no time zone, and means UTC
     return convert(schema, timezone="UTC") if "timezone" in inspect.signature(convert).parameters else convert(schema)
-
-
-def is_pushing_filters() -> bool:
-    """Whether this process asks for a reader to push filters to it.
-
-    Spark does that in a worker of its own, if ``spark.sql.python.filterPushdown.enabled`` is true. Elsewhere it
-    refuses a reader that has the method `pushFilters`.
-    """
-    known = "pyspark.sql.worker.data_source_pushdown_filters"
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return known in sys.modules or getattr(main, "name", None) == known
 
 
 def check_stream_reads() -> None:

@@ -1,0 +1,100 @@
+"""Which bytes a limited batch of a stream takes: the oldest ones, of all segments up to one commit time.
+
+A query with a watermark drops rows that are older than the newest one it has seen. So a batch must not read the newest
+bytes of one segment beside the oldest of another one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rollingfs.client import Client
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.spark.source.metadata import commit_times
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Bytes of a segment that were committed between two times, as if at an even rate."""
+
+    size: int
+    since_ms: float
+    until_ms: float
+
+    def before(self, at_ms: float, *, inclusive: bool) -> float:
+        """How many of the bytes are older than a time; with `inclusive`, also those of the time itself."""
+        if at_ms >= self.until_ms:
+            return self.size if inclusive or at_ms > self.until_ms else 0 if self.is_at_once else self.size
+        if at_ms <= self.since_ms:
+            return 0
+        return self.size * (at_ms - self.since_ms) / (self.until_ms - self.since_ms)
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether all of them have one time."""
+        return self.since_ms >= self.until_ms
+
+
+async def runs(client: Client, view: Snapshot, begin: int, end: int) -> list[Run]:
+    """The bytes ``[begin, end)`` of a segment by their commit times, which never go back."""
+    times = await commit_times(client, view, max(view.start, begin - 1), end)
+    ends, at_ms = times.by_ms()
+    last_ms = view.created.timestamp() * 1000
+    found = []
+    at = begin
+    for upto, until_ms in zip([*ends, end], at_ms, strict=True):
+        if upto > at:
+            found.append(Run(min(upto, end) - at, last_ms, max(last_ms, until_ms)))
+            at = min(upto, end)
+        last_ms = max(last_ms, until_ms)
+    if found and end == view.length:
+        found[-1] = _last(found[-1], view)
+    return found
+
+
+def _last(run: Run, view: Snapshot) -> Run:
+    """The run at a segment's end: an open one has grown until its last change, which of a sealed one is the seal."""
+    header = view.header
+    if header is None:
+        return run
+    since_ms = max(run.since_ms, header.tail_at_ms) if header.tail else run.since_ms
+    until_ms = max(run.until_ms, header.modified_ms) if not header.sealed else since_ms if header.tail else run.until_ms
+    return Run(run.size, since_ms, until_ms)
+
+
+def share(backlogs: Mapping[str, Sequence[Run]], budget: int) -> dict[str, int]:
+    """Share out a budget of bytes: what is older comes first, whichever segment it lies in.
+
+    Segments that grew at the same time are read together. Bytes of the same time are read by the names of the segments.
+
+    Parameters
+    ----------
+    backlogs
+        What waits, by segment, in the order of offsets.
+    """
+    times = sorted({at for of_one in backlogs.values() for run in of_one for at in (run.since_ms, run.until_ms)})
+
+    def total(at_ms: float, *, inclusive: bool) -> float:
+        return sum(run.before(at_ms, inclusive=inclusive) for of_one in backlogs.values() for run in of_one)
+
+    totals = [total(at_ms, inclusive=True) for at_ms in times]
+    whole = bisect_right(totals, budget)
+    if whole == len(times):
+        return {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
+    at_ms = times[whole]
+    if (most := total(at_ms, inclusive=False)) > budget:  # the limit lies between two times
+        before_ms = times[whole - 1]
+        least = total(before_ms, inclusive=True)
+        at_ms = before_ms + (at_ms - before_ms) * (budget - least) / (most - least)
+    shares = {name: int(sum(run.before(at_ms, inclusive=False) for run in of_one)) for name, of_one in backlogs.items()}
+    left = budget - sum(shares.values())
+    for name, of_one in sorted(backlogs.items()):
+        size = sum(run.size for run in of_one if run.is_at_once and run.until_ms == at_ms)
+        taken = min(size, left)
+        shares[name] += taken
+        left -= taken
+    if not any(shares.values()):  # a byte of each is more than the budget
+        shares[min(backlogs, key=lambda name: (backlogs[name][0].since_ms, name))] = budget
+    return shares

@@ -1,0 +1,409 @@
+"""A stream beside restores, rotations, listings that miss, and limits: no row twice, none lost in silence."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from tests.support.servers import require_module
+from tests.support.spark import first_column, given
+
+require_module("pyarrow")
+require_module("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+from pyspark.sql.types import StructType
+
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.errors import ConflictError
+from rollingfs.folders.listing import Listings
+from rollingfs.fs.stream_handle import Stream
+from rollingfs.spark.source import stream_reader
+from rollingfs.spark.source.data_loss import DataLossError
+from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.stream_reader import RollingStreamReader
+
+TEXT = StructType().add("value", "string")
+ALL = ReadAllAvailable()
+
+
+def reader(path: Any, **options: Any) -> RollingStreamReader:
+    return RollingStreamReader(parse_options(given(path, **options)), TEXT)
+
+
+def saved(offset: Any) -> Any:
+    """An offset that went through the checkpoint."""
+    return json.loads(json.dumps(offset))
+
+
+def step(source: RollingStreamReader, start: Any, limit: Any = None) -> tuple[list[str], Any]:
+    end = saved(source.latestOffset(saved(start), limit or source.getDefaultReadLimit()))
+    return first_column(source, source.partitions(saved(start), end)), end
+
+
+def drained(path: Any, limit: Any = None, **options: Any) -> list[list[str]]:
+    """The batches of a query that is started again for each of them."""
+    at = saved(reader(path, **options).initialOffset())
+    batches = []
+    while True:
+        rows, end = step(reader(path, **options), at, limit)
+        if end == at:
+            return batches
+        batches.append(rows)
+        at = end
+
+
+def put(fs: RollingFileSystem, path: str, data: bytes) -> None:
+    if not fs.exists(path):
+        fs.create(path)
+    fs.append(path, data)
+
+
+def numbered(begin: int, end: int) -> bytes:
+    return b"".join(b"row %d\n" % nth for nth in range(begin, end))
+
+
+# -- an older copy is restored -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def restored(fs: RollingFileSystem, tmp_path: Path) -> tuple[Path, Any]:
+    """A folder whose one segment was read, and is an older copy again; the offset of the query."""
+    folder = tmp_path / "f"
+    put(fs, f"{folder}/s", numbered(0, 10))
+    shutil.copytree(folder, tmp_path / "copy", symlinks=True)
+    put(fs, f"{folder}/s", numbered(10, 18))
+    _, at = step(reader(folder), reader(folder).initialOffset())
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder, symlinks=True)
+    return folder, at
+
+
+def fresh() -> RollingFileSystem:
+    return RollingFileSystem("file", sync=False, header_cache_s=0)
+
+
+def test_a_segment_that_is_shorter_than_the_checkpoint_is_data_loss(restored):
+    folder, at = restored
+    with pytest.raises(DataLossError, match=r"ends at offset 60.*read up to 116.*restored"):
+        reader(folder).latestOffset(at, ALL)
+    lenient = reader(folder, failOnDataLoss="false")
+    rows, at = step(lenient, at)
+    assert rows == []
+    fresh().append(f"{folder}/s", numbered(100, 125))
+    assert step(lenient, at)[0] == [f"row {nth}" for nth in range(100, 125)]
+
+
+def test_a_restored_segment_that_has_grown_past_the_checkpoint_is_data_loss_too(restored):
+    folder, at = restored
+    fresh().append(f"{folder}/s", numbered(100, 125))
+    with pytest.raises(DataLossError, match="not those that the query has read"):
+        reader(folder).latestOffset(at, ALL)
+    rows, _ = step(reader(folder, failOnDataLoss="false"), at)
+    assert rows == [f"row {nth}" for nth in range(125 - len(rows), 125)]
+
+
+def test_a_planned_batch_of_a_copy_that_is_gone_is_data_loss(fs, restored, tmp_path):
+    folder, end = restored
+    start = {path: {"segment": mark["segment"], "offset": 0} for path, mark in end.items()}
+    with pytest.raises(DataLossError, match="of a planned batch are not those"):
+        reader(folder).partitions(start, end)
+    rows = first_column(lenient := reader(folder, failOnDataLoss="false"), lenient.partitions(start, end))
+    assert rows == [f"row {nth}" for nth in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("edit", "error"),
+    [
+        ({"offset": 10_000}, "ends at offset"),
+        ({"offset": 8}, "not those that the query has read"),
+        ({"offset": 8, "check": None}, "no record begins there"),
+        ({"offset": "8"}, "of another type"),
+        ({"offset": -1}, "of another type"),
+        ({"segment": 5}, "names no segment"),
+        ({"sealed": "yes"}, "of another type"),
+        ({"check": [1]}, "of another type"),
+    ],
+)
+def test_an_edited_checkpoint_gets_a_sentence(fs, tmp_path, edit, error):
+    path = f"{tmp_path}/f/s"
+    put(fs, path, numbered(0, 10))
+    _, at = step(reader(tmp_path / "f"), reader(tmp_path / "f").initialOffset())
+    mark = {key: value for key, value in {**at[path], **edit}.items() if value is not None}
+    with pytest.raises((DataLossError, ValueError), match=error):
+        reader(tmp_path / "f").latestOffset({path: mark}, ALL)
+
+
+# -- rotation ----------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_rotated_is_read_once(fs, tmp_path):
+    folder = f"{tmp_path}/f"
+    at, rows = saved(reader(folder).initialOffset()) if fs.makedirs(folder) else {}, []
+    for turn in range(3):
+        for part in range(2):
+            put(fs, f"{folder}/a", numbered(10 * turn + 5 * part, 10 * turn + 5 * part + 5))
+            if part or turn == 1:
+                found, at = step(reader(folder), at)
+                rows += found
+        fs.seal(f"{folder}/a")
+        for old in range(turn, 0, -1):
+            fs.mv(f"{folder}/a.{old}", f"{folder}/a.{old + 1}")
+        fs.mv(f"{folder}/a", f"{folder}/a.1")
+    found, at = step(reader(folder), at)
+    assert rows + found == [f"row {nth}" for nth in range(30)]
+    assert step(reader(folder), at)[0] == []
+
+
+def test_a_planned_batch_is_read_under_the_name_that_its_segment_has_now(fs, tmp_path):
+    put(fs, f"{tmp_path}/f/a", numbered(0, 5))
+    source = reader(tmp_path / "f")
+    start = saved(source.initialOffset())
+    end = saved(source.latestOffset(start, ALL))
+    fs.mv(f"{tmp_path}/f/a", f"{tmp_path}/f/a.1")
+    again = reader(tmp_path / "f")
+    assert first_column(again, again.partitions(start, end)) == [f"row {nth}" for nth in range(5)]
+    assert step(again, end)[0] == []
+
+
+def test_a_segment_that_was_read_and_became_a_part_of_another_is_refused(fs, tmp_path, caplog):
+    folder = f"{tmp_path}/f"
+    for name in ("all", "a"):
+        put(fs, f"{folder}/{name}", f"{name}\n".encode())
+    fs.seal(f"{folder}/a")
+    _, at = step(reader(folder), reader(folder).initialOffset())
+    fs.concat(f"{folder}/all", [f"{folder}/a"])
+    with pytest.raises(DataLossError, match=r"/a: it was read up to offset 2, and is a part of .*/all now"):
+        reader(folder).latestOffset(at, ALL)
+    rows, at = step(reader(folder, failOnDataLoss="false"), at)
+    assert rows == ["a"]
+    assert step(reader(folder), at)[0] == []
+
+
+# -- what is missing for a moment, or for good -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_segment_that_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monkeypatch, is_sealed):
+    for name in ("a", "b"):
+        put(fs, f"{tmp_path}/f/{name}", b"one\n")
+    if is_sealed:
+        fs.seal(f"{tmp_path}/f/a")
+    _, at = step(reader(tmp_path / "f"), reader(tmp_path / "f").initialOffset())
+    real = Listings.scan
+
+    async def blind(self: Any, folder: str, *args: Any, **options: Any) -> Any:
+        scan = await real(self, folder, *args, **options)
+        scan.views.pop(f"{tmp_path}/f/a", None)
+        return scan
+
+    put(fs, f"{tmp_path}/f/b", b"two\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(Listings, "scan", blind)
+        rows, at = step(reader(tmp_path / "f"), at)
+    assert rows == ["two"]
+    assert step(reader(tmp_path / "f"), at)[0] == []
+
+
+def test_a_folder_that_changes_while_it_is_listed_is_listed_again(tmp_path, monkeypatch):
+    for nth in range(5):
+        (tmp_path / str(nth)).write_bytes(b"x")
+    real, looks = os.scandir, []
+
+    class Missing:
+        """A listing that misses a name, and meanwhile another file is renamed in the folder."""
+
+        def __init__(self, path: str) -> None:
+            self._found = real(path)
+
+        def __enter__(self) -> Any:
+            looks.append(1)
+            if len(looks) > 1:
+                return self._found
+            (tmp_path / "4").rename(tmp_path / "5")
+            return iter([entry for entry in self._found if entry.name not in ("2", "5")])
+
+        def __exit__(self, *error: object) -> None:
+            self._found.close()
+
+    monkeypatch.setattr(os, "scandir", Missing)
+    names = [entry.path.rpartition("/")[2] for entry in LocalBackend(sync=False)._list(str(tmp_path), "").entries]
+    assert names == ["0", "1", "2", "3", "5"]
+
+
+def test_a_stream_goes_on_where_its_folder_became_empty_or_its_sealed_segment_went(fs, tmp_path):
+    for place in ("f", "f/s"):
+        put(fs, f"{tmp_path}/f/s", b"one\n")
+        fs.seal(f"{tmp_path}/f/s")
+        rows, at = step(reader(tmp_path / place), reader(tmp_path / place).initialOffset())
+        fs.rm(f"{tmp_path}/f", recursive=True)
+        rows, at = step(reader(tmp_path / place), at)
+        assert rows == []
+        put(fs, f"{tmp_path}/f/s", b"two\n")
+        assert step(reader(tmp_path / place), at)[0] == ["two"]
+        fs.rm(f"{tmp_path}/f", recursive=True)
+    with pytest.raises(FileNotFoundError):
+        reader(tmp_path / "f").initialOffset()
+
+
+def test_a_cut_inside_a_record_gives_no_half_row(fs, tmp_path):
+    put(fs, f"{tmp_path}/s", numbered(0, 10))
+    at = saved(reader(f"{tmp_path}/s").initialOffset())
+    fs.truncate(f"{tmp_path}/s", 14)
+    rows, _ = step(reader(f"{tmp_path}/s", failOnDataLoss="false"), at)
+    assert rows == [f"row {nth}" for nth in range(3, 10)]
+
+
+# -- subscribers -------------------------------------------------------------------------------------------------
+
+
+def test_a_query_that_cannot_become_a_subscriber_reads_nothing(fs, tmp_path, monkeypatch):
+    put(fs, f"{tmp_path}/f/s", b"one\n")
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise ConflictError("busy")
+
+    source = reader(tmp_path / "f", subscriber="me")
+    at = saved(reader(tmp_path / "f").initialOffset())
+    monkeypatch.setattr(Stream, "publish", refused)
+    with pytest.raises(ConflictError, match="no subscriber 'me' yet"):
+        source.initialOffset()
+    with pytest.raises(ConflictError, match="no subscriber 'me' yet"):
+        reader(tmp_path / "f", subscriber="me").latestOffset(at, ALL)
+
+
+# -- limits ------------------------------------------------------------------------------------------------------
+
+
+def late(batches: list[list[str]], delay: int) -> int:
+    """How many rows, which are their event times, a watermark drops that moves between batches."""
+    watermark, dropped = 0, 0
+    for batch in batches:
+        dropped += sum(int(row) < watermark for row in batch)
+        watermark = max([watermark, *(int(row) - delay for row in batch)])
+    return dropped
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+@pytest.mark.parametrize("limit", [{"maxBytesPerTrigger": "3000"}, {"maxRecordsPerTrigger": "300"}, {}])
+def test_a_catch_up_of_many_segments_drops_no_row_as_late(fs, tmp_path, is_sealed, limit):
+    """Names are in no order: the age of the bytes counts."""
+    order = random.Random(7).sample(range(120), 120)
+    for nth, name in enumerate(order):
+        path = f"{tmp_path}/f/{name:03}"
+        put(fs, path, b"".join(b"%06d\n" % (nth * 100 + row) for row in range(50)))
+        if is_sealed:
+            fs.seal(path)
+    batches = drained(tmp_path / "f", **limit)
+    assert sum(map(len, batches)) == 6000
+    assert limit or len(batches) == 1
+    assert late(batches, 100) == 0
+    if "maxRecordsPerTrigger" in limit:
+        assert max(map(len, batches)) <= 300
+
+
+def test_segments_that_grew_together_are_read_together(fs, tmp_path):
+    for nth in range(200):
+        for name in "abcd":
+            put(fs, f"{tmp_path}/f/{name}", b"%06d\n" % nth)
+    batches = drained(tmp_path / "f", ReadMaxBytes(400))
+    assert sum(map(len, batches)) == 800
+    assert max(max(map(int, batch)) - min(map(int, batch)) for batch in batches) < 100
+
+
+@pytest.mark.parametrize("most", [1, 7, 1000])
+def test_a_limit_of_records_is_kept_to_the_record(fs, tmp_path, most):
+    for name in "ab":
+        put(fs, f"{tmp_path}/f/{name}", numbered(0, 20))
+    batches = drained(tmp_path / "f", maxRecordsPerTrigger=str(most))
+    assert sum(map(len, batches)) == 40
+    assert max(map(len, batches)) <= most
+
+
+def test_a_small_batch_waits_for_more_or_for_the_longest_delay(fs, tmp_path, monkeypatch):
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 0.0))
+    put(fs, f"{tmp_path}/f/s", b"one\n")
+    source = reader(tmp_path / "f", minBytesPerTrigger="10", maxTriggerDelay="60s")
+    rows, at = step(source, source.initialOffset())
+    assert rows == ["one"]  # nobody knows how long it waits already
+    put(fs, f"{tmp_path}/f/s", b"two\n")
+    assert step(source, at)[0] == []
+    clock.now += 61
+    rows, at = step(source, at)
+    assert rows == ["two"]
+    put(fs, f"{tmp_path}/f/s", b"three\nfour\n")
+    assert step(source, at)[0] == ["three", "four"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"maxRecordsPerTrigger": "0"}, {"maxRecordsPerTrigger": "x"}, {"minBytesPerTrigger": "x"},
+     {"maxTriggerDelay": "x"}, {"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "5"},
+     {"maxRecordsPerTrigger": "5", "format": "arrow"}],
+)  # fmt: skip
+def test_a_limit_that_cannot_be_is_refused_by_its_name(tmp_path, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        reader(tmp_path, **options)
+
+
+# -- rows and columns ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_a_null_struct_is_read_with_the_not_null_fields_that_it_does_not_have(tmp_path, kind):
+    import pyarrow as pa
+    from pyspark.sql import types
+
+    from rollingfs.spark.source import rows
+
+    inner = types.StructType([types.StructField("a", types.IntegerType(), nullable=False)])
+    wanted = rows.arrow_schema(types.StructType([types.StructField("s", inner)]))
+    there = pa.record_batch({"s": pa.array([{"a": 1}, None], pa.struct([pa.field("a", pa.int32())]))})
+    assert rows.conform(there, wanted).to_pylist() == [{"s": {"a": 1}}, {"s": None}]
+    bad = pa.record_batch({"s": pa.array([{"a": None}], pa.struct([pa.field("a", pa.int32())]))})
+    with pytest.raises(pa.ArrowInvalid, match="'s' has nulls"):
+        rows.conform(bad, wanted)
+
+
+@pytest.mark.parametrize("kind", ["variant", "struct<v:variant>", "array<variant>", "map<string,variant>"])
+def test_variants_are_refused_by_the_name_of_their_column(kind):
+    from pyspark.sql import types
+
+    from rollingfs.spark.source import rows
+
+    if not hasattr(types, "VariantType"):
+        pytest.skip("this PySpark has no variants")
+    variant = types.VariantType()
+    made = {
+        "variant": variant,
+        "struct<v:variant>": types.StructType([types.StructField("v", variant)]),
+        "array<variant>": types.ArrayType(variant),
+        "map<string,variant>": types.MapType(types.StringType(), variant),
+    }
+    with pytest.raises(ValueError, match=r"column odd is .*variant"):
+        rows.arrow_schema(types.StructType([types.StructField("odd", made[kind])]))
+    plain = types.StructType([types.StructField("variant", types.StringType())])
+    assert rows.arrow_schema(types.StructType([types.StructField("ok", plain)])).names == ["ok"]
+
+
+def test_a_batch_without_tasks_empties_the_target_in_complete_mode(fs, tmp_path):
+    from rollingfs.spark.source.stream_writer import RollingStreamWriter
+
+    path = f"{tmp_path}/s"
+    put(fs, path, b"old\n")
+    fs.append(path, b"", attrs={"spark/query": "3"})
+    writer = RollingStreamWriter(parse_options(given(path)), TEXT, True)
+    writer.commit([], 4)
+    assert fresh().cat_file(path) == b""
+    assert fresh().segment(path).attrs == {"spark/query": "4"}
+    RollingStreamWriter(parse_options(given(path)), TEXT, False).commit([], 5)  # an append of nothing
+    assert fresh().segment(path).attrs == {"spark/query": "4"}
