@@ -155,7 +155,7 @@ def _version(package: str) -> str | None:
 def save(
     outcomes: Sequence[Outcome], rounds: int, quick: bool, folder: Path, latency_ms: int = LATENCY_MS
 ) -> list[Path]:
-    """Write JSON, the tables of `docs/performance.md` and, with matplotlib, the picture; returns the files.
+    """Write JSON, its tables as Markdown and, with matplotlib, the picture; returns the files.
 
     Results at another latency than the usual one have files of their own, and no picture. Cases that were not run keep
     the results of an earlier run in the same folder.
@@ -177,7 +177,7 @@ def save(
 
 
 def markdown(fields: dict[str, Any]) -> str:
-    """The tables of `docs/performance.md`, from the results as JSON."""
+    """All tables and goals of the results, as Markdown."""
     machine, packages = fields["machine"], fields["packages"]
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
     lines = [

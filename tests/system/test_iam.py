@@ -1,4 +1,4 @@
-"""The policies of `docs/performance.md` suffice for what the page says, and each action in them is needed."""
+"""The policies of `docs/on_s3.md` suffice for what the page says, and each action in them is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import fsspec
 from rollingfs import RollingPolicy
 from rollingfs.backend.s3 import backend as s3_module
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "on_s3.md"
 MIB = 2**20
 PART_BYTES = 5 * MIB
 CHUNKS = RollingPolicy(max_bytes=PART_BYTES, inline_bytes=100)
