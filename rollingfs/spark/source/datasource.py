@@ -22,7 +22,7 @@ class RollingDataSource(DataSource):
     """Segments as tables of Spark: read, written, tailed and appended to exactly once.
 
     Spark finds it by itself where rollingfs is installed. If Spark cannot import the data source of another package, it
-    finds none: then call ``spark.dataSource.register(RollingDataSource)``. The options are described in docs/spark.md.
+    finds none: then call ``spark.dataSource.register(RollingDataSource)``. docs/spark_source.md has the options.
     """
 
     @classmethod
