@@ -139,6 +139,20 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}, which is not there"
 
 
+LINES_MAX = {"README.md": 75, "docs/performance.md": 350, "docs/spark.md": 350}
+
+
+@pytest.mark.parametrize("page", LINES_MAX)
+def test_a_page_stays_short(page: str) -> None:
+    assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= LINES_MAX[page]
+
+
+def test_the_readme_runs_twice_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        run(page_blocks("README.md"))
+
+
 def test_the_readme_has_the_two_commands_from_a_fresh_checkout() -> None:
     commands = [block.code for block in page_blocks("README.md") if block.info == "bash"]
     words = [shlex.split(line) for code in commands for line in code.splitlines()]

@@ -33,20 +33,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def pages_of_the_reference(site: Path) -> str:
+    """The text of all pages of the reference."""
+    return "".join(page.read_text() for page in sorted((site / "reference").rglob("index.html")))
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_names_every_public_name_and_verb(site: Path) -> None:
-    reference = (site / "reference" / "index.html").read_text()
+    reference = pages_of_the_reference(site)
     for verb in VERBS:
         assert f'id="rollingfs.RollingFileSystem.{verb}"' in reference
     for name in rollingfs.__all__:
         assert f'id="rollingfs.{name}"' in reference or f'id="rollingfs.errors.{name}"' in reference, name
+    assert 'id="rollingfs.backend.contract.Backend"' in (site / "reference" / "backend" / "index.html").read_text()
     for beside in ("changelog", "contributing", "security"):
         assert (site / beside / "index.html").exists()
 
 
 @pytest.mark.slow
 def test_every_public_method_shows_its_signature_and_its_docstring(site: Path) -> None:
-    reference = (site / "reference" / "index.html").read_text()
+    reference = pages_of_the_reference(site)
     for owner in (rollingfs.RollingFileSystem, rollingfs.Segment, rollingfs.Stream):
         public = {name for name, value in vars(owner).items() if inspect.isfunction(value) and name[0] != "_"}
         for name in public:
@@ -63,7 +69,7 @@ def test_every_public_method_shows_its_signature_and_its_docstring(site: Path) -
 
 @pytest.mark.slow
 def test_the_reference_shows_nothing_that_was_misread(site: Path) -> None:
-    reference = (site / "reference" / "index.html").read_text()
+    reference = pages_of_the_reference(site)
     assert [text for text in WRONG if text in reference] == []
     opening = reference.partition('id="rollingfs.RollingFileSystem.open"')[2].partition('id="rollingfs.')[0]
     for option in OPTIONS - {"autocommit", "block_size", "cache_options", "cache_type"}:
