@@ -1,4 +1,4 @@
-"""`docs/performance.md` and `docs/on_s3.md` name the defaults of the code, its prices, and rules that a store accepts."""
+"""`docs/performance.md` and `docs/on_s3.md` name the defaults and prices of the code, and rules a store accepts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The tests with Spark under several PySpark and pyarrow: ``python -m tests.spark.matrix``. In `.ci/nightly`.
 
 Each environment lies over the one that runs this program, and has its own PySpark, py4j and pyarrow. The result is the
-table in benchmarks/results/spark-versions.md. What a version cannot do is a dash there, and `WITHOUT_STREAM_READS` says which modules that is.
+table in benchmarks/results/spark-versions.md. A dash there is what a version cannot do, and `WITHOUT_STREAM_READS` says
+which modules that is.
 """
 
 from __future__ import annotations
