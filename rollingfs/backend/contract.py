@@ -269,7 +269,7 @@ class Backend(abc.ABC):
         """Give a header another name, where `remove_whole` would delete it, and remove its chunk folder.
 
         The header gets another token, so that none ever comes back. It is durable after `flush` of both headers. False:
-        nothing was moved, or something has the target's name.
+        nothing was moved: something has the target's name, which is never replaced, or the store cannot do this.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot move a segment whole")
 

@@ -152,7 +152,16 @@ class Attempt:
             return Verdict.UNKNOWN
         is_same = current.token == since.token
         is_asked = self.asked is not None
-        return judge(since.header, is_same, current.header, self.writer, self.number, asked=is_asked)
+        verdict = judge(since.header, is_same, current.header, self.writer, self.number, asked=is_asked)
+        if verdict is Verdict.NOT_MINE and self.store.backend.removes_whole and self._is_another(current.header):
+            return Verdict.UNKNOWN  # the segment of the attempt may have been moved, or deleted, with the commit's line
+        return verdict
+
+    def _is_another(self, found: Header | None) -> bool:
+        """Whether a header is of another segment than the attempt replaces, and than the attempt makes."""
+        before = self.base.header if self.base is not None else None
+        ours = {header.segment for header in (before, self.wanted) if header is not None}
+        return found is not None and found.segment not in ours
 
     def clean(self, current: Loaded) -> None:
         """Note a header that shows that the operation has not taken place so far."""

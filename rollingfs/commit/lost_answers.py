@@ -32,6 +32,8 @@ REFUSALS_MAX = 2
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ENOTDIR}
 _REFUSED |= {errno.EFBIG, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors that resending the same bytes will not mend."""
+_DEFINITE = (ConflictError, FileExistsError, LockedError)
+"""Where conflicts are final: the request wrote nothing."""
 
 
 class LostAnswers:
@@ -65,7 +67,7 @@ class LostAnswers:
         """
         attempt = self._attempt
         assert attempt.base is not None
-        self._is_certain = self._is_certain and isinstance(cause, ConflictError)
+        self._is_certain = self._is_certain and isinstance(cause, _DEFINITE)
         has_bucket = not isinstance(cause, NoBucketError)
         current, looks_first, pause_s = None, False, 0.0
         if attempt.carrier is not None and isinstance(cause, ConflictError):
@@ -80,6 +82,8 @@ class LostAnswers:
         logger.debug("%s: attempt %d (%s): %s", attempt.path, attempt.count, cause, verdict.value)
         if not has_bucket and current.token is None:
             self._check_bucket(cause)
+        if verdict is Verdict.SAME and current.token is None and self._may_be_gone(cause):
+            raise unknown(attempt.path, "the segment may have been made, and moved or deleted since") from cause
         if verdict is Verdict.UNKNOWN and not (self._is_certain and attempt.asked is None):
             raise unknown(attempt.path, "the header was replaced so often that no trace is left") from cause
         if verdict is Verdict.UNKNOWN:
@@ -91,6 +95,11 @@ class LostAnswers:
         if verdict is Verdict.SAME:
             self._check_refusals(cause)
         return verdict, current
+
+    def _may_be_gone(self, cause: Exception) -> bool:
+        """Whether the request may have made a segment of which nothing would be left after a rename or a delete."""
+        is_definite = isinstance(cause, _DEFINITE) or _is_refusal(cause)
+        return self._attempt.store.backend.removes_whole and not is_definite
 
     def _pause_s(self, cause: Exception) -> float:
         attempt = self._attempt

@@ -35,7 +35,8 @@ async def remove_whole(store: Store, path: str, loaded: Loaded) -> bool:
 
 async def remove_grave(store: Store, path: str, grave: Loaded) -> None:
     """Delete a tombstone whose work is done, if no file of the segment is left; the store can do that."""
-    if grave.token is not None and await _removed(store, path, grave.token):
+    is_needed = grave.header is None or not grave.header.deleted or grave.header.must_settle
+    if not is_needed and grave.token is not None and await _removed(store, path, grave.token):
         await store.backend.flush(names.header_path(path))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.local import disk, removing
 from rollingfs.backend.local import record_lock as record_locks
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
-from rollingfs.errors import ConflictError
+from rollingfs.errors import AppendOutcomeUnknown, ConflictError
 from rollingfs.runtime.concurrency import drive
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows only reads")
@@ -127,3 +129,59 @@ def test_a_folder_that_was_removed_goes_once_nothing_needs_it(fs, tmp_path):
     fs.collect(str(tmp_path), recursive=True, grace=0)
     fs.collect(str(tmp_path), recursive=True, grace=0)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_header_that_appears_at_the_target_after_the_look_is_not_replaced(tmp_path, monkeypatch):
+    backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
+    token, date_anew = drive(backend.create(one, b"one")), disk.date_anew
+    monkeypatch.setattr(disk, "date_anew", lambda path: (drive(backend.create(two, b"two")), date_anew(path)))
+    assert not drive(backend.move_whole(one, token, two))
+    assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")
+
+
+def test_a_move_takes_the_way_with_marks_where_no_rename_spares_the_target(fs, tmp_path, monkeypatch):
+    monkeypatch.setattr(removing, "_renameat2", lambda: None)
+    made(fs, f"{tmp_path}/s", b"few")
+    fs.mv(f"{tmp_path}/s", f"{tmp_path}/t")
+    assert fs.cat_file(f"{tmp_path}/t") == b"fewmore"
+    assert not fs.exists(f"{tmp_path}/s")
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("is_made_anew", [True, False])
+def test_a_lost_commit_whose_segment_was_moved_away_is_not_sent_again(fs, tmp_path, monkeypatch, is_new, is_made_anew):
+    path, other = f"{tmp_path}/s", RollingFileSystem("file", skip_instance_cache=True)
+    if not is_new:
+        other.pipe_file(path, b"first")
+    flush = LocalBackend._flush_folder_of
+
+    def lose(self: LocalBackend, header: str) -> None:
+        if not header.endswith("s$header"):
+            flush(self, header)
+            return
+        monkeypatch.setattr(LocalBackend, "_flush_folder_of", flush)
+        other.mv(path, f"{tmp_path}/t")
+        if is_made_anew:
+            other.pipe_file(path, b"other")
+            other.append(path, b"other")
+        raise OSError(errno.EIO, "the folder cannot be flushed")
+
+    monkeypatch.setattr(LocalBackend, "_flush_folder_of", lose)
+    with pytest.raises(AppendOutcomeUnknown):
+        fs.pipe_file(path, b"record") if is_new else fs.append(path, b"record")
+    assert other.cat_file(f"{tmp_path}/t").endswith(b"record")
+    assert other.cat_file(path) == b"otherother" if is_made_anew else not other.exists(path)
+
+
+def test_a_create_that_comes_second_is_refused_for_certain_and_goes_on(fs, tmp_path, monkeypatch):
+    path, link = f"{tmp_path}/s", os.link
+
+    def second(temporary: str, header: str) -> None:
+        monkeypatch.setattr(os, "link", link)
+        RollingFileSystem("file", skip_instance_cache=True).pipe_file(path, b"other")
+        link(temporary, header)
+
+    monkeypatch.setattr(os, "link", second)
+    with fs.open(path, "ab") as file:
+        file.write(b"record")
+    assert fs.cat_file(path) == b"otherrecord"

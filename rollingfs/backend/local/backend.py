@@ -15,7 +15,7 @@ from rollingfs.backend.local import disk, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, info_of
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, gives_locks_back, record_lock
-from rollingfs.backend.local.removing import holds_only_lock, take_away
+from rollingfs.backend.local.removing import holds_only_lock, rename_to_free, take_away
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -217,8 +217,7 @@ class LocalBackend(Backend):
                 return False
             disk.make_folders(os.path.dirname(target), self.sync)
             disk.date_anew(header)
-            os.rename(header, target)
-            return True
+            return rename_to_free(header, target)
 
     @contextlib.contextmanager
     def _alone(self, header: str, token: str) -> Iterator[bool]:
