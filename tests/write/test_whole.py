@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import uuid
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,14 @@ from rollingfs.backend.local import disk, removing
 from rollingfs.backend.local import record_lock as record_locks
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
+from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError
+from rollingfs.format import names
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import Header, Mark, Phase
+from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
+from rollingfs.write.whole import remove_grave
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows only reads")
 
@@ -185,3 +192,13 @@ def test_a_create_that_comes_second_is_refused_for_certain_and_goes_on(fs, tmp_p
     with fs.open(path, "ab") as file:
         file.write(b"record")
     assert fs.cat_file(path) == b"otherrecord"
+
+
+@pytest.mark.parametrize("line", ["merges", "aborts"])
+def test_a_tombstone_that_decides_a_move_is_not_removed(tmp_path, line):
+    client, path = Client(LocalBackend(), RollingPolicy()), f"{tmp_path}/s"
+    mark = Mark(str(uuid.uuid4()), "other")
+    header = Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, **{line: (mark,)})
+    drive(client.store.backend.create(names.header_path(path), format_header(header)))
+    drive(remove_grave(client.store, path, drive(client.store.headers.load(path))))
+    assert os.path.exists(names.header_path(path))
