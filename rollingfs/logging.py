@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
+import errno
 import logging
 import multiprocessing.util
 import os
@@ -36,7 +37,7 @@ RETRY_S_MAX = 30.0
 """Pauses between failed commits double, up to this."""
 
 FINAL = (SegmentSealedError, UnsafeBackendError)
-"""Refusals that no wait mends: what they refuse is lost at once."""
+"""Refusals that no wait mends: what they refuse is lost at once. So is what gives ENOTSUP (`_is_final`)."""
 
 _is_committing: ContextVar[bool] = ContextVar("rollingfs_handler_is_committing", default=False)
 
@@ -305,18 +306,18 @@ class RollingHandler(logging.Handler):
             return True
         try:
             self._append(b"".join(lines) + self._notice(lost))
-        except (AppendOutcomeUnknown, *FINAL) as error:  # a repetition could write the records twice, or is in vain
-            self._failed(error)
-            note = self._doubt if isinstance(error, AppendOutcomeUnknown) else self._lose
-            with self._changed:
-                note(0 if self._is_closed else len(lines), str(error))  # `close` has counted them
-        except Exception as error:  # noqa: BLE001 - nothing is written; the thread must not die of it
+        except Exception as error:  # noqa: BLE001 - the thread must not die of it
             self._failed(error)
             with self._changed:
-                if not self._is_closed:  # else `close` has counted them
-                    self._queue.extendleft(reversed(lines))
-                    self._committing = []
-                return False
+                count = 0 if self._is_closed else len(lines)  # `close` has counted them
+                if isinstance(error, AppendOutcomeUnknown):  # a repetition could write the records twice
+                    self._doubt(count, str(error))
+                elif _is_final(error):
+                    self._lose(count, str(error))
+                else:
+                    self._queue.extendleft(reversed(lines[:count]))
+                    self._committing = self._committing[count:]
+                    return False
         else:
             self._lost_told += lost
             self._failure = None
@@ -372,6 +373,11 @@ class RollingHandler(logging.Handler):
 
         atexit.register(end)
         multiprocessing.util.Finalize(None, end, exitpriority=0)  # a child of multiprocessing runs no `atexit`
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether a repetition is in vain; nothing was written."""
+    return isinstance(error, FINAL) or (isinstance(error, OSError) and error.errno == errno.ENOTSUP)
 
 
 def _records(count: int) -> str:

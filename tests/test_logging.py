@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import logging.config
@@ -16,6 +17,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.logging import RollingHandler
 from tests.support.backends import Scripted, fail, private_memory
+from tests.support.clouds import new_container
 from tests.support.servers import new_bucket, require_module
 
 PATH = "logs/app"
@@ -300,6 +302,48 @@ def test_the_end_of_a_process_writes_what_it_logged_to_s3(moto, tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     found = lines(RollingFileSystem("s3", moto), f"{bucket}/log")
     assert found == ["one", "two"], ended.stderr
+
+
+FORKED = """
+import logging, os, sys
+from rollingfs.logging import RollingHandler
+
+handler = RollingHandler(sys.argv[1], storage_options={"connection_string": sys.argv[2]}, interval="1h")
+logging.getLogger().addHandler(handler)
+if sys.argv[3] == "used":
+    logging.warning("parent")
+    handler.flush()
+child = os.fork()
+if not child:
+    logging.warning("child")
+    sys.exit()
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="this system does not tell the names of threads")
+@pytest.mark.parametrize(("parent", "expected"), [("unused", ["child"]), ("used", ["parent"])])
+def test_a_forked_child_writes_to_azure_or_says_at_once_that_it_cannot(azurite, tmp_path, parent, expected):
+    container = new_container(azurite)
+    program = tmp_path / "program.py"
+    program.write_text(FORKED)
+    command = [sys.executable, str(program), f"rolling+az://{container}/log", azurite["connection_string"], parent]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert lines(RollingFileSystem("az", azurite), f"{container}/log") == expected, ended.stderr
+    told = ended.stderr.splitlines()
+    assert len(told) == (parent == "used")
+    assert all("1 log record was not written: " in line and "had used obstore" in line for line in told)
+
+
+def test_a_refusal_that_is_final_loses_records_at_once(fs, make, monkeypatch):
+    def refused(*args, **kwargs):
+        raise OSError(errno.ENOTSUP, "nothing was committed")
+
+    monkeypatch.setattr(fs, "append", refused)
+    handler, logger = make(interval="1h")
+    logger.info("one")
+    handler.flush()
+    assert handler.lost == 1
 
 
 def test_the_handler_can_be_named_in_a_configuration(tmp_path):

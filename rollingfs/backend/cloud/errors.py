@@ -91,6 +91,8 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
 def _errno_of(error: BaseException) -> int:
     if isinstance(error, TimeoutError):
         return errno.ETIMEDOUT
+    if isinstance(error, ObstoreLostError):
+        return errno.ENOTSUP
     status = error.status if isinstance(error, Refusal) else 0
     if status in REFUSED_STATUSES:
         return errno.EACCES

@@ -46,11 +46,11 @@ def check_usable() -> None:
     Raises
     ------
     ObstoreLostError
-        The process was forked from one that had imported obstore, or it ends.
+        The process was forked from one that had used obstore, or it ends.
     """
     if obstore_is_lost():
         raise ObstoreLostError(
-            "this process was forked from one that had imported obstore, whose threads are not here, so nothing was "
+            "this process was forked from one that had used obstore, whose threads are not here, so nothing was "
             "sent: start processes by 'spawn' or 'forkserver'"
         )
     if _is_over:

@@ -122,7 +122,7 @@ class Routes:
         if not self._use_obstore:
             return S3fsObjects(self._client.call, bucket)
         if obstore_is_lost():
-            return self._through_s3fs(bucket, "this process was forked from one that had imported obstore")
+            return self._through_s3fs(bucket, "this process was forked from one that had used obstore")
         if type(self._client.fs) is not s3fs.S3FileSystem:
             return self._through_s3fs(bucket, f"{type(self._client.fs).__name__} may do more than s3fs.S3FileSystem")
         try:  # not before it is needed: a process that is forked after this import cannot use it
