@@ -43,6 +43,11 @@ class Referrer:
     until: float = field(default=0.0, compare=False)
     """When the last of the files that it has dropped for readers of older snapshots may go, seconds since 1970."""
 
+    @property
+    def is_done_here(self) -> bool:
+        """Whether there is a header, and it refers to nothing in this folder."""
+        return self.segment is not None and not self.files
+
 
 @dataclass(frozen=True, slots=True)
 class PinFile:
@@ -103,15 +108,14 @@ class Survey:
     def discharged(self) -> list[FileInfo]:
         """Pins whose transaction is over and whose target refers to nothing here, or needs no pin: the own segment.
 
-        An absent target discharges nothing, because its tree may have been moved, and may come back.
+        Another target that is absent discharges nothing, because its tree may have been moved, and may come back.
         """
         known = {referrer.path: referrer for referrer in self.referrers}
         return [
             found.info
             for found in self.pins
             if known[found.pin.source].txn != found.pin.txn
-            and known[found.pin.target].segment is not None
-            and (found.pin.target == self.segment or not known[found.pin.target].files)
+            and (found.pin.target == self.segment or known[found.pin.target].is_done_here)
         ]
 
     def loose(self) -> list[FileInfo]:

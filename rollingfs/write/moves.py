@@ -1,6 +1,6 @@
 """What concat and rename have in common: marks and pins in the sources, one commit of the target, tombstones.
 
-0. Pin the target's chunk folder for sources of other folders: the evidence by which others may write there.
+0. Pin the target's chunk folder for each source of another folder that allows the move: the evidence for others.
 1. Mark the sources, which freezes their maps, and pin the chunk folders that their entries name.
 2. Commit the target. The caller's step makes its header of what `frozen` knows of the sources.
 3. Turn the sources into tombstones.
@@ -11,6 +11,7 @@ Whoever meets a mark that a crash has left finishes or undoes the move (`rolling
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import time
@@ -125,7 +126,6 @@ class Moves:
         since = Moment.now(self.store.clock)
         marks = [partial(self._mark, source, incarnation, txns, deadline_s, sealed) for source in sources]
         try:
-            await self.store.each([partial(self._witness, source) for source in sources if source.evidence is not None])
             headers = await self.store.each(marks)
         except (OSError, ValueError):
             await self._undo(sources)
@@ -134,9 +134,8 @@ class Moves:
 
     async def _witness(self, source: Source) -> None:
         """Leave the evidence of a move in the target's folder, before the mark that others may find."""
-        assert source.evidence is not None
-        pin = Pin(source.txn, source.path, source.target)
-        await self.store.backend.write(source.evidence, [format_pin(pin, names.chunks_folder(source.target))])
+        if source.evidence is not None:
+            await self._write_pin(source, names.chunks_folder(source.target))
 
     async def _forget(self, sources: Sequence[Source]) -> bool:
         """Delete the evidence of moves that certainly took place, or certainly will not; else collection does."""
@@ -151,13 +150,18 @@ class Moves:
 
     async def _mark(self, source: Source, incarnation: str, txns: Set[str], deadline_s: float, sealed: bool) -> Header:
         """Freeze a source, then pin the folders that its entries name."""
+        is_evident = False
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            nonlocal is_evident
             if is_merging(base.header, source.txn):
                 return None
             merging.check_other(base.header, txns, source.path)
             found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
             await check_passes(self.store, source.path, found.adopted, attempt.deadline_s)
+            if not is_evident:  # not before: a source that is refused leaves no folder at the target
+                await self._witness(source)
+                is_evident = True
             target = names.relative(names.parent(source.path), source.target)
             merge = Merge(source.txn, target, incarnation, found.phase, self.store.now_ms())
             return merging.mark_merging(found, merge)
@@ -192,11 +196,15 @@ class Moves:
             folders = await self.store.pages.folders(source.path, retained)
         except PageGoneError as error:
             raise MarkLostError(f"the merge of {source.path} was undone by another client") from error
+        await self.store.each([partial(self._pin_folder, source, folder) for folder in sorted(folders)])
+
+    async def _pin_folder(self, source: Source, folder: str) -> None:
+        with contextlib.suppress(FileExistsError):  # the evidence is there: the entry names the target's folder
+            await self._write_pin(source, folder)
+
+    async def _write_pin(self, source: Source, folder: str) -> None:
         pin = Pin(source.txn, source.path, source.target)
-        write = self.store.backend.write
-        await self.store.each(
-            [partial(write, pin_path(folder, source.txn), [format_pin(pin, folder)]) for folder in sorted(folders)]
-        )
+        await self.store.backend.write(pin_path(folder, source.txn), [format_pin(pin, folder)])
 
     async def frozen(self, target: Loaded, marked: Marked) -> Sequence[Header]:
         """The sources' headers, for a commit that replaces this header of the target; all must still be marked.

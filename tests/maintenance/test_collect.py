@@ -12,6 +12,7 @@ from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import GRACE_S
+from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.maintenance.collected import is_old
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted
@@ -181,6 +182,19 @@ def test_an_adopted_plain_file_is_removed_unless_somebody_wrote_it_anew(client):
     assert again not in collect(client, again).files
     assert drive(client.backend.read(again)).data == b"written anew"
     assert content(client, where) == b"plainmore"
+
+
+def test_evidence_of_a_move_that_died_before_its_mark_goes_though_its_target_never_was(client):
+    source, target = make(client, "source", b"s" * 40), path(client, "sub/target")
+    folder = names.chunks_folder(target)
+    pin = Pin(str(uuid.uuid4()), source, target)
+    evidence = pin_path(folder, pin.txn)
+    drive(client.backend.write(evidence, [format_pin(pin, folder)]))
+    assert collect(client, target, None).files == (), "its mover may be about to send the mark"
+    client.backend.shift_s = GRACE_S + 60
+    assert evidence in collect(client, target, None).files
+    assert files(client, target) == []
+    assert content(client, source) == b"s" * 40
 
 
 def test_nothing_at_all_is_not_found(client):

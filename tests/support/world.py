@@ -198,7 +198,7 @@ class World:
             return Seg(None, data=drive(self.store.read(path)).data, plain=True)
         if header.merge is not None:
             target = self.header(names.climb(names.parent(path), header.merge.target))
-            if target is not None and merging.has_merged(target, header.merge.txn):
+            if target is not None and merging.has_merged(target, header.merge):
                 return None
         data = self.content(path, header)
         assert len(header.tail) <= header.policy.tail_bytes_max
