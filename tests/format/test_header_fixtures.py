@@ -167,7 +167,7 @@ HEADERS: dict[str, Header] = {
         SEGMENT,
         9,
         merges=(Mark(TXN, "../2026/01"), Mark(TXN, "02 feb")),
-        aborts=(Mark(TXN_2, "$strange\nname"),),
+        aborts=(Mark(TXN_2, "$strange\tname"),),
     ),
     "plain-copy": Header(
         SEGMENT,
@@ -246,6 +246,7 @@ FLAWED = {
     "cut-off": "truncated",
     "overlap": "overlap at offset 50",
     "outside": "refers outside",
+    "mark-with-a-line-break": "line break",  # a name that no segment ever could have; it was read before any release
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from tests.support.strategies import PARTS, references
 
@@ -78,7 +79,7 @@ def test_a_reference_resolves_into_a_chunk_folder_below_the_root_or_not_at_all(r
     depth = len((root + segment).strip("/").split("/")) - 1
     climbs = reference.count("../")
     if climbs > depth:
-        with pytest.raises(ValueError, match="climbs above the root"):
+        with pytest.raises(CorruptHeaderError, match="climbs above the root"):
             names.resolve(root + segment, reference)
         return
     path = names.resolve(root + segment, reference)

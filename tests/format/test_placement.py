@@ -279,7 +279,7 @@ def test_a_segment_grows_to_a_million_chunks_in_a_header_of_64_kib():
 @pytest.mark.parametrize("attrs", [{}, ATTRS], ids=["bare", "with-attributes"])
 def test_a_million_chunks_fit_a_header_of_64_kib(attrs):
     growing = Growing(attrs=attrs)
-    growing.add(*[Page(0, CHUNK_BYTES * 4096, names.new_index_name(), 4096, 1, 500_000)] * 240)
+    growing.add(*[Page(0, CHUNK_BYTES * 4096, names.new_index_name(), 4096, 1, 500_000) for _ in range(240)])
     while growing.chunk_count < 10**6:
         growing.add(*[own_chunk()] * PAGE_CHUNKS)
         growing.clear_drops()
@@ -319,10 +319,11 @@ def test_a_million_chunks_as_large_pages_and_single_chunks_in_turn_fit_a_header_
 )
 def test_whatever_is_added_the_limits_hold(additions, repeat):
     growing = Growing()
-    for _, (kind, count, length) in itertools.product(range(repeat), additions):
+    for number, (_, (kind, count, length)) in enumerate(itertools.product(range(repeat), additions)):
         if growing.chunk_count > 10**6:
             break
-        file = long_reference(length, count) if length else f"{count:020d}-0123456789ab"
+        # a header names a page once, so no two of them have one name
+        file = long_reference(length, number) if length else f"{number:020d}-0123456789ab"
         if kind == "page":
             growing.add(Page(0, count, file, count, 1, 100 * count))
         else:

@@ -542,17 +542,26 @@ def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
     assert [row.state for row in damaged(rows(world, "/target"))] == ["corrupt"]
 
 
+@pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("copies", [True, False])
-def test_a_staged_chunk_that_is_copied_because_of_its_age_keeps_its_checksum(copies):
+def test_a_staged_chunk_that_is_copied_because_of_its_age_keeps_its_checksum(copies, damaged):
+    """The copy is read back: one that differs from what was staged is refused, and the staged file stays."""
     store = Counting(private_memory(), can_join=False)
     store.can_copy = copies
     world = World(store, SMALL)
     world.create(LOG)
     staged = drive(world.client.segments.stage(LOG, b"x" * 40))
     [stored] = staged.chunks
-    store.fs.pipe_file(stored.path, b"y" * 40)
+    if damaged:
+        store.fs.pipe_file(stored.path, b"y" * 40)
     store.shift_s = AGE_S_MAX + 10
     world.clock.now_s += AGE_S_MAX + 10
+    if damaged:
+        with pytest.raises(CorruptChunkError, match="nothing was committed"):
+            drive(world.client.segments.append(LOG, [staged]))
+        assert world.header(LOG).length == 0
+        assert world.files(LOG) == [stored.path.rpartition("/")[2]]
+        return
     drive(world.client.segments.append(LOG, [staged]))
     [row] = rows(world)
-    assert (row.file != stored.path, row.state) == (True, "corrupt")
+    assert (row.file != stored.path, row.state, row.crc32c) == (True, "ok", crc32c(b"x" * 40))

@@ -353,10 +353,12 @@ def test_13_chunks_in_other_folders_and_staged_ones_go_by_collection(place: Plac
     assert fs.truncate(target, count + 5) >= count + 5  # index pages wait as well
     assert [len(place.files(f"s{n}")) for n in range(3)] == [count] * 3
     fs.collect(target, grace=0)
+    assert [len(place.files(f"s{n}")) for n in range(3)] == [count] * 3, "the word that nobody writes is for one folder"
+    fs.collect(place.path(""), grace=0, recursive=True)
     assert [len(place.files(f"s{n}")) for n in range(3)] == [0, count - 5, count]
     assert whole(place.open(), target) == pattern(count, 1)[5:] + pattern(count, 2) + b"staged"
     fs.truncate(target, 3 * count + 6)
-    fs.collect(target, grace=0)
+    fs.collect(place.path(""), grace=0, recursive=True)
     assert [place.below.find(place.path(f"{name}$chunks/stage-")) for name in ("segment", "s0", "s1", "s2")] == [[]] * 4
     assert [len(place.files(f"s{n}")) for n in range(3)] == [0] * 3
 
