@@ -214,7 +214,7 @@ def _reason(error: Exception) -> str:
 
 
 def _ledger(found: Mapping[str, Any], version: int) -> Ledger:
-    for column, incarnation in found["segments"] if version > 1 else ((column, None) for column in found["segments"]):
+    for column, incarnation in found["segments"]:
         names.check_member_name(column)
         _check_incarnation(incarnation)
     _check_offsets(found["cuts"], len(found["segments"]), is_dense=version == 1)
