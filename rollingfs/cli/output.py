@@ -33,6 +33,10 @@ CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EP
 class Screen(Console):
     """A console that shows no control character of any text, whoever wrote it."""
 
+    def render_str(self, text: str, **options: Any) -> Text:
+        # before a table measures it: an escaped character is wider
+        return super().render_str("\n".join(map(visible, text.split("\n"))), **options)
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
