@@ -140,9 +140,9 @@ def test_a_plain_file_replaced_in_the_middle_of_delete_if_is_put_back(
     assert token is not None
     real_rename = os.rename
 
-    def write_before(source: str, target: str) -> None:
+    def write_before(source: str, target: str, **place: Any) -> None:
         plain.write_bytes(b"written in between")
-        real_rename(source, target)
+        real_rename(source, target, **place)
 
     monkeypatch.setattr(os, "rename", write_before)
     assert run(backend, backend.delete_if(str(plain), token)) is False

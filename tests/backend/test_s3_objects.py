@@ -35,6 +35,7 @@ from rollingfs.backend.s3 import obstore_objects
 from rollingfs.backend.s3.backend import S3Backend
 from rollingfs.backend.s3.errors import from_obstore
 from rollingfs.errors import ConflictError
+from rollingfs.format.sizes import read_bytes_max
 from tests.support.proxy import CUT, HOLD, Proxy, Seen, proxy_to
 
 SESSION = AioSession()
@@ -295,7 +296,12 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(seaweed, p
     for read in (("read", store.path), ("read_range", store.path, 0, len(DATA)), ("read_range", store.path, 0, 100)):
         proxy.fail(CUT, method="GET")
         found = store.do(*read)
-        assert getattr(found, "data", found) == DATA[: 100 if read[-1] == 100 else None]
+        # a header longer than the format allows is read no further than its parser needs to refuse it
+        end = {"read": read_bytes_max(store.path), "read_range": read[-1]}[read[0]]
+        assert getattr(found, "data", found) == DATA[:end]
+    proxy.fail(CUT, method="GET")
+    store.do("write", f"{store.path}-whole", [DATA])
+    assert store.do("read", f"{store.path}-whole").data == DATA
 
 
 def test_reads_at_once_use_no_more_connections_than_they_may(seaweed, proxy):

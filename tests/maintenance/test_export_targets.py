@@ -185,14 +185,15 @@ def test_a_folder_that_another_export_removes_at_once_is_made_again(
     assert (tmp_path / "file").read_bytes() == content
 
 
-def test_a_chunk_folder_that_is_a_link_does_not_fail_an_export_that_is_done(
-    fs: RollingFileSystem, tmp_path: Path
-) -> None:
-    content = made(fs, f"{tmp_path}/log")
+def test_an_export_writes_nothing_through_a_chunk_folder_that_is_a_link(fs: RollingFileSystem, tmp_path: Path) -> None:
+    """On a disk the file grows in that folder, and a link would let it grow, and delete, elsewhere."""
+    made(fs, f"{tmp_path}/log")
     (tmp_path / "other").mkdir()
     (tmp_path / "file$chunks").symlink_to(tmp_path / "other")
-    fs.export(f"{tmp_path}/log", f"{tmp_path}/file")
-    assert (tmp_path / "file").read_bytes() == content
+    with pytest.raises(PermissionError, match=r"'file\$chunks' is a symbolic link.*nothing was written"):
+        fs.export(f"{tmp_path}/log", f"{tmp_path}/file")
+    assert not (tmp_path / "file").exists()
+    assert (tmp_path / "file$chunks").is_symlink()
     assert list((tmp_path / "other").iterdir()) == []
 
 
@@ -244,13 +245,15 @@ def test_an_abort_never_meets_a_write_that_a_thread_still_does(
 
 def test_a_key_with_dots_does_not_lead_out_of_the_target_folder(tmp_path: Path) -> None:
     fs = RollingFileSystem("memory", skip_instance_cache=True)
+    other = fsspec.filesystem("memory")  # rollingfs itself writes no such key
     keys = ["/attacked/good", "/attacked/../../evil", "/attacked/x/.."]
     try:
-        for key in keys:
-            fs.pipe_file(key, b"data")
+        fs.pipe_file(keys[0], b"data")
+        for key in keys[1:]:
+            other.pipe_file(f"{key}$header", other.cat_file(f"{keys[0]}$header"))
         rows = maintain(None, "memory:///attacked", "export", target=f"file://{tmp_path}/a/b/out")
     finally:
-        fsspec.filesystem("memory").rm("/attacked", recursive=True)
+        other.rm("/attacked", recursive=True)
     assert {row.path: row.done for row in rows} == {keys[0]: True, keys[1]: False, keys[2]: False}
     assert all(row.done or "was not exported" in str(row.error) for row in rows)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "a/b/out/good"]
