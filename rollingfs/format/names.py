@@ -173,7 +173,10 @@ def is_staged(reference: str) -> bool:
 
 
 def has_odd_part(path: str) -> bool:
-    """Whether a part of a path is empty, ``.`` or ``..``; the part before a leading slash does not count."""
+    """Whether a part of a path is empty, ``.`` or ``..``; a URL's scheme and a leading slash do not count."""
+    scheme, _, rest = path.partition("://")
+    if rest and scheme and "/" not in scheme:  # some stores keep the URL as the path
+        path = rest
     return any(part in ("", ".", "..") for part in path.removeprefix("/").split("/"))
 
 
@@ -234,7 +237,7 @@ def check_relative_name(path: str) -> str:
     rest = path
     while rest.startswith("../"):
         rest = rest[3:]
-    if ".." in rest.split("/"):
+    if ".." in rest.split("/") or "//" in rest:
         raise ValueError(f"{path!r} is no plain relative path")
     check_segment_name(rest)
     return path

@@ -15,7 +15,11 @@ ROOTS = st.sampled_from(["", "/"])
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "/a", "b/c/d", "a&b=c%20 d", "naïve-鍵", "a$b", "$chunk", "a$header.csv", "x$headers", "...", "a\tb"]
+    "name",
+    [
+        *["a", "/a", "b/c/d", "a&b=c%20 d", "naïve-鍵", "a$b", "$chunk", "a$header.csv", "x$headers", "...", "a\tb"],
+        *["https://host:80/a", "file:///a", "a:/b"],  # the paths of some stores are URLs
+    ],
 )
 def test_any_object_name_is_a_segment_name(name):
     assert names.check_segment_name(name) == name
@@ -30,6 +34,10 @@ def test_any_object_name_is_a_segment_name(name):
         ("a//b", "empty, '.' or '..'"),
         ("a/./b", "empty, '.' or '..'"),
         ("/a/../b", "empty, '.' or '..'"),
+        ("https://host//a", "empty, '.' or '..'"),
+        ("https://host/../a", "empty, '.' or '..'"),
+        ("a/b://c", "empty, '.' or '..'"),
+        ("://a", "empty, '.' or '..'"),
         ("a$header", "reserved"),
         ("a$chunks", "reserved"),
         ("a$chunks/b", "reserved"),
@@ -139,3 +147,9 @@ def test_header_folder_and_lock_belong_to_their_segment():
     assert (header, names.chunks_folder("d/s")) == ("d/s$header", "d/s$chunks")
     assert names.segment_of_header(header) == names.segment_of_folder("d/s$chunks") == "d/s"
     assert names.lock_path(header) == "d/s$chunks/lock"
+
+
+@pytest.mark.parametrize("path", ["x://y", "../x://y", "a/../b", "../.", ""])
+def test_a_relative_path_climbs_at_its_front_and_is_no_url(path):
+    with pytest.raises(ValueError, match="is no"):
+        names.check_relative_name(path)
