@@ -81,6 +81,7 @@ def place(request, tmp_path, monkeypatch):
         (prefetch, "PREFETCH_RANGE_BYTES", 300),
     ):
         monkeypatch.setattr(module, name, size)
+    monkeypatch.setitem(reading.Reads.pieces.__kwdefaults__, "piece_bytes", 700)
     return Place(request.param, request, tmp_path)
 
 
@@ -160,6 +161,10 @@ def test_a_copy_of_a_file_that_is_replaced_meanwhile_is_of_one_file_or_none(plac
         getattr(place.fs, verb)(place.path, target)
     assert not local.exists()
     assert not place.fs.exists(place.target)
+    place.put(OLD)
+    place.between(300, lambda: place.put(NEW))  # within the first piece, which is read again if the file is another
+    getattr(place.fs, verb)(place.path, target)
+    assert (place.fs.cat_file(target) if verb == "cp_file" else local.read_bytes()) == NEW
 
 
 def test_a_file_opened_before_its_adoption_is_read_on_though_its_name_was_used_again(place):
