@@ -97,7 +97,7 @@ def test_a_missing_container_is_named(backend: CloudBackend, verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_without_a_server_every_verb_says_so(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.0)
     url = f"http://127.0.0.1:{free_port()}/{ACCOUNT}"
     given = {"connection_string": f"AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};BlobEndpoint={url}"}
     with pytest.raises(OSError, match=r"could not connect|no answer") as raised:
