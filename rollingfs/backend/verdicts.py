@@ -121,8 +121,9 @@ def _file_of(cache: str | bool) -> str | None:
 
 def _file_of_user() -> str | None:
     """The file in the user's cache folder; None if the user has no folder that nobody else may write."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    if not os.path.isabs(cache):
+    home = os.path.expanduser("~")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    if not os.path.isabs(cache) or (home not in ("", "/") and cache.startswith(home) and not os.path.isdir(home)):
         return None  # there is no HOME
     folder = os.path.join(cache, _USER_FOLDER)
     try:
