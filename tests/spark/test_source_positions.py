@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from pyspark.sql.types import StructType
 
+from rollingfs.folders.listing import Listings
 from rollingfs.format.header import Page
 from rollingfs.spark.source import lines, metadata
 from rollingfs.spark.source.batch_reader import RollingReader
@@ -185,6 +186,28 @@ def gzipped(fs: RollingFileSystem, path: Path, count: int = 3) -> None:
     )
     fs.overwrite(str(path), data[:10])
     fs.append(str(path), data[10:])
+
+
+def test_a_segment_that_a_cut_names_and_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())
+    cut = str(fs.stream(f"{tmp_path}/f").cut())
+    fs.append(f"{tmp_path}/f/a", b"more\n")
+    real = Listings.scan
+
+    async def blind(self: Any, folder: str, *args: Any, **options: Any) -> Any:
+        scan = await real(self, folder, *args, **options)
+        scan.views.pop(f"{tmp_path}/f/a", None)
+        return scan
+
+    monkeypatch.setattr(Listings, "scan", blind)
+    assert read(tmp_path / "f") == ["b"]  # nothing here knows the name that is missed
+    assert read(tmp_path / "f", endingOffsets=cut) == ["a", "b"]
+    assert read(tmp_path / "f", startingOffsets=cut) == ["more"]
+    assert begun(tmp_path / "f", startingOffsets=cut) == ["more"]
+    fs.rm(f"{tmp_path}/f/a")
+    with pytest.raises(DataLossError, match="the segment is gone"):
+        read(tmp_path / "f", startingOffsets=cut)
 
 
 def test_a_compressed_segment_is_read_whole_between_positions_before_and_behind_it_and_else_refused(fs, tmp_path):

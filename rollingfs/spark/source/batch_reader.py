@@ -81,13 +81,14 @@ class RollingReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges of the tasks, in the order of names and offsets."""
         fs = places.filesystem(self.options)
-        found = places.find(fs, self.options)
+        boundaries = Boundaries(self.options, fs)
+        found = boundaries.complete(places.find(fs, self.options))
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
         bases = places.bases(self.options)
         views = found.views
         self.rows.check_columns(views, bases)
-        wanted = Boundaries(self.options, fs).extents(views)
+        wanted = boundaries.extents(views)
         cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
         return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 

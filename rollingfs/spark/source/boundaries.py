@@ -14,11 +14,10 @@ from fsspec.utils import glob_translate
 
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import compression, ipc, lines, segments
+from rollingfs.spark.source import compression, ipc, lines, places, segments
 from rollingfs.spark.source.data_loss import lose
 from rollingfs.spark.source.options import ARROW, BINARY, PARQUET, Options
 from rollingfs.spark.source.partitions import Extent
-from rollingfs.spark.source.places import folders_of
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Point, Position
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 from rollingfs.stream.cut_finder import offset_at
@@ -41,6 +40,13 @@ class Boundaries:
             raise ValueError(
                 f"format {options.format!r} is read whole: startingOffsets and endingOffsets take no time and no cut"
             )
+
+    def complete(self, found: places.Found) -> places.Found:
+        """What was found, with the segments that a cut names and a listing has missed."""
+        reading = self.options.reading
+        named = [path for position in (reading.starting, reading.ending) if position for path in position.points]
+        meant = [path for path in dict.fromkeys(named) if self._is_meant(path)]
+        return places.complete(self.fs, self.options, found, meant)
 
     def extents(self, views: Mapping[str, Snapshot]) -> list[Extent]:
         """The bytes between the two positions of a batch read.
@@ -146,7 +152,7 @@ class Boundaries:
         for place in self.options.places:
             root = str(self.fs._strip_protocol(place.path))
             if has_magic(root):
-                if any(re.match(glob_translate(root), one) for one in (path, *folders_of(path))):
+                if any(re.match(glob_translate(root), one) for one in (path, *places.folders_of(path))):
                     return True
             elif path == root or path.startswith(f"{root}/"):
                 return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from glob import has_magic
@@ -56,10 +56,6 @@ class Found:
     folders: frozenset[str] = frozenset()
     """The places, no patterns, that are folders with something in them."""
 
-    def with_looks(self, looks: Looks) -> Found:
-        """The same, with some segments that were looked at by name."""
-        return Found(*_split({**self.views, **self.corrupt, **looks}), self.folders)
-
     def __str__(self) -> str:
         named = [f"{path} ({error})" for path, error in list(self.corrupt.items())[:SHOWN_MAX]]
         more = f" and {len(self.corrupt) - SHOWN_MAX} more" if len(self.corrupt) > SHOWN_MAX else ""
@@ -99,7 +95,27 @@ def find(
         if there and path not in there:
             folders.add(path)
         looks |= there
-    found = Found(*_split(looks), frozenset(folders))
+    return _allowed(Found(*_split(looks), frozenset(folders)), options)
+
+
+def complete(fs: RollingFileSystem, options: Options, found: Found, known: Iterable[str]) -> Found:
+    """What was found, with the segments that a reader knows and a listing has missed: each is looked at by name.
+
+    Raises
+    ------
+    CorruptHeaderError
+        As `find`.
+    """
+    missing = [path for path in known if path not in found.views and path not in found.corrupt]
+    looks = zip(missing, segments.look(fs, missing), strict=True) if missing else ()
+    there = {path: look for path, look in looks if look is not None}
+    if not there:
+        return found
+    return _allowed(Found(*_split({**found.views, **found.corrupt, **there}), found.folders), options)
+
+
+def _allowed(found: Found, options: Options) -> Found:
+    """The same; an error if a header cannot be read, and the options do not say to skip it."""
     if found.corrupt and not options.skips_corrupt:
         first = next(iter(found.corrupt.values()))
         raise CorruptHeaderError(f"{found}; option onCorrupt=skip goes on without") from first

@@ -104,8 +104,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ValueError, DataLossError
             The option is a cut that does not fit the segments.
         """
-        views = self._look(is_new=True).views
         position, boundaries = self.options.reading.starting, Boundaries(self.options, self._fs)
+        self._found = boundaries.complete(self._look(is_new=True))
+        views = self._found.views
         boundaries.check(position, "startingOffsets", views)
 
         def start(view: Snapshot) -> int:
@@ -186,13 +187,8 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A segment that was renamed is found by what it was, under its old name: its mark moves along.
         """
-        found = self._found
-        missing = [path for path in before if path not in found.views and path not in found.corrupt]
-        looks = zip(missing, segments.look(self._fs, missing), strict=True) if missing else ()
-        there = {path: look for path, look in looks if look is not None}
-        if there:
-            found = self._found = found.with_looks(there)
-        return found
+        self._found = places.complete(self._fs, self.options, self._found, before)
+        return self._found
 
     def _marks(self, before: Mapping[str, Mark], found: places.Found, limit: ReadLimit) -> dict[str, Mark]:
         """Where the next batch ends in each segment."""
