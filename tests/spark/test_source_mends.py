@@ -14,7 +14,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from tests.support.servers import require_module
-from tests.support.spark import first_column, given
+from tests.support.spark import first_column, given, streamed
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -36,7 +36,7 @@ ALL = ReadAllAvailable()
 
 
 def reader(path: Any, **options: Any) -> RollingStreamReader:
-    return RollingStreamReader(parse_options(given(path, **options)), TEXT)
+    return RollingStreamReader(parse_options(streamed(path, **options)), TEXT)
 
 
 def saved(offset: Any) -> Any:

@@ -136,7 +136,9 @@ def entry_maps(draw: st.DrawFn, at: int, *, count_max: int = 5) -> tuple[Entry, 
     """Contiguous entries, pages and chunks mixed, from `at` on."""
     found: list[Entry] = []
     for length in draw(st.lists(st.integers(1, 2**40), max_size=count_max)):
-        found.append(draw(st.one_of(chunks(at, length), pages(at, length))))
+        seen = {one.file for one in found if isinstance(one, Page)}  # a header names a page once
+        entry = st.one_of(chunks(at, length), pages(at, length))
+        found.append(draw(entry.filter(lambda one, seen=seen: isinstance(one, Chunk) or one.file not in seen)))
         at += length
     return tuple(found)
 

@@ -1,5 +1,7 @@
 package rollingfs.hadoop.format;
 
+import java.util.List;
+import java.util.Set;
 import rollingfs.hadoop.RollingException;
 
 /** The names on the store: which file belongs to which segment, and how one file refers to another. Pure. */
@@ -131,9 +133,11 @@ public final class Names {
         while (rest.startsWith("../")) {
             rest = rest.substring(3);
         }
-        boolean isName = !rest.isEmpty() && !rest.endsWith("/") && !isReserved(rest)
-                && rest.chars().noneMatch(found -> found == '\n' || found == '\r' || found == 0);
-        if (!isName || ("/" + rest + "/").contains("/../")) {
+        if (rest.chars().anyMatch(found -> found == '\n' || found == '\r' || found == 0)) {
+            throw new Malformed("'" + path + "' is no segment name: it has a line break or a NUL character");
+        }
+        String inner = rest.startsWith("/") ? rest.substring(1) : rest;
+        if (isReserved(rest) || List.of(inner.split("/", -1)).stream().anyMatch(Set.of("", ".", "..")::contains)) {
             throw new Malformed("'" + path + "' is no path of a segment");
         }
     }
