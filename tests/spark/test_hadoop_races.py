@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rollingfs import RollingFileSystem
 from rollingfs.format import names, transitions
 from rollingfs.policy import RollingPolicy
+from tests.support.servers import require_module
+
+require_module("pyarrow")
+require_module("pyspark")
+
+import pyarrow as pa
+from pyspark import TaskContext
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -88,3 +98,80 @@ def test_a_reader_goes_on_when_the_map_changes_and_says_so_when_its_bytes_are_go
     with pytest.raises(Exception, match="offset 205 was truncated away; what is left is 260 to 300"):
         stream.readNBytes(20)
     stream.close()
+
+
+@pytest.mark.parametrize("is_truncated", [False, True])
+def test_a_query_fails_if_a_segment_is_replaced_or_loses_its_head_while_it_is_read(spark, tmp_path, is_truncated):
+    path, done = str(tmp_path / "f" / "s"), str(tmp_path / "done")
+    RollingFileSystem("file").overwrite(path, b"old\n" * 4000)
+    url = f"rolling+file://{path}"
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The first task changes the segment when it has read all of its rows, and the others wait for it."""
+        rows = list(batches)
+        if TaskContext.get().partitionId() == 0:  # type: ignore[union-attr]
+            fs = RollingFileSystem("file")
+            if is_truncated:
+                fs.append(path, b"new\n" * 4000)
+                fs.truncate(path, 4000)
+            else:
+                fs.rm(path)
+                fs.overwrite(path, b"new\n" * 4000)
+            Path(done).touch()
+        while not Path(done).exists():
+            time.sleep(0.05)
+        yield from rows
+
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "2000")
+    try:
+        frame = spark.read.text(url)
+        assert frame.rdd.getNumPartitions() >= 8
+        with pytest.raises(
+            Exception, match="truncated away since" if is_truncated else "another segment has this name"
+        ):
+            frame.mapInArrow(work, "value string").collect()
+        assert len({row.value for row in spark.read.text(url).collect()}) == 1 + is_truncated
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+
+
+def test_an_open_with_the_status_of_a_plan_refuses_another_segment(disk):
+    path, name = f"{disk.path}/log", disk.hadoop_path("log")
+
+    def planned(status: Any) -> bytes:
+        stream = disk.fs.openFile(name).withFileStatus(status).build().get()
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    fs = RollingFileSystem("file")
+    fs.overwrite(path, b"old\n")
+    status = disk.fs.getFileStatus(name)
+    fs.append(path, b"more\n")
+    assert planned(status) == b"old\nmore\n"
+    fs.truncate(path, 6)
+    with pytest.raises(Exception, match=r"says that there are 4 bytes, but there are 3 now"):
+        planned(status)
+    fs.rm(path)
+    wait_for_later(status.getModificationTime())
+    fs.overwrite(path, b"another one\n")
+    with pytest.raises(Exception, match="another segment has this name now than when this query was planned"):
+        planned(status)
+    assert planned(disk.fs.getFileStatus(name)) == b"another one\n"
+
+
+def test_an_open_with_the_status_of_a_plain_file_reads_the_segment_that_it_became(disk):
+    name = disk.hadoop_path("file")
+    disk.plain("file", b"plain\n")
+    status = disk.fs.getFileStatus(name)
+    wait_for_later(status.getModificationTime())
+    RollingFileSystem("file").append(f"{disk.path}/file", b"more\n")
+    stream = disk.fs.openFile(name).withFileStatus(status).build().get()
+    assert bytes(stream.readAllBytes()) == b"plain\nmore\n"
+    stream.close()
+
+
+def wait_for_later(than_ms: int) -> None:
+    while time.time() * 1000 < than_ms + 2:
+        time.sleep(0.001)

@@ -30,6 +30,7 @@ import rollingfs.hadoop.backend.Store;
 import rollingfs.hadoop.format.Header;
 import rollingfs.hadoop.format.Names;
 import rollingfs.hadoop.read.IndexPages;
+import rollingfs.hadoop.read.Opened;
 import rollingfs.hadoop.read.SegmentInput;
 import rollingfs.hadoop.read.Snapshot;
 
@@ -46,6 +47,7 @@ public class RollingFileSystem extends FileSystem {
     private Store store;
     private IndexPages pages;
     private Folders folders;
+    private final Opened opened = new Opened();
     private Path workingDirectory;
 
     @Override
@@ -157,6 +159,7 @@ public class RollingFileSystem extends FileSystem {
         String own = own(path);
         Snapshot found = Snapshot.take(store, own);
         if (found.header() != null) {
+            opened.check(own, found.header(), how);
             return new FSDataInputStream(new SegmentInput(store, pages, own, found.header(), how));
         }
         if (!found.isFile()) {

@@ -137,7 +137,7 @@ public final class Header {
     public Adopted adopted;
     List<Mark> merges = List.of();
     List<Mark> aborts = List.of();
-    long createdMs;
+    public long createdMs;
     public long modifiedMs;
     /** Lower-case lines that a reader need not know: those of writers, and those of newer releases. */
     List<String> unknown = List.of();
@@ -157,6 +157,11 @@ public final class Header {
     /** Bytes retained. */
     public long size() {
         return length() - start;
+    }
+
+    /** Whether a plain file became this segment, which may so be older than its creation. */
+    public boolean wasPlain() {
+        return adopted != null || unknown.stream().anyMatch(line -> line.startsWith("origin "));
     }
 
     public boolean deleted() {
