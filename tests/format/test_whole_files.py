@@ -90,7 +90,7 @@ def test_a_database_is_told(tmp_path: Path) -> None:
         b"and that of ORC is ORC\n",
         b"PK\x05\x06 begins the end of a zip",
         bytes(5000),
-        gzip.compress(b"text"),
+        gzip.compress(b"text", mtime=0),
         written(stream),
         b'{"a": 1}\n' * 300,
     ],
