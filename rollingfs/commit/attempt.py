@@ -144,8 +144,14 @@ class Attempt:
         """Whether an attempt or an ask was sent that took place, or that may still take place."""
         return self.is_open or self.asked is not None or self.done is not None
 
-    def judge(self, current: Loaded) -> Verdict:
-        """What a look at the header says of the newest attempt, and of an ask."""
+    def judge(self, current: Loaded, *, may_be_gone: bool = True) -> Verdict:
+        """What a look at the header says of the newest attempt, and of an ask.
+
+        Parameters
+        ----------
+        may_be_gone
+            Whether the attempt may have made a header that was moved or deleted whole since, where the store does that.
+        """
         since = self.seen or self.base
         assert since is not None
         if self.asked is not None and self.began.age_s(self.store.clock) > AGE_S_MAX:
@@ -153,7 +159,8 @@ class Attempt:
         is_same = current.token == since.token
         is_asked = self.asked is not None
         verdict = judge(since.header, is_same, current.header, self.writer, self.number, asked=is_asked)
-        if verdict is Verdict.NOT_MINE and self.store.backend.removes_whole and self._is_another(current.header):
+        may_be_gone = may_be_gone and self.store.backend.removes_whole
+        if verdict is Verdict.NOT_MINE and may_be_gone and self._is_another(current.header):
             return Verdict.UNKNOWN  # the segment of the attempt may have been moved, or deleted, with the commit's line
         return verdict
 

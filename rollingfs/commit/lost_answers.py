@@ -45,6 +45,8 @@ class LostAnswers:
         self._doubts = 0
         self._is_certain = attempt.store.backend.conflicts_are_final
         """Whether the store has refused every request before it wrote anything."""
+        self._is_refused = True
+        """Whether every answer was a conflict, or that another holds the lock."""
 
     async def judge(self, cause: Exception) -> tuple[Verdict, Loaded]:
         """Pause, look at the header and judge the newest request; `SAME` asks to send it again.
@@ -67,7 +69,8 @@ class LostAnswers:
         """
         attempt = self._attempt
         assert attempt.base is not None
-        self._is_certain = self._is_certain and isinstance(cause, _DEFINITE)
+        self._is_refused = self._is_refused and isinstance(cause, _DEFINITE)
+        self._is_certain = self._is_certain and self._is_refused
         has_bucket = not isinstance(cause, NoBucketError)
         current, looks_first, pause_s = None, False, 0.0
         if attempt.carrier is not None and isinstance(cause, ConflictError):
@@ -78,7 +81,7 @@ class LostAnswers:
             if not looks_first and has_bucket:
                 await attempt.store.runtime.sleep(pause_s)
             current = await self._look(cause)
-        verdict = attempt.judge(current)
+        verdict = attempt.judge(current, may_be_gone=not self._is_refused)
         logger.debug("%s: attempt %d (%s): %s", attempt.path, attempt.count, cause, verdict.value)
         if not has_bucket and current.token is None:
             self._check_bucket(cause)
