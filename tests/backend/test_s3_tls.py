@@ -21,7 +21,6 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.s3 import client as s3_client
 from rollingfs.backend.s3.backend import S3Backend
 from tests.support.certificates import make_certificate
 from tests.support.proxy import Proxy, proxy_to
@@ -151,7 +150,7 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
 @pytest.mark.s3
 def test_a_certificate_is_refused_once_and_not_five_times(minio_tls, tls_path, monkeypatch):
     pauses: list[float] = []
-    monkeypatch.setattr(s3_client.random, "uniform", lambda low, high: pauses.append(high) or 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.random.uniform", lambda low, high: pauses.append(high) or 0.0)
     backend = _backend(minio_tls[0])
     with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
         sync(backend.loop, backend.read, tls_path)

@@ -452,7 +452,7 @@ def test_an_offset_grows_with_what_changed_and_a_restart_knows_all_of_it(fs, tmp
     plain = len(json.dumps(offsets.format_offset(query.source._store.parse(query.log[-1]))))
     assert query.rows[300:] == [f"more {nth}" for nth in range(12)]
     assert plain > 20_000
-    assert max(sizes) < 2500
+    assert max(sizes) < 3000  # each segment with news has a checksum of its last bytes
     os.unlink(many / "299")  # never adopted, never sealed
     with pytest.raises(DataLossError, match="/299: the segment is gone"):
         query.step()

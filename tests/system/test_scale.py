@@ -56,8 +56,8 @@ def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
     in_page = middle < sum(page_counts(segment.count))
     assert segment.header_bytes <= TEXT_BYTES_MAX
     assert segment.asked(client.lookup.view(PATH)) == {"read": 1}
-    assert segment.asked(segment.read(middle, 0)) == Counter(read=in_page, read_range=1)
-    assert segment.asked(segment.read(middle + 1, 0)) == {"read_range": 1}
+    assert segment.asked(segment.read(middle, 0)) == Counter(read_if_changed=1, read=in_page, read_range=1)
+    assert segment.asked(segment.read(middle + 1, 0)) == {"read_if_changed": 1, "read_range": 1}
     drive(client.store.abilities(PATH))  # the store is probed by then
     for _ in range(3):
         assert segment.asked(client.segments.append(PATH, b"x" * 100)) == {"replace": 1}
