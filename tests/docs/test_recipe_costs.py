@@ -140,6 +140,12 @@ def look(world: World) -> Counter[str]:
     return world.sent(once)
 
 
+def poll(world: World) -> Counter[str]:
+    segment = world.fs.segment(world.path("segment"))
+    world.fs.append(world.path("segment"), b"data\n")
+    return world.sent(segment.refresh)
+
+
 def event(world: World) -> Counter[str]:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -228,7 +234,7 @@ def rows_added(world: World) -> Counter[str]:
 
 MEASURES: dict[str, Callable[[World], Counter[str]]] = {
     "an interval in which a process logs": interval,
-    "a poll of `tail -f` while nobody logs": look,
+    "a poll of `tail -f` while nobody logs": poll,
     "an event (`add_scalar`)": event,
     "a save of new rows": save_of_rows,
     '`to_csv(mode="a")`': to_csv,
