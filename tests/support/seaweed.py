@@ -107,7 +107,8 @@ def seaweed_server(binary: Path) -> Iterator[dict[str, Any]]:
 def _remove_sockets(ports: list[int]) -> None:
     for port in ports:
         for left in Path("/tmp").glob(SOCKETS.format(port=port)):
-            left.unlink()
+            if left.lstat().st_uid == os.geteuid():  # another user's server may have had this port before
+                left.unlink(missing_ok=True)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
