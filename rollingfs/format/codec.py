@@ -93,7 +93,8 @@ def _lines(header: Header) -> Iterable[str]:
         yield _entries_text(header.entries)
     if header.tail:
         at = tokens.format_time(header.tail_at_ms)
-        yield f"Inline {header.tail_start} {len(header.tail)} crc32c={tokens.crc32c(header.tail):08x} at={at}"
+        until = f" until={tokens.format_time(header.tail_until_ms)}" if header.tail_until_ms is not None else ""
+        yield f"Inline {header.tail_start} {len(header.tail)} crc32c={tokens.crc32c(header.tail):08x} at={at}{until}"
     for key, value in header.attrs.items():
         yield f"attr {tokens.quote(key)} {tokens.quote(value)}"
     for commit in header.commits:
@@ -239,9 +240,9 @@ class _Parser:
         self.entries.append(line_codec.parse_page(parts))
 
     def _on_Inline(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
-        fields = tokens.fields(parts[2:], {"crc32c": tokens.crc, "at": tokens.parse_time})
+        fields = tokens.fields(parts[2:], {"crc32c": tokens.crc, "at": tokens.parse_time, "until": tokens.parse_time})
         tokens.need(fields, "crc32c", "at")
-        self._once(tail_at_ms=fields["at"])
+        self._once(tail_at_ms=fields["at"], tail_until_ms=fields.get("until"))
         self.inline = tokens.number(parts[0]), tokens.number(parts[1]), fields["crc32c"]
 
     def _on_attr(self, parts: Sequence[str]) -> None:

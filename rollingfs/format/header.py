@@ -214,6 +214,9 @@ class Header:
     entries: tuple[Entry, ...] = ()
     tail: bytes = b""
     tail_at_ms: int = 0
+    """When the tail's first byte was written."""
+    tail_until_ms: int | None = None
+    """When its last byte was, if later; only an append sets it."""
     attrs: Mapping[str, str] = field(default_factory=dict)
     commits: tuple[Commit, ...] = ()
     """The last operation of each writer, whoever committed it."""
@@ -252,6 +255,14 @@ class Header:
     def size(self) -> int:
         """Bytes retained."""
         return self.length - self.start
+
+    @property
+    def written_ms(self) -> int:
+        """When the newest byte was written, as far as the header itself says it (not a page); 0 if it does not."""
+        if self.tail:
+            return self.tail_at_ms if self.tail_until_ms is None else self.tail_until_ms
+        last = self.entries[-1] if self.entries else None
+        return last.at_ms if isinstance(last, Chunk) else 0
 
     @property
     def sealed(self) -> bool:

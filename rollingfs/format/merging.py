@@ -104,6 +104,7 @@ def renamed(
         entries=tuple(entries),
         tail=source.tail,
         tail_at_ms=source.tail_at_ms,
+        tail_until_ms=source.tail_until_ms,
         attrs=source.attrs,
         merges=(mark,),
         root=source.lineage,

@@ -298,20 +298,29 @@ def create(
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
     """Put entries and a new inline tail behind the entries that are there; the old tail must be part of them.
 
-    No chunk gets an earlier time than the one before it, whatever the clock of its writer said.
+    No byte gets an earlier time than the one before it, whatever the clock of its writer said.
     """
+    if tail == header.tail and not entries:
+        return header
     grown = header.tail and not entries and tail.startswith(header.tail)
-    at_ms = header.tail_at_ms if grown else now_ms
-    return replace(header, entries=_in_order(header.entries, entries), tail=tail, tail_at_ms=at_ms if tail else 0)
+    last_ms = max(now_ms, header.written_ms) if header.length else now_ms
+    dated = replace(header, entries=_in_order(header, entries), tail=tail, tail_at_ms=0, tail_until_ms=None)
+    if not tail:
+        return dated
+    if grown:
+        at_ms = header.tail_at_ms
+        return replace(dated, tail_at_ms=at_ms, tail_until_ms=last_ms if last_ms > at_ms else None)
+    return replace(dated, tail_at_ms=last_ms)
 
 
-def _in_order(before: Sequence[Entry], more: Iterable[Entry]) -> tuple[Entry, ...]:
-    found = list(before)
+def _in_order(header: Header, more: Iterable[Entry]) -> tuple[Entry, ...]:
+    found, last_ms = list(header.entries), header.written_ms if header.length else None
     for entry in more:
-        last = found[-1] if found else None
         # the time of an adopted plain file, which has no checksum, is the date by which the file is known
-        if isinstance(last, Chunk) and isinstance(entry, Chunk) and entry.crc32c is not None:
-            entry = replace(entry, at_ms=max(entry.at_ms, last.at_ms))
+        if isinstance(entry, Chunk):
+            if entry.crc32c is not None and last_ms is not None:
+                entry = replace(entry, at_ms=max(entry.at_ms, last_ms))
+            last_ms = entry.at_ms
         found.append(entry)
     return tuple(found)
 
@@ -389,9 +398,10 @@ def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) 
         return header
     kept = tuple(entry for entry in header.entries if entry.end > offset)
     tail = header.tail if kept else header.tail[offset - header.tail_start :]
-    tail_at_ms = header.tail_at_ms if tail else 0
+    tail_at_ms, tail_until_ms = (header.tail_at_ms, header.tail_until_ms) if tail else (0, None)
     drops = merge_drops(
         header.drops,
         [drop for entry in header.entries for drop in drops_of(entry, header.start, offset, now_ms, pages)],
     )
-    return replace(header, start=offset, entries=kept, tail=tail, tail_at_ms=tail_at_ms, drops=drops)
+    dated = replace(header, tail=tail, tail_at_ms=tail_at_ms, tail_until_ms=tail_until_ms)
+    return replace(dated, start=offset, entries=kept, drops=drops)

@@ -92,9 +92,9 @@ async def _offset_in(client: Client, path: str, header: Header, at_ms: int) -> i
     """The end of the leading chunks that were all written by then.
 
     A chunk's time is that of its newest byte. So the first newer chunk may begin with older bytes: those stay.
-    The inline tail counts as older only if nothing at all was committed since.
+    The inline tail counts as older if its last byte is, or if nothing at all was committed since.
     """
-    if header.modified_ms <= at_ms:
+    if header.modified_ms <= at_ms or 0 < header.written_ms <= at_ms:
         return header.length
     offset = header.start
     for entry in header.entries:

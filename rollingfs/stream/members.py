@@ -11,15 +11,13 @@ from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.format import merging, names
-from rollingfs.format.header import Chunk, Header
+from rollingfs.format.header import Header
 from rollingfs.read.contents import Sorted, is_of_entry
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.ledger import Ledgers
 
 logger = logging.getLogger("rollingfs")
 
-BEHIND_S_MAX = 86_400.0
-"""By how much a clock may be behind those of the writers, without all that they wrote lying ahead of it."""
 LOOKS_MAX = 16
 """Maximum number of listings of a folder in which others keep moving segments."""
 
@@ -216,7 +214,7 @@ class Members:
             now = found.listed_s or await store.now_s(names.ledger_path(self.path))
             return now, now + backend.date_step_s
         now = await store.now_s(names.ledger_path(self.path))
-        return now, max([now, *(_written_s(view, now) for view in found.views.values())])
+        return now, max([now, *(_written_s(view) for view in found.views.values())])
 
     async def look(self, path: str) -> Snapshot | OSError:
         """A segment as it is now, or why it cannot be read.
@@ -258,20 +256,9 @@ def _token(view: Snapshot) -> str | None:
     return view.token if view.header is not None else None
 
 
-def _written_s(view: Snapshot, now: float) -> float:
-    """When the newest bytes of a segment were written, by all that it says, in seconds since 1970.
-
-    A chunk says it. Of a tail, only the last commit says it, and that may have been a trim by a clock that is a year
-    ahead. So that one does not count if it lies more than a day ahead, unless all of the tail does.
-    """
-    header = view.header
-    if header is None:
-        return view.modified.timestamp()
-    last = header.entries[-1] if header.entries else None
-    if not header.tail:
-        return last.at_ms / 1000 if isinstance(last, Chunk) else 0.0
-    began_s, changed_s = header.tail_at_ms / 1000, header.modified_ms / 1000
-    return changed_s if began_s > now or changed_s - now <= BEHIND_S_MAX else began_s
+def _written_s(view: Snapshot) -> float:
+    """When the newest bytes of a segment were written, by what it says itself, in seconds since 1970."""
+    return view.modified.timestamp() if view.header is None else view.header.written_ms / 1000
 
 
 def _member(name: str, view: Snapshot | None) -> Member:

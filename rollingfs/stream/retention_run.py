@@ -106,7 +106,8 @@ class _Plan:
     def with_cut(self, ledger: Ledger) -> Ledger:
         """The ledger with the cut that was taken, unless another run has taken one, or the policy wants others.
 
-        Of segments that could not be read, the cut has the offsets of the one before.
+        Of segments that could not be read, the cut has the offsets of the one before. Their bytes are then as old as
+        that one says, whatever a clock that is behind makes of the others.
         """
         policy, taken = ledger.retention, self.taken
         if taken is None or policy is None or policy.align != self.policy.align:
@@ -116,8 +117,8 @@ class _Plan:
         if ledger.cuts:
             last = ledger.cuts[-1]
             lacking = [column for column in columns_of(last) if column[0] not in taken and column not in self.gone]
-            offsets = {name: last[name] for name, _ in lacking}
-            taken = StreamCut({**offsets, **taken}, taken.at, taken.size, {**last.incarnations, **taken.incarnations})
+            offsets, at = {name: last[name] for name, _ in lacking}, max(taken.at, last.at) if lacking else taken.at
+            taken = StreamCut({**offsets, **taken}, at, taken.size, {**last.incarnations, **taken.incarnations})
         return replace(ledger, cuts=retention.following(ledger.cuts, taken))
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:

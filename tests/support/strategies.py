@@ -229,12 +229,14 @@ def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
     at = draw(st.just(0) | st.integers(0, 2**50))
     entries = draw(entry_maps(at))
     tail = draw(st.binary(max_size=64))
+    tail_at_ms = draw(TIMES_MS) if tail else 0
     return replace_header(
         common,
         start=at + draw(st.integers(0, entries[0].length - 1)) if entries else at,
         entries=entries,
         tail=tail,
-        tail_at_ms=draw(TIMES_MS) if tail else 0,
+        tail_at_ms=tail_at_ms,
+        tail_until_ms=draw(st.none() | st.integers(tail_at_ms + 1, tail_at_ms + 10_000)) if tail else None,
         owner=draw(st.none() | WORDS),
         attrs=draw(st.dictionaries(WORDS, TEXTS, max_size=4)),
         merges=draw(marks()),

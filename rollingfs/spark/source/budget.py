@@ -55,13 +55,12 @@ async def runs(client: Client, view: Snapshot, begin: int, end: int) -> list[Run
 
 
 def _last(run: Run, view: Snapshot) -> Run:
-    """The run at a segment's end: an open one has grown until its last change, which of a sealed one is the seal."""
+    """The run at a segment's end, whose bytes may be those of the inline tail."""
     header = view.header
     if header is None:
         return run
     since_ms = max(run.since_ms, header.tail_at_ms) if header.tail else run.since_ms
-    until_ms = max(run.until_ms, header.modified_ms) if not header.sealed else since_ms if header.tail else run.until_ms
-    return Run(run.size, since_ms, until_ms)
+    return Run(run.size, since_ms, max(run.until_ms, since_ms, header.written_ms))
 
 
 def share(backlogs: Mapping[str, Sequence[Run]], budget: int) -> dict[str, int]:

@@ -64,7 +64,8 @@ public final class Rewrite {
         header.entries.forEach(entry -> line(text, format(entry)));
         if (header.tail.length > 0) {
             line(text, "Inline " + header.tailStart() + " " + header.tail.length + " crc32c="
-                    + hex(Tokens.crc32c(header.tail)) + " at=" + formatTime(header.tailAtMs));
+                    + hex(Tokens.crc32c(header.tail)) + " at=" + formatTime(header.tailAtMs)
+                    + (header.tailUntilMs != null ? " until=" + formatTime(header.tailUntilMs) : ""));
         }
         header.attrs.forEach((key, value) -> line(text, "attr " + quote(key) + " " + quote(value)));
         header.commits.forEach(commit -> line(text,

@@ -161,9 +161,12 @@ public final class Codec {
         }
 
         private void inline(List<String> parts) {
-            Map<String, String> fields = Tokens.fields(parts, 2, Set.of("crc32c", "at"), true);
+            Map<String, String> fields = Tokens.fields(parts, 2, Set.of("crc32c", "at", "until"), true);
             int crc = Tokens.crc(Tokens.need(fields, "crc32c"));
             header.tailAtMs = Tokens.parseTime(Tokens.need(fields, "at"));
+            if (fields.containsKey("until")) {
+                header.tailUntilMs = Tokens.parseTime(fields.get("until"));
+            }
             inline = new long[] {Tokens.number(Tokens.word(parts, 0)), Tokens.number(Tokens.word(parts, 1)), crc};
         }
 

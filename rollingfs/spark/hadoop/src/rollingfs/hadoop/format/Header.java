@@ -129,6 +129,7 @@ public final class Header {
     public List<Entry> entries = List.of();
     public byte[] tail = new byte[0];
     long tailAtMs;
+    Long tailUntilMs;
     Map<String, String> attrs = new LinkedHashMap<>();
     List<Commit> commits = List.of();
     long evicted;
