@@ -215,7 +215,9 @@ DEEDS: dict[Callable[[Model], None], int] = {
 }
 
 
-@pytest.mark.parametrize("seeds", [[*range(3), 67, 94], pytest.param(range(5, 150), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seeds", [[*range(3), 67, 94], *slowly(*(range(first, first + 25) for first in range(3, 153, 25)))]
+)
 def test_retention_drops_what_it_may_and_nothing_else(seeds: Sequence[int]) -> None:
     dropped = 0
     for seed in seeds:
