@@ -346,7 +346,7 @@ def read_log(demo: Demo, name: str, months: dict[int, bytes], frame: Any) -> Non
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m rollingfs.demo", description=(__doc__ or "").split("\n\n")[1])
-    parser.add_argument("--rows", type=int, default=sys.maxsize, help="take about so many flights, not all of them")
+    parser.add_argument("--rows", type=int, default=sys.maxsize, help="take about this number of flights, not all")
     parser.add_argument(
         "--folder", default=FOLDER, help=f"an empty folder to work in; it is kept (by default {FOLDER})"
     )

@@ -54,7 +54,7 @@ class RollingHandler(logging.Handler):
         The segment, as ``"rolling::s3://bucket/logs/app"``; with `fs`, a path of that filesystem. The handler creates
         a missing segment.
     fs
-        The filesystem, in the place of the one that `url` names.
+        The filesystem to use instead of the one that `url` names.
     storage_options
         Options of the filesystem that `url` names.
     share_commits
@@ -129,7 +129,7 @@ class RollingHandler(logging.Handler):
         self._committing: list[bytes] = []
         self._bytes = 0
         self._queued = self._done = 0
-        """How many records were queued, and of how many of them the outcome is known."""
+        """How many records were queued, and how many outcomes are known."""
         self._end_left_s = self.close_s
         """How long the end of the program may wait for commits, in its two steps together."""
         self._end_s: float | None = None

@@ -46,10 +46,10 @@ def parse_bytes(value: int | float | str) -> int:
     if isinstance(value, str):
         match = _QUANTITY.fullmatch(value)
         if not match or match[2].upper() not in _BYTE_UNITS:
-            raise ValueError(f"{value!r} is no size: give a number of bytes, or a text like '64MiB'")
+            raise ValueError(f"{value!r} is not a size: give a number of bytes, or a text like '64MiB'")
         return int(float(match[1]) * _BYTE_UNITS[match[2].upper()])
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError(f"{value!r} is no size: give a whole number of bytes")
+        raise ValueError(f"{value!r} is not a size: give a whole number of bytes")
     return int(value)
 
 
@@ -64,10 +64,10 @@ def parse_seconds(value: int | float | str) -> float:
     if isinstance(value, str):
         match = _QUANTITY.fullmatch(value)
         if not match or match[2] not in _TIME_UNITS:
-            raise ValueError(f"{value!r} is no time: give seconds, or a text like '30min', '12h', '7d'")
+            raise ValueError(f"{value!r} is not a duration: give seconds, or a text like '30min', '12h', '7d'")
         return float(match[1]) * _TIME_UNITS[match[2]]
     if isinstance(value, bool):
-        raise ValueError(f"{value!r} is no time: give a number of seconds")
+        raise ValueError(f"{value!r} is not a duration: give a number of seconds")
     return float(value)
 
 
@@ -138,8 +138,8 @@ def check_alias(alias: str) -> str:
     """
     if not _ALIAS.fullmatch(alias):
         raise ValueError(
-            f"{alias!r} is no alias of a tier: 1 to {TIER_ALIAS_CHARACTERS_MAX} of a-z, 0-9, '_' and '-', the first a "
-            "letter or a digit"
+            f"{alias!r} is not an alias of a tier: 1 to {TIER_ALIAS_CHARACTERS_MAX} of a-z, 0-9, '_' and '-', the "
+            "first a letter or a digit"
         )
     return alias
 

@@ -29,7 +29,7 @@ def test_sizes_are_numbers_or_text_with_a_unit(text, size):
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "64MB!", "1e3", "64 M", True, 1.5, float("nan"), float("inf")])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse_bytes(text)
 
 
@@ -42,7 +42,7 @@ def test_times_are_seconds_or_text_with_a_unit(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "h", "-1", "1 week", True])
 def test_what_is_no_time_is_refused(text):
-    with pytest.raises(ValueError, match="is no time"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_seconds(text)
 
 

@@ -41,7 +41,7 @@ class CollectedTree(Collected):
     """What the collection of a tree deleted (in a dry run: would delete), in total."""
 
     segments: tuple[str, ...] = ()
-    """Paths of the segments that were looked at, and of those of which only leftovers were there."""
+    """Paths of the segments that were looked at, and of former segments that have only leftovers."""
     failures: tuple[Failure, ...] = ()
 
 
@@ -82,7 +82,7 @@ class TreeCollector:
         Parameters
         ----------
         grace_s
-            Leave files alone that are younger than so many seconds; by default the 24 hours of the format.
+            Minimum age of a file to be deleted, in seconds; by default the 24 hours of the format.
         dry_run
             Change nothing, say what would be deleted.
         progress
@@ -115,7 +115,7 @@ class TreeCollector:
         return _sum(found, [*failures, *results])
 
     async def _refresh_rows(self, segments: Sequence[str]) -> None:
-        """Write the rows of folders of many segments; delete rows of which nothing else is left in their folder."""
+        """Write the rows of folders of many segments; delete rows that are alone in their folder."""
         counts = Counter(names.parent(segment) for segment in segments)
         alone = [names.parent(one) for one in segments if names.is_listing(one) and counts[names.parent(one)] == 1]
         try:

@@ -161,7 +161,7 @@ class Folders:
             raise missing(path)
         try:
             if path and not self.backend.has_folders and self.listings.is_top(path):
-                raise missing(path)  # a bucket is no file, and a request for a file of its name would be invalid
+                raise missing(path)  # a bucket is not a file, and a request for a file of its name would be invalid
             return await self._bury_file(path, damaged=damaged)
         except FileNotFoundError:
             if recursive and await self._take_link(path):

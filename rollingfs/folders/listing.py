@@ -95,7 +95,7 @@ def info_of_folder(path: str) -> Info:
 
 
 def info_of_unreadable(path: str, error: OSError) -> Info:
-    """The info of a segment or plain file of which only the error is known."""
+    """The info of a segment or plain file that cannot be read."""
     return {"name": path, "size": None, "type": "file", "error": str(error)}
 
 
@@ -105,7 +105,7 @@ class Scan:
 
     path: str
     views: dict[str, Snapshot]
-    """Segments and plain files, by path; without the segments of which a row says enough."""
+    """Segments and plain files, by path, except those in `rows`."""
     folders: tuple[str, ...]
     """Folders in it. They may hold nothing but tombstones, and then they do not exist for users."""
     stays: bool
@@ -115,7 +115,7 @@ class Scan:
     error: OSError | None = None
     """The error, if the folder itself cannot be listed."""
     rows: dict[str, Row] = field(default_factory=dict)
-    """The segments of which the folder's rows say enough, by path; only for a caller that asked for them."""
+    """Segments whose row says enough, by path; only for a caller that asked for rows."""
     links: tuple[str, ...] = ()
     """Symbolic links in it; see `Sorted`."""
 

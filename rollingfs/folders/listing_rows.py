@@ -24,7 +24,7 @@ logger = logging.getLogger("rollingfs")
 POLICY = RollingPolicy(inline_bytes=INLINE_BYTES_MAX)
 """The policy of the hidden segment, with any policy of the client: few rows come with the header, in one request."""
 FOLDERS_REFUSED_MAX = 1024
-"""Maximum number of folders of which a client remembers that it could not write there."""
+"""Maximum number of folders that a client remembers as not writable."""
 
 
 def is_ours(header: Header | None) -> bool:

@@ -1,7 +1,7 @@
 """Consolidation: runs of small neighbouring chunks become chunks of the policy's size.
 
 1. Join the bytes of each run to a new file: on the server where the store can, else by reading and writing them once.
-2. Commit the new chunks in the place of the old ones, on condition that exactly those are still there.
+2. Commit the new chunks instead of the old ones, if exactly those are still there.
 3. Delete the old files later, so that readers with old snapshots are not disturbed.
 """
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("rollingfs")
 READERS_GRACE_S = 600.0
 """Old files stay this long, for readers that opened the segment before."""
 BATCH_BYTES = 1024 * 1024 * 1024
-"""One commit consolidates so many bytes, or two chunks if those are larger."""
+"""Bytes that one commit consolidates, or two chunks if those are larger."""
 RUNS_AT_ONCE_MAX = 2
 
 

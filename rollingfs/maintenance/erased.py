@@ -10,7 +10,7 @@ PINNED = "a pin protects it, and the segment that the pin names is absent"
 KEPT = "the former name of a part of the segment keeps it for readers of older snapshots"
 NAMED = "another segment refers to it"
 HIDDEN = "a plain file of the segment's name, which the segment hides"
-UNREADABLE = "a folder of which nobody can say what in it may be deleted"
+UNREADABLE = "a folder that cannot be read, so nothing in it may be deleted"
 UPLOAD = "unfinished upload: a collection aborts it after the grace"
 
 

@@ -194,7 +194,7 @@ class _Run:
             files = await self._plan(target)
             if len(files) == 1:
                 await self._fill(upload, files[0])
-            else:  # the store joins files of so many parts as it takes
+            else:  # the store joins at most `parts_max` parts
                 for pieces in files:
                     await upload.copy(await self._part_file(target, name, pieces, made))
             if not self.joined:

@@ -34,9 +34,9 @@ TIER_DEFAULT = "cold"
 DELETION_LAG_S = 4 * 3600.0
 """The old files stay this long."""
 BATCH_BYTES = 1024 * 1024 * 1024
-"""One commit swaps about so many bytes."""
+"""About the bytes that one commit swaps."""
 FILES_MAX = 1024
-"""One commit swaps at most so many files."""
+"""Maximum files that one commit swaps."""
 COPIES_AT_ONCE_MAX = 4
 COPIES_MAX = 3
 """Maximum times that a file is copied, because its copy is gone."""
@@ -44,16 +44,16 @@ COPIES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which chunks an offload moves: those that end by `upto`, and of them the ones that are far enough or old enough.
+    """Which chunks an offload moves: those that end by `upto` and are far enough or old enough.
 
     Parameters
     ----------
     upto
         A segment offset; None for the end.
     after_bytes
-        Chunks before the newest so many bytes of the segment are far enough.
+        Bytes at the segment's end; chunks before them are far enough.
     after_age_s
-        Chunks whose newest byte is older than so many seconds are old enough.
+        Age in seconds from which a chunk's newest byte is old enough.
     start
         Chunks that end before this segment offset are not looked at.
     """
@@ -347,7 +347,7 @@ def _file(path: str, chunk: Chunk) -> str:
 
 
 def _batches(chunks: Sequence[Chunk]) -> list[list[list[Chunk]]]:
-    """Chunks by the file that they name, in groups of so many files as one commit takes."""
+    """Chunks by the file that they name, in groups that one commit can take."""
     files: dict[tuple[str, str], list[Chunk]] = {}
     for chunk in chunks:
         files.setdefault((chunk.tier, chunk.file), []).append(chunk)

@@ -11,7 +11,7 @@ from rollingfs.format.header import Chunk
 READ_PART_BYTES = 16 * 2**20
 """An upload cuts bytes that are read and written into parts of this size; the last before a copy may be shorter."""
 COPY_PART_BYTES = 2**30
-"""The store copies at most so much in one part."""
+"""Maximum bytes that the store copies in one part."""
 PARTS_MAX = 9_000
 """Maximum parts of one file. S3 takes 10,000."""
 

@@ -77,9 +77,9 @@ class Rebuilt:
     by_name: int
     """Bytes that only the names of their files place; whether they were committed there, nobody knows."""
     gaps: tuple[Gap, ...]
-    """Offsets behind `end` for which there is no file, and behind which there are files."""
+    """Gaps behind `end`: offsets without a file that are followed by files."""
     left: tuple[Left, ...]
-    """Files of the folder that are no part of the new segment, with the reason."""
+    """Files of the folder that are not part of the new segment, with the reason."""
     by_later: int = 0
     """Bytes that the metadata of later files place: they were committed there."""
     pieces: tuple[Placed, ...] = ()
@@ -119,7 +119,7 @@ class Rebuilder:
         leave_out
             Files that are no part of it: paths, or last parts of paths.
         incarnations
-            Only files of these, if any are given, and those of which nothing says of which they are.
+            If given, only files of these incarnations and files that name none.
         progress
             Takes the number of bytes that were read since the last call.
 

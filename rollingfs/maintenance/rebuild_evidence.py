@@ -80,7 +80,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets for which there is no file, and behind which there are files."""
+    """Gaps: offsets without a file that are followed by files."""
 
     start: int
     end: int
@@ -132,7 +132,7 @@ def gather(
     files
         Its chunk files, and those that its pages list, by path.
     leave_out
-        Paths, or last parts of paths, of files that are no part of the segment, by the user's word.
+        Paths, or last parts of paths, of files that the user says are not part of the segment.
     """
     found = Evidence()
     out = {path for path in files if path in leave_out or path.rpartition("/")[2] in leave_out}

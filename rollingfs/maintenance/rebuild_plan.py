@@ -46,7 +46,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The chain, and what is no part of it."""
+    """The chain, and the files outside it."""
 
     start: int
     pieces: tuple[Piece, ...]
@@ -95,7 +95,7 @@ def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> 
     Parameters
     ----------
     incarnations
-        Only files of these, if any are given, and those of which nothing says of which they are.
+        If given, only files of these incarnations and files that name none.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from rollingfs.format.header import Chunk
 PARTS_MAX = 10_000
 """Maximum bytes of one object, on S3."""
 RUN_BYTES_MAX = 1024**4
-"""Maximum bytes of one run. S3 takes objects of up to 5 TiB, in parts of at most 5 GiB, of which this needs few."""
+"""Maximum bytes of one run. S3 takes objects of up to 5 TiB, in parts of at most 5 GiB, so a run has few parts."""
 GAIN_MIN = 4
 """A run is joined if all but its largest chunk are at least a quarter of that one. So a byte is copied few times."""
 

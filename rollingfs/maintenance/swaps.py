@@ -149,7 +149,7 @@ class Swapper:
         self.tiers = () if tier is None else (tier,)
 
     async def commit(self, swaps: Sequence[Swap], uploads: Uploads) -> list[Swap]:
-        """Put the new chunks in the place of the old ones; returns the swaps that took place."""
+        """Replace the old chunks by the new ones; returns the swaps that took place."""
         done: list[Swap] = []
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:

@@ -27,7 +27,7 @@ RANGE_BYTES_MIN = 2 * 1024 * 1024
 """A larger read is split into ranges that are read at once."""
 RANGE_BYTES_MAX = 8 * 1024 * 1024
 RANGES_WANTED = 32
-"""A read is split into so many ranges, where that leaves their size between the two limits."""
+"""Ranges of a split read, if their size stays between the two limits."""
 UNDER_WAY_BYTES_MAX = 256 * 1024 * 1024
 """Of the ranges of one call: so much may be on its way beside the answer."""
 SYNC_RANGE_BYTES_MAX = 64 * 1024 * 1024
@@ -74,7 +74,7 @@ class Fetcher:
         checks
             What the same reader has read before, so that chunks are verified which several calls read.
         verify
-            Read all of each chunk of which only a part is wanted, and verify it.
+            Read and verify whole chunks, also where only a part is wanted.
 
         Raises
         ------
@@ -362,7 +362,7 @@ class Fetcher:
 
 
 def _read_whole(jobs: Sequence[Job]) -> frozenset[str]:
-    """The chunk files of which some jobs together may read all bytes."""
+    """The chunk files whose bytes the jobs together may read completely."""
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for job in jobs:

@@ -64,7 +64,7 @@ class Job:
         self.end = end
         self.pieces: list[Piece] = []
         self.large: dict[str, Chunk] = {}
-        """Chunk files whose sizes must be seen before so much is read of them: no header is believed about that."""
+        """Large chunk files, whose sizes must be seen first: no header is believed about that."""
         self._sizes: dict[str, int] = {}
         self.gone: str | None = None
         """A file that this round did not find."""

@@ -135,7 +135,7 @@ class Current:
 
 
 Span = Callable[[Snapshot], tuple[int, int]]
-"""Which segment offsets are wanted of a snapshot; may raise the error that says that it has none of them."""
+"""The segment offsets that a caller wants of a snapshot; may raise the error that the snapshot has none of them."""
 Wanted = tuple[Current, Span]
 
 

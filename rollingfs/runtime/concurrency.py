@@ -74,8 +74,8 @@ def backoff_s(attempt: int) -> float:
 class Lock(Protocol):
     """A mutual exclusion of coroutines of the core.
 
-    It is no context manager: one that is written in Python keeps the lock if Ctrl-C comes at its end. Records that are
-    logged under the lock reach the handlers after its release.
+    It is not a context manager: one that is written in Python keeps the lock if Ctrl-C comes at its end. Records
+    that are logged under the lock reach the handlers after its release.
     """
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T: ...

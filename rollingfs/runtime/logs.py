@@ -5,8 +5,8 @@ it may wait for its own lock, while another thread holds that lock and waits for
 rollingfs record runs under a segment's lock. Other libraries may log under the lock too: if their handler asks for the
 lock again, that is an error and no deadlock.
 
-`Keeper` is no context manager: Ctrl-C may come between any two statements, and a context manager written in Python may
-then stay entered.
+`Keeper` is not a context manager: Ctrl-C may come between any two statements, and a context manager written in Python
+may then stay entered.
 """
 
 from __future__ import annotations

@@ -26,13 +26,13 @@ CONFLICT, CARRIED, UNKNOWN = "conflict", "carried", "unknown"
 
 STEP_BITS = 2
 STEPS = 1 << STEP_BITS
-"""Buckets of times: so many for each power of two, so a bucket is 19 % to 25 % wide."""
+"""Buckets of times for each power of two; a bucket is 19 % to 25 % wide."""
 NS_MIN = STEPS
 BUCKETS = 64 * STEPS
 REFUSALS = (FileNotFoundError, FileExistsError, ConflictError)
 """The answers of a store that say no: a file is not there, or the condition of a write is not met."""
 LEFT_MAX = 64
-"""When so many threads have ended, the next new one adds up what they have left."""
+"""Ended threads whose counts the next new thread adds up at once."""
 
 
 def bounds_ns(index: int) -> tuple[int, int]:
@@ -55,7 +55,7 @@ class Tally:
         self.bytes = 0
         """Bytes that the calls took or returned."""
         self.refusals = 0
-        """The calls that a store has answered by a no (`REFUSALS`)."""
+        """Calls that the store refused (`REFUSALS`)."""
         self.errors = 0
         """The calls that failed otherwise, or were broken off."""
 

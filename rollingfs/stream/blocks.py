@@ -18,7 +18,7 @@ POLL_S_MIN = 1.0
 POLL_S_MAX = 30.0
 """The longest pause between two polls of a segment."""
 POLLS_A_DELAY = 4
-"""An idle segment is polled so many times within the longest delay, at least."""
+"""Minimum polls of an idle segment within the longest delay."""
 POLLS_A_BLOCK = 2
 """A segment that grows is polled when so much of the rest of its block is expected to be there."""
 RETRY_S_MAX = 300.0
@@ -47,9 +47,9 @@ class BlockRule:
     Parameters
     ----------
     block_bytes
-        A block of so many bytes is full.
+        Size of a full block.
     max_delay_s
-        A block whose oldest byte is so many seconds old moves although it is not full.
+        Age of its oldest byte, in seconds, at which a block moves although it is not full.
     """
 
     block_bytes: int = BLOCK_BYTES
@@ -159,7 +159,7 @@ def unchanged(hot: Hot) -> Hot:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again after so many seconds; `is_over` if there will be nothing to do any more."""
+    """When to look again; `is_over` if there will be nothing more to do."""
 
     pause_s: float
     is_over: bool = False
@@ -191,5 +191,5 @@ def plan(hot: Hot, now_ms: int, rule: BlockRule) -> Wait | Move:
 
 
 def retry_s(failures: int, chance: float) -> float:
-    """The pause after so many failures in a row: it doubles; `chance`, 0 to 1, keeps followers apart."""
+    """The pause after a number of failures in a row: it doubles; `chance`, 0 to 1, keeps followers apart."""
     return min(RETRY_S_MAX, POLL_S_MIN * 2.0 ** min(failures, 30)) * (0.5 + chance / 2)

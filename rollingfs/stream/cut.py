@@ -39,7 +39,7 @@ class StreamCut(Mapping[str, int]):
     Raises
     ------
     ValueError
-        An offset, the time or the size is out of range, or an incarnation is no text.
+        An offset, the time or the size is out of range, or an incarnation is not text.
     """
 
     _offsets: dict[str, int]
@@ -82,21 +82,21 @@ class StreamCut(Mapping[str, int]):
         Raises
         ------
         ValueError
-            The text is no stream cut.
+            The text is not a stream cut.
         """
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{_shortened(text)} is no stream cut: it is not JSON ({error})") from error
+            raise ValueError(f"{_shortened(text)} is not a stream cut: it is not JSON ({error})") from error
         version = found.get(CUT_FORMAT, 1) if isinstance(found, dict) else 1
         if not isinstance(version, int) or version not in _FIELDS_OF:
             raise ValueError(f"a stream cut of format {version!r} is too new: upgrade rollingfs to read it")
         fields = _FIELDS_OF[version]
         if not isinstance(found, dict) or set(found) != fields:
-            raise ValueError(f"{_shortened(text)} is no stream cut: its fields must be {', '.join(sorted(fields))}")
+            raise ValueError(f"{_shortened(text)} is not a stream cut: its fields must be {', '.join(sorted(fields))}")
         incarnations = found.get("incarnations", {})
         if not isinstance(found["segments"], dict) or not isinstance(incarnations, dict):
-            raise ValueError(f"{_shortened(text)} is no stream cut: its segments must be by name")
+            raise ValueError(f"{_shortened(text)} is not a stream cut: its segments must be by name")
         return StreamCut(found["segments"], found["at"], found["size"], incarnations)
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ class StreamCut(Mapping[str, int]):
 
 def _check_path(path: object) -> None:
     if not isinstance(path, str) or not path:
-        raise ValueError(f"{path!r} is no segment of a stream cut: it must be a path")
+        raise ValueError(f"{path!r} is not a segment of a stream cut: it must be a path")
 
 
 def _check_incarnation(path: str, incarnation: object) -> None:

@@ -84,7 +84,7 @@ async def offset_at(client: Client, view: Snapshot, at: float) -> int:
     if view.header is not None:
         return await _offset_in(client, view.path, view.header, round(at * 1000))
     assert view.plain is not None
-    # its date may be a whole second, of which its bytes came at the end
+    # its date may be a whole second; its bytes may have come at the end of it
     return view.plain.size if view.plain.modified + client.backend.date_step_s <= at else 0
 
 

@@ -55,7 +55,7 @@ class Ledgers:
         raise ConflictError(f"{path}: others replaced it {LOOKS_MAX} times while it was read; try again")
 
     async def check(self, folder: str) -> None:
-        """Refuse a path that is no folder, before a ledger is made there.
+        """Refuse a path that is not a folder, before a ledger is made there.
 
         Raises
         ------

@@ -244,7 +244,7 @@ def _goal(name: str, offset: object, segment: Any) -> Goal:
     names.check_member_name(name)
     _check_incarnation(segment)
     if not isinstance(offset, int) or not 0 <= offset <= OFFSET_MAX:
-        raise ValueError(f"the goal of {name!r} is no offset")
+        raise ValueError(f"the goal of {name!r} is not an offset")
     return Goal(offset, segment)
 
 
@@ -262,5 +262,5 @@ def _published(who: str, at: object, text: str) -> Published:
 
 def _check_incarnation(incarnation: Any) -> None:
     if incarnation is not None and not isinstance(incarnation, str):
-        raise ValueError("an incarnation is no text")
+        raise ValueError("an incarnation is not text")
     (incarnation or "").encode()

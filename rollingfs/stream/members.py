@@ -86,7 +86,7 @@ class Members:
         """
         folder, _, name = path.rpartition("/")
         if folder != self.path.rstrip("/") or not name:
-            raise ValueError(f"{path!r} is no segment of the stream {self.path!r}")
+            raise ValueError(f"{path!r} is not a segment of the stream {self.path!r}")
         return name
 
     def path_of(self, name: str) -> str:
@@ -155,7 +155,7 @@ class Members:
         return replace(found, listed_s=listing.now)
 
     async def _settle(self, found: Found) -> bool:
-        """Settle the moves of which segments are the sources; returns whether any was settled."""
+        """Settle the moves whose sources were found; returns whether any was settled."""
 
         async def one(path: str, header: Header) -> bool:
             try:

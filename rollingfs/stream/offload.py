@@ -28,7 +28,7 @@ class StreamOffloaded:
     """What an offload of a stream moved."""
 
     moved: Mapping[str, Offloaded] = field(default_factory=dict)
-    """By the path of each segment of which something moved."""
+    """By path; only segments that had chunks to move."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By path, why segments were left as they are."""
 

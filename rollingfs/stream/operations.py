@@ -318,8 +318,8 @@ class StreamVerbs:
         tier
             The alias of one of the filesystem's `tiers`; ``"cold"`` if other arguments are given.
         after_bytes, after_age
-            Of each segment, move only chunks before the newest so many bytes (or text like ``"64MiB"``), or that are
-            older than so many seconds (or text like ``"7d"``). Of both, one is enough.
+            Move only chunks before the newest `after_bytes` bytes of each segment (or text like ``"64MiB"``), or older
+            than `after_age` seconds (or text like ``"7d"``). One of both is enough.
         deletion_lag
             Seconds (or text like ``"4h"``, the default) for which the old files stay.
 

@@ -203,7 +203,7 @@ def choose(
 
 
 def ended(policy: RetentionPolicy, cuts: Iterable[StreamCut], extents: Extents, now: float) -> set[str]:
-    """The segments of which a cut that retains enough says that no more is needed, so that sealed ones may go."""
+    """Segments that a cut which retains enough no longer needs, so that sealed ones may go."""
     enough = [cut for cut in cuts if _left(policy, cut.at, positions(cut, extents), extents, now) >= policy.min]
     return {name for name, extent in extents.items() if any(_is_end(cut, name, extent) for cut in enough)}
 

@@ -34,7 +34,7 @@ class Folder:
 
     path: str
     segments: tuple[str, ...]
-    """Also those of which only leftovers are there, and not the memory of a stream."""
+    """Also those with only leftovers, but not the memory of a stream."""
     is_stream: bool
     """Whether it has, or had, the memory of a stream."""
 

@@ -84,7 +84,7 @@ class Writing(Subject):
             assert list(run(backend, backend.list_uploads(folder, "here"))) == listed
             assert list(run(backend, backend.list_uploads(folder, "her"))) == []
             assert listed[0].began < run(backend, backend.now(folder)) + CLOCK_SLACK_S
-            for _ in range(2):  # to abort it again is no error
+            for _ in range(2):  # aborting it again is not an error
                 run(backend, backend.abort_upload(listed[0]))
             assert list(run(backend, backend.list_uploads(folder))) == []
             with pytest.raises(OSError, match="here"):

@@ -1,7 +1,7 @@
 """The memory that all open writers and appends of a client hold together: counted, and bounded.
 
 1. Who wants to hold more bytes asks for room. While there is some, it gets it at once.
-2. At the bound, the first who asks makes the file with the most pending bytes write them as a chunk, itself included.
+2. At the bound, the first caller makes the file with the most pending bytes, perhaps its own, write them as a chunk.
    The others write their own as chunks, and wait behind it.
 3. Where nothing can be written (all the rest is on its way already), it waits until something has arrived.
 4. A part is kept back for one of those who hold nothing. So somebody always goes on.
@@ -23,13 +23,13 @@ from rollingfs.runtime.concurrency import Runtime
 logger = logging.getLogger("rollingfs")
 
 PART_BYTES = 4 * 1024 * 1024
-"""Maximum bytes that one request for room asks for; so many are kept back for one who holds nothing."""
+"""Maximum bytes of one request for room; the same number is reserved for a caller that holds nothing."""
 WRITE_MEMORY_BYTES_MIN = 2 * PART_BYTES
 WRITE_MEMORY_BYTES_DEFAULT = 256 * 1024 * 1024
 STEP_S = 0.005
 """A pause between two looks for room."""
 PATIENCE_S = 30.0
-"""After so long without any room, one goes on beyond the bound: the others may wait for what this one is to write."""
+"""Longest wait for room. Then one caller exceeds the bound, because the others may wait for what it will write."""
 
 
 def check_write_memory(given: int | str) -> int:
@@ -173,7 +173,7 @@ class Budget:
         try:
             self._waiting.append(ticket)
             if self._waiting[0] is not ticket:
-                await spill()  # who waits behind another holds nothing that the other could wait for
+                await spill()  # a caller that waits behind another holds nothing that the other could wait for
             began_s = time.monotonic()
             while not await self._is_granted(ticket, share, size, spill):
                 if time.monotonic() - began_s > PATIENCE_S and self._waiting[0] is ticket:

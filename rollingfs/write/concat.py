@@ -112,7 +112,7 @@ class Concats:
         return offset
 
     async def _check_joinable(self, paths: Sequence[str]) -> None:
-        """Refuse formats of which a reader would find one file only; looks at the first and last bytes of each source.
+        """Refuse formats whose readers would find only one of the files; reads both ends of each source.
 
         It looks before the marks: a sealed source does not grow, and who replaces one meanwhile has other worries.
         """

@@ -111,7 +111,7 @@ class Deletes:
         return await self._bury(path, guard, None)
 
     async def _removed(self, path: str, guard: Guard, seen: Loaded) -> Buried | None:
-        """Delete a segment of which there is only a header, where the store can; None if it cannot."""
+        """Delete a segment that has only a header, where the store can; None if it cannot."""
         if not seen.live or not self.store.backend.removes_whole:
             return None
         try:

@@ -342,7 +342,7 @@ class _Group:
         return {append: Written(offset, header) for append, offset in self._offsets.items() if header is not None}
 
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
-        """The outcomes of a commit that did not take place, or of which nobody knows whether it did.
+        """The outcomes of a commit that did not take place or whose outcome is unknown.
 
         A refusal because of others in the group is no outcome: it counted bytes and attributes that were not committed.
         """

@@ -1,7 +1,7 @@
 """Deletes and moves a segment in one step, where the store has such a step and the segment has no files.
 
 No tombstone is left. A tombstone refuses a request that arrives late, and there is none where conflicts are certain. It
-also says what is still to be deleted or settled, so a segment of which anything is left in another file keeps it.
+also says what is still to be deleted or settled, so a segment keeps it while another file has anything of the segment.
 """
 
 from __future__ import annotations

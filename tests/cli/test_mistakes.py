@@ -65,8 +65,8 @@ def test_a_missing_bucket_is_named(seaweed: dict[str, Any], monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("max_bytes=abc", "'abc' is no size"),
-        ("max_age=soon", "'soon' is no time"),
+        ("max_bytes=abc", "'abc' is not a size"),
+        ("max_age=soon", "'soon' is not a duration"),
         ("sync=7", "sync is 7: it must be true or false"),
         ("header_cache_s=-1", "header_cache_s is -1"),
         ("max_concurrency=many", "max_concurrency is 'many'"),
@@ -79,7 +79,7 @@ def test_a_bad_value_of_an_option_is_wrong_usage_and_named(folder: str, option: 
 
 def test_a_bad_value_of_a_variable_is_wrong_usage_and_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLINGFS_OPTION_MAX_BYTES", "abc")
-    assert "ROLLINGFS_OPTION_MAX_BYTES: 'abc' is no size" in refused("cat", f"{folder}/log", code=2)
+    assert "ROLLINGFS_OPTION_MAX_BYTES: 'abc' is not a size" in refused("cat", f"{folder}/log", code=2)
 
 
 @pytest.mark.parametrize("option", ["s3.=3", ".key=3", "=3", "key"])

@@ -209,7 +209,7 @@ def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(name):
     [
         ({"tier": "warm"}, UnknownTierError, "'warm' is not configured"),
         ({"block_bytes": 0}, ValueError, "block_bytes is 0"),
-        ({"max_delay": "soon"}, ValueError, "no time"),
+        ({"max_delay": "soon"}, ValueError, "not a duration"),
         ({"deletion_lag": -1}, ValueError, "deletion_lag is -1"),
         ({"max_memory": 0}, ValueError, "max_memory is 0"),
         ({"paths": []}, ValueError, "at least one segment"),
@@ -294,8 +294,8 @@ def test_the_commands_roll_and_follow(tmp_path):
         (["--follow", "--upto", "5"], "--upto: --follow moves all"),
         (["--follow", "--after-age", "1d"], "--after-age: --follow moves all"),
         (["--block", "5"], "--block: only --follow takes it"),
-        (["--follow", "--block", "much"], "--block: 'much' is no size"),
-        (["--follow", "--max-delay", "soon"], "--max-delay: 'soon' is no time"),
+        (["--follow", "--block", "much"], "--block: 'much' is not a size"),
+        (["--follow", "--max-delay", "soon"], "--max-delay: 'soon' is not a duration"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(tmp_path, arguments, said):

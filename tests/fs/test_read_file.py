@@ -420,7 +420,7 @@ def test_a_file_cannot_have_more_requests_at_once_than_its_filesystem(world):
         ({"max_concurrency": "8"}, "max_concurrency is '8'"),
         ({"prefetch": 8}, "prefetch is 8: it must be True or False"),
         ({"max_memory": "1KiB"}, "max_memory is 1024: it must be at least 1048576 bytes"),
-        ({"max_memory": "much"}, "'much' is no size"),
+        ({"max_memory": "much"}, "'much' is not a size"),
     ],
 )
 def test_a_tuning_out_of_range_is_refused(given, said):

@@ -287,9 +287,9 @@ def test_the_filesystem_of_the_options_makes_segments_of_their_policy():
     [
         ({"maxBytes": "0"}, "option maxBytes: max_bytes is 0"),
         ({"inlineBytes": "2MiB"}, "option inlineBytes: inline_bytes is 2097152"),
-        ({"maxAge": "soon"}, "option maxAge: 'soon' is no time"),
-        ({"taskMessageBytes": "-1"}, "option taskMessageBytes: '-1' is no size"),
-        ({"batchMessageBytes": "much"}, "option batchMessageBytes: 'much' is no size"),
+        ({"maxAge": "soon"}, "option maxAge: 'soon' is not a duration"),
+        ({"taskMessageBytes": "-1"}, "option taskMessageBytes: '-1' is not a size"),
+        ({"batchMessageBytes": "much"}, "option batchMessageBytes: 'much' is not a size"),
         ({"segmentBy": ""}, "option segmentBy is empty"),
         ({"txnAppId": "a"}, "options txnAppId and txnVersion are 'a' and None: give both"),
         ({"txnVersion": "1"}, "options txnAppId and txnVersion are None and '1': give both"),

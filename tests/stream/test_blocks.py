@@ -129,7 +129,7 @@ def test_a_plan_always_moves_hot_bytes_or_waits_a_while(parts, tail, age_s, seal
 
 @pytest.mark.parametrize(
     ("size", "delay", "said"),
-    [(0, "1s", "block_bytes is 0"), ("5x", "1s", "no size"), (1, -1, "max_delay is -1"), (1, math.inf, "endless")],
+    [(0, "1s", "block_bytes is 0"), ("5x", "1s", "not a size"), (1, -1, "max_delay is -1"), (1, math.inf, "endless")],
 )
 def test_rules_that_cannot_be_meant_are_refused(size, delay, said):
     with pytest.raises(ValueError, match=said):
