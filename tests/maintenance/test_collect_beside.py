@@ -27,6 +27,7 @@ from tests.support.faults import Crashed
 from tests.support.hurry import Hurry
 from tests.support.servers import new_bucket
 
+COMMIT_S = 200.0  # a request to MinIO may take a minute on a machine with much else to do
 SECONDS = 600.0 if os.environ.get("ROLLINGFS_LONG") == "1" else 40.0
 """For how long; each is an hour of the store."""
 WRITERS = 8
@@ -91,6 +92,7 @@ class Place:
             clock=self.hurry,
             max_bytes=MAX_BYTES,
             inline_bytes=INLINE_BYTES,
+            commit_timeout_s=COMMIT_S,
             skip_instance_cache=True,
         )
 

@@ -46,6 +46,7 @@ threading.Thread(target=late).start()
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("store", ["memory", *slowly("file")])
 def test_a_program_that_reads_parquet_ends_with_its_own_exit_code(store: str, tmp_path: Path) -> None:
     require_module("pyarrow")
