@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.examples import examples, slowly
+from tests.support.examples import examples, nightly
 from tests.support.servers import require_module
 
 RUNS = examples(50)
@@ -47,7 +47,7 @@ threading.Thread(target=late).start()
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("store", ["memory", *slowly("file")])
+@pytest.mark.parametrize("store", ["memory", *nightly("file")])
 def test_a_program_that_reads_parquet_ends_with_its_own_exit_code(store: str, tmp_path: Path) -> None:
     require_module("pyarrow")
     import pyarrow as pa

@@ -21,7 +21,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
-from tests.support.examples import slowly, some
+from tests.support.examples import nightly, slowly, some
 from tests.support.faults import CLOCK, CRASHES, Crashed, Faulty, HashingStore, hurry
 from tests.support.life import CHUNKS, World
 
@@ -240,7 +240,9 @@ def life(seed: int) -> int:
     return model.dropped
 
 
-@pytest.mark.parametrize("seeds", [range(4), *slowly(*(range(first, first + 49) for first in range(4, 200, 49)))])
+@pytest.mark.parametrize(
+    "seeds", [range(4), *slowly(range(4, 53)), *nightly(*(range(first, first + 49) for first in range(53, 200, 49)))]
+)
 def test_nothing_is_dropped_that_was_not_read_under_its_name(seeds: range) -> None:
     dropped = 0
     for seed in seeds:

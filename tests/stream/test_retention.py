@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import Extent, RetentionPolicy, bytes_left, choose, prune
-from tests.support.examples import examples
+from tests.support.examples import examples, nightly
 from tests.support.life import CHUNKS, NOON_S, World
 
 DAY_S = 86_400
@@ -209,7 +209,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("days", [3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("days", [3, *nightly(30)])
 def test_thirty_days_hold_what_a_slow_reference_holds(name, days):
     policy, readers = POLICIES[name]
     chance = random.Random(name)

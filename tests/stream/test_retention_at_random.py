@@ -17,7 +17,7 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
-from tests.support.examples import slowly, some
+from tests.support.examples import nightly, slowly, some
 from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import World
 
@@ -229,7 +229,8 @@ DEEDS: dict[Callable[[Model], None], int] = {
 
 
 @pytest.mark.parametrize(
-    "seeds", [[*range(3), 67, 94], *slowly(*(range(first, first + 25) for first in range(3, 153, 25)))]
+    "seeds",
+    [[*range(3), 67, 94], *slowly(range(3, 28)), *nightly(*(range(first, first + 25) for first in range(28, 153, 25)))],
 )
 def test_retention_drops_what_it_may_and_nothing_else(seeds: Sequence[int]) -> None:
     dropped = 0

@@ -36,3 +36,8 @@ def some(points: Iterable[T]) -> Iterator[T]:
 def slowly(*parameters: object) -> list[object]:
     """Parameters of which the fast suite needs no more than one."""
     return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
+
+
+def nightly(*parameters: object) -> list[object]:
+    """Parameters that take minutes and of which CI's slow step needs no more than one."""
+    return [pytest.param(one, marks=[pytest.mark.slow, pytest.mark.nightly]) for one in parameters]
